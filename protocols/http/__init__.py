@@ -1,0 +1,1 @@
+"""HTTP front end: not built yet."""

@@ -1,0 +1,1 @@
+"""Native protocol front end: not built yet."""

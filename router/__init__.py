@@ -1,0 +1,1 @@
+"""Where a message goes: vhosts, exchanges, bindings, topic tries, routes, who may."""

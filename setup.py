@@ -1,0 +1,61 @@
+"""Finds the compiled kernels: every *.pyx under src/penstock becomes the module of the same name.
+
+The rest of the packaging is in pyproject.toml. PENSTOCK_ASAN=1 builds the kernels with the
+address and undefined-behaviour sanitizers (see `make asan`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+SOURCE = ROOT / "src"
+
+FLAGS = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
+LINK: list[str] = []
+if os.environ.get("PENSTOCK_ASAN"):
+    FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+    LINK = ["-fsanitize=address,undefined"]
+
+
+def kernels() -> list[Extension]:
+    """One extension per .pyx file, named by its place under src/ (links are followed)."""
+    found = []
+    for folder, _, files in os.walk(SOURCE / "penstock", followlinks=True):
+        for name in sorted(files):
+            if name.endswith(".pyx"):
+                path = (Path(folder) / name).relative_to(ROOT)
+                module = ".".join(path.relative_to("src").with_suffix("").parts)
+                found.append(
+                    Extension(
+                        module,
+                        [str(path)],
+                        include_dirs=["log_core"],
+                        depends=[str(p) for p in (ROOT / "log_core").glob("*.h")],
+                        extra_compile_args=FLAGS,
+                        extra_link_args=LINK,
+                    )
+                )
+    return sorted(found, key=lambda extension: extension.name)
+
+
+setup(
+    ext_modules=cythonize(
+        kernels(),
+        include_path=[str(SOURCE)],
+        language_level=3,
+        nthreads=2,
+        compiler_directives={
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "embedsignature": True,
+            "freethreading_compatible": False,
+        },
+    )
+)

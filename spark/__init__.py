@@ -1,0 +1,1 @@
+"""Spark data source and jobs: not built yet."""

@@ -1,0 +1,106 @@
+"""Fixtures for the tests that need a broker as a process.
+
+`--broker=penstock|rabbitmq|mosquitto` chooses which broker the tests of real clients run against (default: penstock).
+The reference brokers prove the tests; penstock is then held to the same ones. A test names what it needs by the
+fixture it takes: `amqp_port` and `mqtt_port` skip where the chosen broker does not speak that protocol, and the mark
+`penstock_only` skips where only penstock promises the behaviour.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import BROKERS, Broker, BrokerMissing
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker",
+        choices=sorted(BROKERS),
+        default="penstock",
+        help="the broker under test (default: penstock)",
+    )
+    parser.addoption("--crash-seed", type=int, default=None, help="repeat a crash run that printed this seed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "penstock_only(reason): what the other brokers do not promise")
+    config.addinivalue_line(
+        "markers", "not_on(broker, reason): what the named reference broker does otherwise"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = config.getoption("--broker")
+    for item in items:
+        only = item.get_closest_marker("penstock_only")
+        if only is not None and chosen != "penstock":
+            item.add_marker(pytest.mark.skip(reason=f"{chosen}: {only.args[0]}"))
+        for mark in item.iter_markers("not_on"):
+            if mark.args[0] == chosen:
+                item.add_marker(pytest.mark.skip(reason=f"{chosen}: {mark.args[1]}"))
+
+
+@pytest.fixture(scope="session")
+def broker_name(pytestconfig: pytest.Config) -> str:
+    """The broker chosen by `--broker`."""
+    name: str = pytestconfig.getoption("--broker")
+    return name
+
+
+@pytest.fixture(scope="session")
+def make_broker(broker_name: str) -> Callable[[Path], Broker]:
+    """Makes a broker of the chosen kind in a folder; skips when its program is not installed."""
+
+    def make(folder: Path) -> Broker:
+        try:
+            return BROKERS[broker_name](folder)
+        except BrokerMissing as missing:
+            pytest.skip(str(missing))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def broker(
+    make_broker: Callable[[Path], Broker], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """The broker shared by the whole run; tests use names of their own (`unique`) and never restart it."""
+    with make_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_broker(make_broker: Callable[[Path], Broker], tmp_path: Path) -> Iterator[Broker]:
+    """A broker of the test's own, which it may stop, kill and restart."""
+    with make_broker(tmp_path / "broker") as running:
+        yield running
+
+
+def _port(broker: Broker, protocol: str) -> int:
+    port = broker.amqp_port if protocol == "amqp" else broker.mqtt_port
+    if not port:
+        pytest.skip(f"{broker.name} does not speak {protocol} here")
+    return port
+
+
+@pytest.fixture
+def amqp_port(broker: Broker) -> int:
+    """The AMQP port of the shared broker."""
+    return _port(broker, "amqp")
+
+
+@pytest.fixture
+def mqtt_port(broker: Broker) -> int:
+    """The MQTT port of the shared broker."""
+    return _port(broker, "mqtt")
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name that no other test uses: letters and digits only, so that it is one word of a topic or key."""
+    return "t" + secrets.token_hex(6)

@@ -1,0 +1,334 @@
+"""The kinds of value an option can have: how each is read, checked, written and described.
+
+A kind reads a value twice over: `from_value` takes what TOML gives (already typed), `from_text`
+what an environment variable or the command line gives. Both end in the same checks and raise
+`BadValue`, which says what is wrong with the value but not where it stands: that is the reader's
+business (`penstock.config.sources`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = [
+    "GIB",
+    "KIB",
+    "MIB",
+    "Address",
+    "BadValue",
+    "Bytes",
+    "Choice",
+    "Count",
+    "Kind",
+    "Listen",
+    "Names",
+    "NotBuilt",
+    "Seconds",
+    "Text",
+    "WholeSeconds",
+    "shown",
+    "toml_value",
+]
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+_SIZES = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_TIMES = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MEASURE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+
+
+class BadValue(Exception):
+    """A value that its kind refuses. `remedy` says what to write instead; may be empty."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class Address(NamedTuple):
+    """Where a listener listens."""
+
+    host: str
+    """A name or an address; IPv6 without brackets."""
+    port: int
+    """0..65535; 0 asks the system for any free port."""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read "HOST:PORT" or "[IPV6]:PORT"; raises `BadValue` for anything else."""
+        remedy = 'write it as "127.0.0.1:5672", "[::1]:5672", or "" for off'
+        host, colon, port = text.rpartition(":")
+        if not colon:
+            raise BadValue(f"{text!r} has no port", remedy)
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise BadValue(f"{text!r} is an IPv6 address without brackets", remedy)
+        if not host:
+            raise BadValue(f"{text!r} has no host", remedy)
+        if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            raise BadValue(f"{port!r} is no port (0 to 65535)", remedy)
+        return cls(host, int(port))
+
+
+class Kind(ABC):
+    """How the values of one option are read, checked, written and described."""
+
+    unit = ""
+
+    @abstractmethod
+    def from_value(self, value: object) -> object:
+        """Check a value as TOML typed it and return it as the configuration keeps it."""
+
+    def from_text(self, text: str) -> object:
+        """Check a value written as plain text: an environment variable or a --set."""
+        return self.from_value(text)
+
+    @abstractmethod
+    def schema(self) -> dict[str, object]:
+        """The JSON schema of one value."""
+
+    @abstractmethod
+    def range(self) -> str:
+        """The values allowed, in words for the reference page."""
+
+    def plain(self, value: object) -> object:
+        """The value as plain JSON and TOML data."""
+        return value
+
+    def toml(self, value: object) -> str:
+        """The value as it is written in a TOML file."""
+        return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Text(Kind):
+    """A string of any content."""
+
+    words: str = "text"
+
+    def from_value(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise BadValue(f"{shown(value)} is not a string", "put it in quotes")
+        return value
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "string"}
+
+    def range(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True)
+class Choice(Kind):
+    """One of a few words; with `switch`, also true or false."""
+
+    words: tuple[str, ...]
+    switch: bool = False
+
+    def from_value(self, value: object) -> str | bool:
+        if isinstance(value, bool) and self.switch:
+            return value
+        if isinstance(value, str) and value in self.words:
+            return value
+        raise BadValue(f"{shown(value)} is not allowed", f"choose one of {self.range()}")
+
+    def from_text(self, text: str) -> str | bool:
+        if self.switch and text in ("true", "false"):
+            return text == "true"
+        return self.from_value(text)
+
+    def schema(self) -> dict[str, object]:
+        return {"enum": [*self.words, *([True, False] if self.switch else [])]}
+
+    def range(self) -> str:
+        return ", ".join([*(f'"{word}"' for word in self.words), *(["true", "false"] if self.switch else [])])
+
+
+@dataclass(frozen=True)
+class Count(Kind):
+    """A whole number in [low, high]."""
+
+    low: int
+    high: int
+
+    def from_value(self, value: object) -> int:
+        if isinstance(value, str):
+            value = self._measured(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise BadValue(f"{shown(value)} is not a whole number")
+        if not self.low <= value <= self.high:
+            raise BadValue(f"{value} is out of range", f"choose {self.low} to {self.high}")
+        return value
+
+    def _measured(self, text: str) -> object:
+        return int(text) if re.fullmatch(r"-?[0-9]{1,30}", text) else text
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+    def range(self) -> str:
+        return f"{self.low} to {self.high}"
+
+
+@dataclass(frozen=True)
+class Bytes(Count):
+    """A size in bytes in [low, high]: a whole number, or text with a unit such as "64MiB"."""
+
+    unit = "bytes"
+
+    def _measured(self, text: str) -> object:
+        return int(_measure(text, _SIZES, "bytes, KiB, MiB or GiB"))
+
+    def schema(self) -> dict[str, object]:
+        text = {"type": "string", "pattern": "^[0-9.]+ *([KMG]i?)?B?$"}
+        return {"anyOf": [super().schema(), text]}
+
+    def range(self) -> str:
+        return f"{_size(self.low)} to {_size(self.high)}"
+
+
+@dataclass(frozen=True)
+class Seconds(Kind):
+    """A duration in seconds in [low, high]: a number, or text with a unit such as "10m" or "7d"."""
+
+    low: float
+    high: float
+    unit = "seconds"
+
+    def from_value(self, value: object) -> float:
+        if isinstance(value, str):
+            value = _measure(value, _TIMES, "ms, s, m, h or d")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadValue(f"{shown(value)} is not a number")
+        if not self.low <= value <= self.high:
+            raise BadValue(f"{value:g} is out of range", f"choose {self.range()} seconds")
+        return float(value)
+
+    def schema(self) -> dict[str, object]:
+        text = {"type": "string", "pattern": "^[0-9.]+ *(ms|s|m|h|d)?$"}
+        return {"anyOf": [{"type": "number", "minimum": self.low, "maximum": self.high}, text]}
+
+    def range(self) -> str:
+        return f"{self.low:g} to {self.high:.10g}"
+
+    def plain(self, value: object) -> object:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    def toml(self, value: object) -> str:
+        return json.dumps(self.plain(value))
+
+
+@dataclass(frozen=True)
+class WholeSeconds(Count):
+    """A duration in whole seconds in [low, high]: a whole number, or text with a unit such as "7d"."""
+
+    unit = "seconds"
+
+    def _measured(self, text: str) -> object:
+        measured = _measure(text, _TIMES, "s, m, h or d")
+        return int(measured) if measured.is_integer() else text
+
+    def schema(self) -> dict[str, object]:
+        text = {"type": "string", "pattern": "^[0-9.]+ *(ms|s|m|h|d)?$"}
+        return {"anyOf": [super().schema(), text]}
+
+
+@dataclass(frozen=True)
+class Listen(Kind):
+    """An address to listen on, or "" for off."""
+
+    def from_value(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise BadValue(f"{shown(value)} is not an address", 'write it as "127.0.0.1:5672"')
+        return str(Address.parse(value)) if value else ""
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "string", "pattern": "^$|:[0-9]+$"}
+
+    def range(self) -> str:
+        return '"HOST:PORT", "[IPV6]:PORT"; port 0 = any free port; "" = off'
+
+
+@dataclass(frozen=True)
+class NotBuilt(Kind):
+    """The address of a front end that does not exist yet: only "" is accepted."""
+
+    what: str
+
+    def from_value(self, value: object) -> str:
+        if value != "":
+            raise BadValue(f"{self.what} is not built yet", 'leave it ""')
+        return ""
+
+    def schema(self) -> dict[str, object]:
+        return {"const": ""}
+
+    def range(self) -> str:
+        return '"" (not built yet)'
+
+
+@dataclass(frozen=True)
+class Names(Kind):
+    """A list of names; as text, separated by commas."""
+
+    def from_value(self, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise BadValue(f"{shown(value)} is not a list of strings", 'write it as ["guest", "ann"]')
+        return tuple(value)
+
+    def from_text(self, text: str) -> tuple[str, ...]:
+        if text.lstrip().startswith("["):
+            return self.from_value(toml_value(text))
+        return tuple(name.strip() for name in text.split(",") if name.strip())
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "array", "items": {"type": "string"}}
+
+    def range(self) -> str:
+        return "a list of names"
+
+    def plain(self, value: object) -> object:
+        return list(value) if isinstance(value, tuple) else value
+
+    def toml(self, value: object) -> str:
+        return super().toml(self.plain(value))
+
+
+def _measure(text: str, units: dict[str, float] | dict[str, int], names: str) -> float:
+    match = _MEASURE.fullmatch(text)
+    factor = units.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise BadValue(f"{text!r} is not a number with a unit", f"use a plain number, or {names}")
+    return float(match[1]) * factor
+
+
+def _size(count: int) -> str:
+    for name, factor in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if count and count % factor == 0:
+            return f"{count // factor} {name}"
+    return str(count)
+
+
+def toml_value(text: str) -> object:
+    """One TOML value written as text; raises `BadValue`."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        raise BadValue("it is not written as a TOML value", 'write a list as ["a", "b"]') from None
+
+
+def shown(value: object) -> str:
+    """The value for a message. Tables and lists are not shown: they may hold a password."""
+    return f"this {type(value).__name__}" if isinstance(value, dict | list) else repr(value)

@@ -1,0 +1,231 @@
+"""Reads the configuration from its sources, in rising precedence.
+
+    defaults  <  TOML file  <  environment PENSTOCK__SECTION__KEY  <  --set SECTION.KEY=VALUE  <  flags
+
+A mistake in any source is a `ConfigError` that names the source and the key, with the nearest valid
+name as the remedy, even where a later source would have overruled it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from penstock.config.kinds import BadValue, Kind
+from penstock.config.options import Config
+from penstock.errors import ConfigError
+
+__all__ = ["DEFAULT", "Loaded", "Option", "all_options", "load"]
+
+DEFAULT = "default"
+_PREFIX = "PENSTOCK__"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as it was declared."""
+
+    section: str
+    key: str
+    default: object
+    kind: Kind
+    doc: str
+    secret: bool
+
+    @property
+    def name(self) -> str:
+        """SECTION.KEY"""
+        return f"{self.section}.{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and for every option (by SECTION.KEY) where its value came from."""
+
+    config: Config
+    origins: Mapping[str, str]
+
+    def value(self, option: Option) -> object:
+        """The value in force of `option`."""
+        return getattr(getattr(self.config, option.section), option.key)
+
+
+def all_options() -> Iterator[Option]:
+    """Every option, in the order of declaration."""
+    for section in dataclasses.fields(Config):
+        for item in dataclasses.fields(_section_type(section)):
+            about = item.metadata
+            yield Option(section.name, item.name, item.default, about["kind"], about["doc"], about["secret"])
+
+
+def load(
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    sets: Iterable[str] = (),
+    flags: Mapping[str, tuple[str, str]] | None = None,
+) -> Loaded:
+    """Read all sources and return the configuration in force.
+
+    Args:
+        file: A TOML file; must exist when given.
+        environ: The environment; names that do not begin with PENSTOCK__ are ignored.
+        sets: Texts "SECTION.KEY=VALUE", in the order given; the last one of a key counts.
+        flags: SECTION.KEY to (the flag as typed, the value as text).
+
+    Raises:
+        ConfigError: any mistake in any source.
+
+    """
+    reader = _Reader()
+    if file is not None:
+        reader.read_file(file)
+    for name, text in sorted((environ or {}).items()):
+        if name.upper().startswith(_PREFIX):
+            reader.read_variable(name, text)
+    for text in sets:
+        reader.read_set(text)
+    for name, (flag, text) in (flags or {}).items():
+        reader.put_text(f"flag {flag}", name, text)
+    return reader.finish()
+
+
+class _Reader:
+    """Collects values and their origins, source by source; later ones replace earlier ones."""
+
+    def __init__(self) -> None:
+        self.options = {option.name: option for option in all_options()}
+        self.sections = {option.section for option in self.options.values()}
+        self.values = {name: option.default for name, option in self.options.items()}
+        self.origins = dict.fromkeys(self.options, DEFAULT)
+
+    def read_file(self, path: Path) -> None:
+        source = str(path)
+        try:
+            tables = tomllib.loads(path.read_bytes().decode())
+        except OSError as error:
+            raise ConfigError(
+                f"cannot read it: {error.strerror}",
+                source=source,
+                remedy="give a readable file with --config",
+            ) from None
+        except UnicodeDecodeError:
+            raise ConfigError("it is not UTF-8", source=source, remedy="save it as UTF-8") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"it is not TOML: {error}", source=source) from None
+        for section, table in tables.items():
+            if section not in self.sections:
+                raise self._unknown_section(source, section)
+            if not isinstance(table, dict):
+                raise ConfigError(
+                    "this is a section, not a value", source=source, key=section, remedy=f"write [{section}]"
+                )
+            for key, value in table.items():
+                self.put_value(source, f"{section}.{key}", value)
+
+    def read_variable(self, name: str, text: str) -> None:
+        source = f"environment variable {name}"
+        section, separator, key = name[len(_PREFIX) :].lower().partition("__")
+        if not separator or not key:
+            raise ConfigError("it names no option", source=source, remedy=f"write {_PREFIX}SECTION__KEY")
+        self.put_text(source, f"{section}.{key}", text)
+
+    def read_set(self, text: str) -> None:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or "." not in name:
+            raise ConfigError(
+                f"{text!r} is not SECTION.KEY=VALUE",
+                source="--set",
+                remedy="write it as --set log.fsync=group",
+            )
+        self.put_text("--set", name, value)
+
+    def put_text(self, source: str, name: str, text: str) -> None:
+        option = self._option(source, name)
+        try:
+            value = option.kind.from_text(text)
+        except BadValue as error:
+            raise self._bad(source, option, error) from None
+        self._put(source, name, value)
+
+    def put_value(self, source: str, name: str, raw: object) -> None:
+        option = self._option(source, name)
+        try:
+            value = option.kind.from_value(raw)
+        except BadValue as error:
+            raise self._bad(source, option, error) from None
+        self._put(source, name, value)
+
+    def finish(self) -> Loaded:
+        self._check_listeners()
+        self._check_users()
+        sections: dict[str, object] = {}
+        for section in dataclasses.fields(Config):
+            build = _section_type(section)
+            keys = [item.name for item in dataclasses.fields(build)]
+            sections[section.name] = build(**{key: self.values[f"{section.name}.{key}"] for key in keys})
+        return Loaded(Config(**sections), self.origins)  # type: ignore[arg-type]
+
+    def _put(self, source: str, name: str, value: object) -> None:
+        self.values[name] = value
+        self.origins[name] = source
+
+    def _option(self, source: str, name: str) -> Option:
+        option = self.options.get(name)
+        if option is not None:
+            return option
+        section = name.partition(".")[0]
+        if section not in self.sections:
+            raise self._unknown_section(source, section, name)
+        near = difflib.get_close_matches(name, self.options, 1, 0.6)
+        remedy = f"did you mean {near[0]}?" if near else "penstock config show lists all options"
+        raise ConfigError("there is no such option", source=source, key=name, remedy=remedy)
+
+    def _unknown_section(self, source: str, section: str, name: str = "") -> ConfigError:
+        known = ", ".join(sorted(self.sections))
+        near = difflib.get_close_matches(section, self.sections, 1, 0.5)
+        remedy = f"did you mean {near[0]}?" if near else f"the sections are {known}"
+        return ConfigError(
+            f"there is no section {section!r}", source=source, key=name or section, remedy=remedy
+        )
+
+    def _bad(self, source: str, option: Option, error: BadValue) -> ConfigError:
+        return ConfigError(error.message, source=source, key=option.name, remedy=error.remedy)
+
+    def _wrong(self, name: str, message: str, remedy: str) -> ConfigError:
+        return ConfigError(message, source=self.origins[name], key=name, remedy=remedy)
+
+    def _check_listeners(self) -> None:
+        seen: dict[str, str] = {}
+        for name in self.options:
+            address = str(self.values[name])
+            if not name.endswith(".listen") or not address or address.endswith(":0"):
+                continue
+            if address in seen:
+                raise self._wrong(
+                    name, f"{address} is also the address of {seen[address]}", "give each its own port"
+                )
+            seen[address] = name
+
+    def _check_users(self) -> None:
+        default = self.values["auth.default_user"]
+        for user in cast("tuple[object, ...]", self.values["auth.users"]):
+            if default and getattr(user, "name", None) == default:
+                raise self._wrong(
+                    "auth.users",
+                    f"the user {default!r} is also auth.default_user",
+                    'set auth.default_user = "" or remove it from the list',
+                )
+
+
+def _section_type(section: dataclasses.Field[object]) -> type:
+    """The dataclass of a section: every section of `Config` has its own type as default factory."""
+    factory = section.default_factory
+    assert isinstance(factory, type), section.name
+    return factory

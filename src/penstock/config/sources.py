@@ -20,7 +20,7 @@ from penstock.config.kinds import BadValue, Kind
 from penstock.config.options import Config
 from penstock.errors import ConfigError
 
-__all__ = ["DEFAULT", "Loaded", "Option", "all_options", "load"]
+__all__ = ["DEFAULT", "Loaded", "Option", "all_options", "load", "section_type"]
 
 DEFAULT = "default"
 _PREFIX = "PENSTOCK__"
@@ -58,7 +58,7 @@ class Loaded:
 def all_options() -> Iterator[Option]:
     """Every option, in the order of declaration."""
     for section in dataclasses.fields(Config):
-        for item in dataclasses.fields(_section_type(section)):
+        for item in dataclasses.fields(section_type(section)):
             about = item.metadata
             yield Option(section.name, item.name, item.default, about["kind"], about["doc"], about["secret"])
 
@@ -167,7 +167,7 @@ class _Reader:
         self._check_users()
         sections: dict[str, object] = {}
         for section in dataclasses.fields(Config):
-            build = _section_type(section)
+            build = section_type(section)
             keys = [item.name for item in dataclasses.fields(build)]
             sections[section.name] = build(**{key: self.values[f"{section.name}.{key}"] for key in keys})
         return Loaded(Config(**sections), self.origins)  # type: ignore[arg-type]
@@ -224,7 +224,7 @@ class _Reader:
                 )
 
 
-def _section_type(section: dataclasses.Field[object]) -> type:
+def section_type(section: dataclasses.Field[object]) -> type:
     """The dataclass of a section: every section of `Config` has its own type as default factory."""
     factory = section.default_factory
     assert isinstance(factory, type), section.name

@@ -1,0 +1,176 @@
+"""The command `penstock`: serve, look at the configuration, look at a log.
+
+Exit codes: 0 all is well, 1 it could not be done (the reason and the remedy are on standard error),
+2 the command line or the configuration is wrong. Nothing but the standard library is imported until
+a command needs it, so that `penstock --version` and `penstock config` are quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from penstock import __version__
+from penstock.config import Loaded, load
+from penstock.errors import ConfigError, PenstockError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments` (those of the process when None) and return its exit code."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        code: int = parsed.run(parsed)
+        sys.stdout.flush()
+    except PenstockError as error:
+        print(f"penstock: error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): no error, and the interpreter must not flush again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+# Commands
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    config = _loaded(parsed).config
+    from penstock import logs
+
+    server = import_module("penstock.server")
+    logs.configure(config.server.log_level, config.server.log_format)
+    if config.log.fsync == "never":
+        logging.getLogger("penstock.server").warning(
+            "log.fsync is never: confirmed messages are lost when the power fails"
+        )
+    code: int = server.serve(config)
+    return code
+
+
+def _config_show(parsed: argparse.Namespace) -> int:
+    from penstock.config import render
+
+    print(render.show(_loaded(parsed), origin=parsed.origin), end="")
+    return 0
+
+
+def _config_schema(parsed: argparse.Namespace) -> int:
+    from penstock.config import render
+
+    print(render.schema(), end="")
+    return 0
+
+
+def _config_reference(parsed: argparse.Namespace) -> int:
+    from penstock.config import render
+
+    print(render.reference(), end="")
+    return 0
+
+
+def _log_inspect(parsed: argparse.Namespace) -> int:
+    inspection = import_module("penstock.log_core.inspection")
+
+    inspection.inspect(_log_folder(parsed), sys.stdout)
+    return 0
+
+
+def _log_verify(parsed: argparse.Namespace) -> int:
+    inspection = import_module("penstock.log_core.inspection")
+
+    return 1 if inspection.verify(_log_folder(parsed), sys.stdout) else 0
+
+
+# The command line
+
+
+def _loaded(parsed: argparse.Namespace) -> Loaded:
+    flags = {}
+    if parsed.data is not None:
+        flags["log.data_dir"] = ("--data", parsed.data)
+    if parsed.log_level is not None:
+        flags["server.log_level"] = ("--log-level", parsed.log_level)
+    return load(file=parsed.config, environ=os.environ, sets=parsed.set, flags=flags)
+
+
+def _log_folder(parsed: argparse.Namespace) -> Path:
+    folder = parsed.dir if parsed.dir is not None else Path(load(environ=os.environ).config.log.data_dir)
+    if not folder.is_dir():
+        raise PenstockError(f"there is no folder {folder}", remedy="name the data folder of a gateway")
+    return folder
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock",
+        description="One gateway for AMQP and MQTT clients that keeps everything they send in one log.",
+    )
+    parser.add_argument("--version", action="version", version=f"penstock {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    serve = commands.add_parser(
+        "serve",
+        help="run the gateway until SIGTERM or SIGINT",
+        description="Run the gateway. When it serves, one line 'ready amqp=HOST:PORT mqtt=HOST:PORT "
+        "data=DIR' goes to standard output; log lines go to standard error. SIGTERM or SIGINT stops it "
+        "cleanly.",
+        epilog="penstock config show lists all options; later sources overrule earlier ones: "
+        "file, environment PENSTOCK__SECTION__KEY, --set, --data and --log-level.",
+    )
+    _add_sources(serve)
+    serve.set_defaults(run=_serve)
+
+    config = commands.add_parser(
+        "config", help="show the configuration", description="Show the configuration."
+    )
+    topics = config.add_subparsers(title="what to show", metavar="WHAT", required=True)
+    show = topics.add_parser("show", help="the values in force, as a TOML file with secrets masked")
+    _add_sources(show)
+    show.add_argument("--origin", action="store_true", help="say where each value came from")
+    show.set_defaults(run=_config_show)
+    topics.add_parser("schema", help="a JSON schema of the TOML file").set_defaults(run=_config_schema)
+    topics.add_parser("reference", help="the reference page, as Markdown").set_defaults(run=_config_reference)
+
+    log = commands.add_parser(
+        "log", help="look into the log of a stopped gateway", description="Look into a log on disk."
+    )
+    looks = log.add_subparsers(title="what to do", metavar="WHAT", required=True)
+    for name, run, text in (
+        ("inspect", _log_inspect, "list what is in the files of a log"),
+        ("verify", _log_verify, "check every checksum; exit code 1 when something is damaged"),
+    ):
+        look = looks.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        look.add_argument(
+            "dir",
+            metavar="DIR",
+            nargs="?",
+            type=Path,
+            help="the data folder (default: that of the configuration)",
+        )
+        look.set_defaults(run=run)
+    return parser
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", type=Path, help="read this TOML file")
+    parser.add_argument("--data", metavar="DIR", help="the folder of the log (log.data_dir)")
+    parser.add_argument(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        action="append",
+        default=[],
+        help="set one option; may be given several times",
+    )
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", help="debug, info, warning or error (server.log_level)"
+    )

@@ -1,0 +1,105 @@
+"""How the process writes its log lines: one line per event on standard error, as text or as JSON.
+
+    2026-01-01T00:00:00.000Z INFO penstock.amqp connection opened peer=127.0.0.1:40312 user=guest
+    {"time":"2026-01-01T00:00:00.000Z","level":"INFO","logger":"penstock.amqp","message":...}
+
+Each layer logs to its own logger: penstock.amqp, penstock.mqtt, penstock.log, penstock.server. What varies
+between two lines of the same event goes into fields, not into the message:
+
+    logger.info("connection opened", extra=fields(peer=peer, user=user))
+
+Whatever a peer chose (user names, client ids, topics) may stand in a field or a message: line breaks and
+other control characters are escaped, so that no peer can forge a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from typing import Any, Final, Literal, TextIO
+
+__all__ = ["configure", "fields"]
+
+_FIELDS: Final = "penstock_fields"
+_PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def fields(**values: object) -> dict[str, dict[str, object]]:
+    """The `extra` argument of a logging call that attaches `values` to the line, in this order."""
+    return {_FIELDS: values}
+
+
+def configure(
+    level: Literal["debug", "info", "warning", "error"],
+    form: Literal["text", "json"],
+    *,
+    stream: TextIO | None = None,
+) -> None:
+    """Send the process's log lines to `stream` (standard error), replacing what was set up before.
+
+    Args:
+        level: The least severe line of penstock's own loggers; of all others it is warning.
+        form: "text" for people, "json" for machines.
+        stream: Where to write.
+
+    """
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Text())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("penstock").setLevel(level.upper())
+    logging.captureWarnings(True)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = (
+            f"{_time(record)} {record.levelname} {record.name} {_CONTROL.sub(_escape, record.getMessage())}"
+        )
+        pairs = "".join(f" {key}={_value(value)}" for key, value in _fields(record).items())
+        trouble = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return line + pairs + trouble
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        import orjson
+
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        # A lone surrogate (bytes of a peer that are no UTF-8) is no JSON string: it is replaced.
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except orjson.JSONEncodeError:
+            return json.dumps(line, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(record, _FIELDS, {})
+    return found
+
+
+def _time(record: logging.LogRecord) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{whole}.{int(record.msecs):03d}Z"
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()

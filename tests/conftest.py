@@ -1,9 +1,9 @@
 """Fixtures for the tests that need a broker as a process.
 
-`--broker=penstock|rabbitmq|mosquitto` chooses which broker the tests of real clients run against (default: penstock).
-The reference brokers prove the tests; penstock is then held to the same ones. A test names what it needs by the
-fixture it takes: `amqp_port` and `mqtt_port` skip where the chosen broker does not speak that protocol, and the mark
-`penstock_only` skips where only penstock promises the behaviour.
+`--broker=penstock|rabbitmq|mosquitto` chooses which broker the tests of real clients run against (default:
+penstock). The reference brokers prove the tests; penstock is then held to the same ones. A test names what
+it needs by the fixture it takes: `amqp_port` and `mqtt_port` skip where the chosen broker does not speak
+that protocol, and the mark `penstock_only` skips where only penstock promises the behaviour.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Brokers as child processes: penstock itself, and the two reference brokers it is measured against.
 
-Each broker runs on loopback ports of its own with a private folder, is waited for until it serves, and is stopped by
-its process id. `restart` uses the same data and the same ports, so that clients which reconnect find it. Nothing here
-knows what a test or a benchmark does with it.
+Each broker runs on loopback ports of its own with a private folder, is waited for until it serves, and is
+stopped by its process id. `restart` uses the same data and the same ports, so that clients which reconnect
+find it. Nothing here knows what a test or a benchmark does with it.
 
     with RabbitMQ(tmp_path) as broker:      # or Mosquitto(...), Gateway(...)
         connect(broker.amqp_port)
@@ -288,7 +288,8 @@ class RabbitMQ(Broker):
             "RABBITMQ_CONF_ENV_FILE": str(etc / "none.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(etc / "enabled_plugins"),
             "RABBITMQ_PID_FILE": str(self.folder / "rabbitmq.pid"),
-            # The start script then replaces itself by the Erlang machine, so that our process id is the broker's.
+            # The start script then replaces itself by the Erlang machine, so that our process id is the
+            # broker's.
             "RUNNING_UNDER_SYSTEMD": "true",
             "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",

@@ -1,1 +1,1 @@
-"""The front ends: one folder per protocol, each codec -> session -> endpoint. They never import one another."""
+"""The front ends: one folder per protocol, each codec -> session -> endpoint. None imports another."""

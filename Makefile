@@ -1,0 +1,122 @@
+# Everything is built in this checkout: a virtual environment in .venv, the kernels beside their sources.
+# Each target does its own set-up; stamps in .make keep repeated calls quick. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?=
+ARGS ?=
+
+FOLDERS := protocols router log_core subscriptions spark
+BIN := .venv/bin
+STAMPS := .make
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+
+## Use
+
+.PHONY: help
+help:  ## list the targets
+	@awk -F ':.*## ' '/^## / {printf "\n%s\n", substr($$0, 4)} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@printf '\n  PYTHON=...   the Python that .venv is made with        ARGS="..."   further arguments of run, test, bench, demo\n'
+
+.PHONY: install
+install: $(STAMPS)/extras kernels  ## build .venv with penstock and all that its development needs
+	@echo "penstock: $(BIN)/penstock is ready; make run starts it"
+
+.PHONY: run
+run: $(STAMPS)/project kernels  ## start the gateway on its own log in ./data
+	@echo "AMQP clients:  amqp://guest:guest@127.0.0.1:5672/       MQTT clients: 127.0.0.1:1883, no login needed"
+	@echo "Try:           mosquitto_sub -t 'weather/#' -v           and in another terminal"
+	@echo "               mosquitto_pub -t weather/oslo -m 4.5      Ctrl-C stops the gateway."
+	@exec $(BIN)/penstock serve --data data $(ARGS)
+
+.PHONY: demo
+demo: $(STAMPS)/extras kernels  ## replay a real data set through paho (MQTT) into pika (AMQP)
+	@$(BIN)/python -m demo $(ARGS)
+
+## Check
+
+.PHONY: test
+test: $(STAMPS)/extras $(STAMPS)/node kernels peers  ## run the whole test suite
+	$(BIN)/python -m pytest -q $(ARGS)
+
+.PHONY: check
+check: $(STAMPS)/extras  ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(STAMPS)/extras kernels peers  ## measure penstock, Mosquitto and RabbitMQ side by side
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: asan
+asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined-behaviour sanitizers
+	PENSTOCK_ASAN=1 $(BIN)/python setup.py -q build --build-base build/asan/base --build-lib build/asan/lib
+	LD_PRELOAD=$$($${CC:-cc} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	PYTHONMALLOC=malloc PYTHONPATH=build/asan/lib \
+	$(BIN)/python -m pytest -q -p no:cacheprovider $(wildcard tests/unit/protocols tests/unit/log_core tests/property) $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q tests/property $(ARGS)
+
+## Maintain
+
+.PHONY: docs
+docs: $(STAMPS)/project  ## write the generated pages anew
+	$(BIN)/penstock config reference > docs/configuration.md
+
+.PHONY: links
+links:  ## make the links src/penstock/<folder> anew
+	@for folder in $(FOLDERS); do ln -sfn ../../$$folder src/penstock/$$folder; done
+
+.PHONY: clean
+clean:  ## remove everything that make made; ./data stays
+	rm -rf .venv $(STAMPS) build src/*.egg-info tests/e2e/node/node_modules
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(FOLDERS) \( -name '*.so' -o -name '*.c' \) -delete
+	find $(FOLDERS) src tests demo -name __pycache__ -prune -exec rm -rf {} +
+
+# Set-up
+
+$(STAMPS)/venv:
+	@mkdir -p $(STAMPS)
+	@python=$$(.ci/python $(PYTHON)) && rm -rf .venv && echo "penstock: making .venv with $$python" && "$$python" -m venv .venv
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > $@.txt
+	@$(PIP) --upgrade pip -r $@.txt
+	@touch $@
+
+# The kernels are not built here but in place (below), by one route only.
+$(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py
+	@echo "penstock: installing penstock and what it needs into .venv"
+	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/extras: $(STAMPS)/project
+	@echo "penstock: installing what development needs into .venv"
+	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[dev,test,demo]'
+	@touch $@
+
+# A kernel whose source is gone would still be imported.
+.PHONY: kernels
+kernels: $(STAMPS)/kernels
+	@find $(FOLDERS) -name '*.cpython-*.so' | while read -r so; do [ -e "$${so%%.cpython-*}.pyx" ] || rm -v "$$so"; done
+
+$(STAMPS)/kernels: $(STAMPS)/project $(SOURCES)
+	@echo "penstock: compiling the kernels"
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+.PHONY: peers
+peers:
+	@.ci/packages
+
+$(STAMPS)/node: $(wildcard tests/e2e/node/package.json) | peers
+	@mkdir -p $(STAMPS)
+	@[ -z "$<" ] || { echo "penstock: installing the Node clients"; npm --prefix tests/e2e/node install --silent --no-audit --no-fund </dev/null; }
+	@touch $@

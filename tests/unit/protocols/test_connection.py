@@ -1,0 +1,266 @@
+"""The shared connection over real sockets: cut streams, large packets, limits, marks, the two lines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+import pytest
+
+from penstock.protocols.connection import ARENA, Connection, Limits, Wiring
+from penstock.protocols.listener import Listener, listening_socket
+
+
+class Echo(Connection):
+    """Packets are a u32 length and that many bytes; every packet is sent back."""
+
+    login_after = 0
+
+    def on_open(self) -> None:
+        self.packets: list[bytes] = []
+        self.calls = 0
+
+    def received(self, buffer: bytearray, size: int) -> int:
+        self.calls += 1
+        at = 0
+        while size - at >= 4:
+            length = 4 + int.from_bytes(buffer[at : at + 4], "big")
+            if size - at < length:
+                self.want = length
+                break
+            packet = bytes(buffer[at + 4 : at + length])
+            if packet == b"login":
+                self.logged_in("somebody")
+            elif packet == b"bug":
+                raise RuntimeError("a bug")
+            self.packets.append(packet)
+            self.out.write(length.to_bytes(4, "big"))
+            self.dirty()
+            at += length
+        return at
+
+
+class Tick:
+    """Flushes dirty connections in the next turn of the loop."""
+
+    def dirty_connection(self, connection: Connection) -> None:
+        asyncio.get_running_loop().call_soon(connection.flush)
+
+    def schedule(self) -> None:
+        pass
+
+
+class NoLog:
+    def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None:
+        callback(True)
+
+    def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None:
+        callback(False)
+
+
+class Stack:
+    def __init__(self, limits: Limits | None = None, max_connections: int = 0) -> None:
+        loop = asyncio.get_running_loop()
+        self.made: list[Echo] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        wiring = Wiring(loop, NoLog(), Tick(), limits or Limits(), logging.getLogger("penstock.test"))
+
+        def make() -> Connection:
+            self.made.append(Echo(wiring))
+            return self.made[-1]
+
+        self.listener = Listener(
+            listening_socket("amqp", "127.0.0.1", 0), make, wiring, max_connections=max_connections
+        )
+
+    async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        self.writers.append(writer)
+        return reader, writer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for writer in self.writers:
+            writer.close()
+        await self.listener.drain(5)
+        for writer in self.writers:
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    """Wait until the server closed, with or without a reset."""
+    with suppress(ConnectionError):
+        await reader.read()
+
+
+def packet(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+async def test_packets_cut_anywhere_arrive_whole_and_in_order() -> None:
+    async with Stack() as stack:
+        reader, writer = await stack.client()
+        stream = packet(b"login") + b"".join(packet(bytes([i]) * i) for i in range(40))
+        for i in range(len(stream)):
+            writer.write(stream[i : i + 1])
+            await writer.drain()
+            await asyncio.sleep(0)
+        await reader.readexactly(4 * 41)
+        assert stack.made[0].packets == [b"login"] + [bytes([i]) * i for i in range(40)]
+
+
+async def test_two_connections_share_the_arena_without_mixing() -> None:
+    async with Stack() as stack:
+        clients = [await stack.client() for _ in range(2)]
+        bodies = [bytes([65 + n]) * 50_000 for n in range(2)]
+        for _reader, writer in clients:
+            writer.write(packet(b"login"))
+        for start in range(0, 50_004, 1000):
+            for (_, writer), body in zip(clients, bodies, strict=True):
+                writer.write(packet(body)[start : start + 1000])
+                await writer.drain()
+                await asyncio.sleep(0)
+        for reader, _ in clients:
+            await reader.readexactly(8)
+        assert [echo.packets[1] for echo in stack.made] == bodies
+
+
+async def test_a_packet_larger_than_the_arena_is_read_whole_in_one_call() -> None:
+    async with Stack() as stack:
+        reader, writer = await stack.client()
+        body = bytes(range(256)) * 8192  # 2 MiB
+        assert len(body) > 4 * len(ARENA)
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        before = stack.made[0].calls
+        writer.write(packet(body) + packet(b"after"))
+        await reader.readexactly(8)
+        assert stack.made[0].packets == [b"login", body, b"after"]
+        # One call that finds out its size, one when it is there; a leftover of the next packet may need more.
+        assert stack.made[0].calls - before <= 4
+
+
+async def test_an_announced_size_takes_no_memory_before_its_bytes_arrive() -> None:
+    async with Stack() as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        writer.write((1 << 30).to_bytes(4, "big") + b"few")
+        await asyncio.sleep(0.05)
+        own = stack.made[0]._own
+        assert own is not None and len(own) <= 2 * len(ARENA)
+
+
+async def test_a_client_that_says_nothing_is_dropped_in_time() -> None:
+    async with Stack(Limits(greeting_timeout_s=0.05)) as stack:
+        reader, _writer = await stack.client()
+        assert await reader.read() == b""
+        assert stack.made[0].reason == "no complete first packet in time"
+
+
+async def test_too_many_bytes_before_the_login_end_the_connection() -> None:
+    async with Stack(Limits(login_bytes=1000)) as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"x" * 1001))
+        await ended(reader)
+        assert stack.made[0].reason == "more than 1000 bytes before the login"
+
+
+async def test_an_internal_error_ends_one_connection_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with Stack() as stack:
+        good_reader, good = await stack.client()
+        reader, writer = await stack.client()
+        writer.write(packet(b"bug"))
+        await ended(reader)
+        assert "internal error" in caplog.text
+        good.write(packet(b"fine"))
+        await good_reader.readexactly(4)
+
+
+async def test_a_connection_writes_two_lines_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.test")
+    async with Stack() as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        writer.close()
+        await stack.listener.drain(5)
+        messages = [record.message for record in caplog.records if record.levelno == logging.INFO]
+        assert messages == ["connection opened", "connection closed"]
+
+
+async def test_output_above_the_mark_leaves_no_room_until_the_peer_reads() -> None:
+    async with Stack(Limits(output_high_bytes=100_000)) as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        while not stack.made or stack.made[0].user is None:
+            await asyncio.sleep(0.001)
+        echo = stack.made[0]
+        woken = asyncio.Event()
+        echo.on_writable = woken.set  # type: ignore[method-assign]
+        echo.out.write(bytes(100_000))
+        assert echo.room() == 0
+        echo.flush()
+        while echo.writable:
+            echo.out.write(bytes(100_000))
+            echo.flush()
+            await asyncio.sleep(0)
+        woken.clear()
+        assert echo.room() == 0
+        async with asyncio.timeout(5):
+            while not woken.is_set():
+                await reader.read(1 << 20)
+        assert echo.room() == 100_000
+
+
+async def test_a_held_connection_is_not_read_until_every_reason_is_released() -> None:
+    async with Stack() as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        echo = stack.made[0]
+        echo.hold("a")
+        echo.hold("b")
+        writer.write(packet(b"x"))
+        echo.release("a")
+        await asyncio.sleep(0.02)
+        assert echo.packets == [b"login"]
+        echo.release("b")
+        await reader.readexactly(4)
+        assert echo.packets == [b"login", b"x"]
+
+
+async def test_connections_above_the_limit_are_closed_at_once() -> None:
+    async with Stack(max_connections=1) as stack:
+        await stack.client()
+        reader, _ = await stack.client()
+        assert await reader.read() == b""
+        assert stack.listener.refused == 1
+
+
+async def test_drain_cuts_what_does_not_go() -> None:
+    async with Stack() as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        stack.made[0].on_shutdown = lambda: None  # type: ignore[method-assign]
+        await stack.listener.drain(0.05)
+        assert not stack.listener.connections
+        assert "did not close in time" in stack.made[0].reason
+
+
+def test_a_taken_port_is_an_error_with_a_remedy() -> None:
+    from penstock.errors import StartError
+
+    taken = listening_socket("amqp", "127.0.0.1", 0)
+    try:
+        with pytest.raises(StartError, match="taken by another process"):
+            listening_socket("amqp", "127.0.0.1", taken.getsockname()[1])
+    finally:
+        taken.close()

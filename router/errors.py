@@ -1,0 +1,313 @@
+"""What the router refuses, as data: kind of thing, its name, its vhost, received and current.
+
+    RoutingError
+    ├── NotFound                 no exchange, queue or vhost of that name
+    ├── AccessRefused            the user's permissions do not allow it
+    ├── AuthenticationRefused    wrong login; the reason is for the log, not for the peer
+    ├── ReservedName             a new name with the prefix `amq.`
+    ├── DefaultExchange          an operation that the default exchange does not have
+    ├── SystemExchange           deletion of a predeclared exchange
+    ├── InternalExchange         a client's publish to an internal exchange
+    ├── ResourceLocked           an exclusive queue of another connection
+    ├── Inequivalent             redeclared with another property or argument
+    ├── InUse                    if-unused was asked, and it is used
+    ├── NotEmpty                 if-empty was asked, and it is not
+    ├── InvalidArgument          an argument with an impossible value or type
+    ├── InvalidProperty          a property that this type of queue cannot have
+    ├── ServerNameRefused        a queue type that needs a name from the client
+    ├── UnknownType              no such exchange type or queue type
+    ├── InvalidMatch             an `x-match` that no headers exchange knows
+    └── InvalidPattern           a pattern with too many words
+
+No wire code and no wire text stands here: each front end makes its own from these fields.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from penstock.errors import RoutingError
+
+__all__ = [
+    "AccessRefused",
+    "AuthenticationRefused",
+    "DefaultExchange",
+    "InUse",
+    "Inequivalent",
+    "InternalExchange",
+    "InvalidArgument",
+    "InvalidMatch",
+    "InvalidPattern",
+    "InvalidProperty",
+    "Kind",
+    "NotEmpty",
+    "NotFound",
+    "Operation",
+    "ReservedName",
+    "ResourceLocked",
+    "RoutingError",
+    "ServerNameRefused",
+    "SystemExchange",
+    "UnknownType",
+]
+
+Kind = Literal["exchange", "queue", "vhost", "user"]
+"""What kind of thing an error or a permission is about."""
+
+Operation = Literal["configure", "write", "read"]
+"""What somebody wants to do with it."""
+
+
+class NotFound(RoutingError):
+    """There is no `kind` called `name` in `vhost` (for kind "vhost": `vhost` is the same name)."""
+
+    def __init__(self, kind: Kind, name: str, vhost: str) -> None:
+        place = "" if kind in ("vhost", "user") else f" in vhost '{vhost}'"
+        super().__init__(f"no {kind} '{name}'{place}", remedy="declare it first or correct the name")
+        self.kind = kind
+        self.name = name
+        self.vhost = vhost
+
+
+class AccessRefused(RoutingError):
+    """`user` may not do `operation` on the `kind` called `name` (kind "vhost": may not enter it)."""
+
+    def __init__(self, kind: Kind, name: str, vhost: str, user: str, operation: Operation) -> None:
+        what = (
+            f"vhost '{name}'"
+            if kind == "vhost"
+            else f"{operation} access to {kind} '{name}' in vhost '{vhost}'"
+        )
+        super().__init__(f"{what} refused for user '{user}'", remedy="grant the permission to the user")
+        self.kind = kind
+        self.name = name
+        self.vhost = vhost
+        self.user = user
+        self.operation = operation
+
+
+class AuthenticationRefused(RoutingError):
+    """The login of `username` was refused. `reason` is for the log; a peer must not learn it."""
+
+    Reason = Literal["credentials", "loopback", "busy", "anonymous"]
+
+    def __init__(self, username: str, reason: Reason) -> None:
+        why, remedy = {
+            "credentials": ("unknown user or wrong password", "correct the user name or the password"),
+            "loopback": (
+                "this user may log in from this machine only",
+                "create another user, or remove it from auth.loopback_users",
+            ),
+            "busy": ("too many logins are being verified", "try again later"),
+            "anonymous": ("a user name is needed here", "log in with a user name and a password"),
+        }[reason]
+        super().__init__(f"login of user '{username}' refused: {why}", remedy=remedy)
+        self.username = username
+        self.reason = reason
+
+
+class ReservedName(RoutingError):
+    """`name` begins with `amq.`, which is kept for the broker's own."""
+
+    def __init__(self, kind: Kind, name: str, vhost: str) -> None:
+        super().__init__(
+            f"{kind} name '{name}' contains reserved prefix 'amq.*'", remedy="choose a name without it"
+        )
+        self.kind = kind
+        self.name = name
+        self.vhost = vhost
+
+
+class DefaultExchange(RoutingError):
+    """The default exchange (name "") can be published to, and nothing else."""
+
+    def __init__(self, vhost: str) -> None:
+        super().__init__(
+            f"operation not permitted on the default exchange of vhost '{vhost}'",
+            remedy="name an exchange",
+        )
+        self.vhost = vhost
+
+
+class SystemExchange(RoutingError):
+    """A predeclared exchange (`amq.*`) cannot be deleted."""
+
+    def __init__(self, name: str, vhost: str) -> None:
+        super().__init__(f"deletion of system exchange '{name}' in vhost '{vhost}' not allowed")
+        self.name = name
+        self.vhost = vhost
+
+
+class InternalExchange(RoutingError):
+    """An internal exchange takes messages from other exchanges only."""
+
+    def __init__(self, name: str, vhost: str) -> None:
+        super().__init__(
+            f"cannot publish to internal exchange '{name}' in vhost '{vhost}'",
+            remedy="publish to an exchange that is bound to it",
+        )
+        self.name = name
+        self.vhost = vhost
+
+
+class ResourceLocked(RoutingError):
+    """The queue is exclusive to another connection, or the exclusive flag is not the declared one."""
+
+    def __init__(self, name: str, vhost: str) -> None:
+        super().__init__(
+            f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'",
+            remedy="use it from the connection that declared it, or close that one",
+        )
+        self.name = name
+        self.vhost = vhost
+
+
+class Inequivalent(RoutingError):
+    """Declared again, but otherwise than it is.
+
+    `argument` is a property ("type", "durable", "auto_delete", "internal"; `is_property` is true and both
+    values are str or bool) or the name of an entry of the arguments table (the values are the table's, None
+    where it has no such entry).
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: str,
+        vhost: str,
+        argument: str,
+        received: object,
+        current: object,
+        *,
+        is_property: bool,
+    ) -> None:
+        super().__init__(
+            f"inequivalent arg '{argument}' for {kind} '{name}' in vhost '{vhost}': "
+            f"received {received!r} but current is {current!r}",
+            remedy=f"declare it as it is, or delete the {kind} first",
+        )
+        self.kind = kind
+        self.name = name
+        self.vhost = vhost
+        self.argument = argument
+        self.received = received
+        self.current = current
+        self.is_property = is_property
+
+
+class InUse(RoutingError):
+    """A deletion with if-unused: the exchange has bindings, the queue has consumers."""
+
+    def __init__(self, kind: Kind, name: str, vhost: str) -> None:
+        super().__init__(f"{kind} '{name}' in vhost '{vhost}' in use", remedy="delete it without if-unused")
+        self.kind = kind
+        self.name = name
+        self.vhost = vhost
+
+
+class NotEmpty(RoutingError):
+    """A deletion with if-empty: the queue has ready messages."""
+
+    def __init__(self, name: str, vhost: str) -> None:
+        super().__init__(f"queue '{name}' in vhost '{vhost}' not empty", remedy="delete it without if-empty")
+        self.name = name
+        self.vhost = vhost
+
+
+class InvalidArgument(RoutingError):
+    """The entry `argument` of an arguments table cannot be `value`.
+
+    `problem` is one word for why: see `Problem`. `queue_type` is set with "not_for_type" only.
+    """
+
+    Problem = Literal[
+        "value_negative",
+        "value_zero",
+        "value_too_large",
+        "max_value_exceeded",
+        "expected_integer",
+        "invalid_type",
+        "unacceptable_type",
+        "invalid_overflow",
+        "invalid_value",
+        "routing_key_but_no_dlx_defined",
+        "not_for_type",
+    ]
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: str,
+        vhost: str,
+        argument: str,
+        value: object,
+        problem: Problem,
+        queue_type: str = "",
+    ) -> None:
+        super().__init__(
+            f"invalid arg '{argument}' for {kind} '{name}' in vhost '{vhost}': {problem} ({value!r})",
+            remedy="correct or leave out the argument",
+        )
+        self.kind = kind
+        self.name = name
+        self.vhost = vhost
+        self.argument = argument
+        self.value = value
+        self.problem = problem
+        self.queue_type = queue_type
+
+
+class InvalidProperty(RoutingError):
+    """A queue of `queue_type` cannot have this property ("non-durable", "exclusive", "auto-delete")."""
+
+    def __init__(self, name: str, vhost: str, prop: str, queue_type: str) -> None:
+        super().__init__(
+            f"invalid property '{prop}' for queue '{name}' in vhost '{vhost}' of type '{queue_type}'",
+            remedy="declare it durable, not exclusive and not auto-delete, or as a classic queue",
+        )
+        self.name = name
+        self.vhost = vhost
+        self.property = prop
+        self.queue_type = queue_type
+
+
+class ServerNameRefused(RoutingError):
+    """A queue of `queue_type` needs a name from the client."""
+
+    def __init__(self, vhost: str, queue_type: str) -> None:
+        super().__init__(
+            f"a queue of type '{queue_type}' in vhost '{vhost}' cannot be named by the server",
+            remedy="give it a name",
+        )
+        self.vhost = vhost
+        self.queue_type = queue_type
+
+
+class UnknownType(RoutingError):
+    """There is no exchange type, or no queue type, called `type`."""
+
+    def __init__(self, kind: Literal["exchange", "queue"], type_: str, name: str, vhost: str) -> None:
+        super().__init__(f"unknown {kind} type '{type_}' for {kind} '{name}' in vhost '{vhost}'")
+        self.kind = kind
+        self.type = type_
+        self.name = name
+        self.vhost = vhost
+
+
+class InvalidMatch(RoutingError):
+    """`x-match` of a binding to a headers exchange is no known way to match."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(
+            f"invalid x-match field value {value!r}", remedy="use all, any, all-with-x, or any-with-x"
+        )
+        self.value = value
+
+
+class InvalidPattern(RoutingError):
+    """A binding pattern or topic filter has more words than the router matches."""
+
+    def __init__(self, words: int, limit: int) -> None:
+        super().__init__(f"a pattern of {words} words", remedy=f"use at most {limit}")
+        self.words = words
+        self.limit = limit

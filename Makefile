@@ -52,7 +52,7 @@ check: $(STAMPS)/extras  ## lint, format, types, layers
 
 .PHONY: bench
 bench: $(STAMPS)/extras kernels peers  ## measure penstock, Mosquitto and RabbitMQ side by side
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m bench.compare $(ARGS)
 
 .PHONY: asan
 asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined-behaviour sanitizers

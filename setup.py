@@ -1,8 +1,10 @@
 """Finds the compiled kernels: every *.pyx under src/penstock becomes the module of the same name.
 
-The rest of the packaging is in pyproject.toml. Two environment variables serve the Makefile:
-PENSTOCK_ASAN=1 builds the kernels with the address and undefined-behaviour sanitizers, and
-PENSTOCK_NO_KERNELS=1 leaves them out, because it builds them in place by a call of its own.
+The rest of the packaging is in pyproject.toml. Environment variables change what is built:
+
+    PENSTOCK_ASAN=1         kernels with the address and undefined-behaviour sanitizers (`make asan`)
+    PENSTOCK_NO_KERNELS=1   no kernels: the Makefile builds them in place by a call of its own
+    PENSTOCK_FAST_BUILD=1   kernels without optimisation (the test of the wheel's contents)
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ if os.environ.get("PENSTOCK_ASAN"):
         "-fno-sanitize-recover=all",
     ]
     LINK = ["-fsanitize=address,undefined"]
+elif os.environ.get("PENSTOCK_FAST_BUILD"):
+    FLAGS = ["-O0", "-w"]
 
 
 def kernels() -> list[Extension]:

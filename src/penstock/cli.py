@@ -79,16 +79,16 @@ def _config_reference(parsed: argparse.Namespace) -> int:
 
 
 def _log_inspect(parsed: argparse.Namespace) -> int:
+    folder = _log_folder(parsed)
     inspection = import_module("penstock.log_core.inspection")
-
-    inspection.inspect(_log_folder(parsed), sys.stdout)
+    inspection.inspect(folder, sys.stdout)
     return 0
 
 
 def _log_verify(parsed: argparse.Namespace) -> int:
+    folder = _log_folder(parsed)
     inspection = import_module("penstock.log_core.inspection")
-
-    return 1 if inspection.verify(_log_folder(parsed), sys.stdout) else 0
+    return 1 if inspection.verify(folder, sys.stdout) else 0
 
 
 # The command line

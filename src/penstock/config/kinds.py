@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,9 +40,18 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
-_SIZES = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_TIMES = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_MEASURE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
+_SIZES: Mapping[str, float] = {
+    "": 1,
+    "b": 1,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+}
+_TIMES: Mapping[str, float] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MEASURE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([a-zA-Z]*)\s*")
 
 
 class BadValue(Exception):
@@ -192,7 +202,7 @@ class Bytes(Count):
         return int(_measure(text, _SIZES, "bytes, KiB, MiB or GiB"))
 
     def schema(self) -> dict[str, object]:
-        text = {"type": "string", "pattern": "^[0-9.]+ *([KMG]i?)?B?$"}
+        text = {"type": "string", "pattern": "^[0-9.]+ *([kKMG]i?)?B?$"}
         return {"anyOf": [super().schema(), text]}
 
     def range(self) -> str:
@@ -238,7 +248,7 @@ class WholeSeconds(Count):
 
     def _measured(self, text: str) -> object:
         measured = _measure(text, _TIMES, "s, m, h or d")
-        return int(measured) if measured.is_integer() else text
+        return int(measured) if measured == int(measured) else text
 
     def schema(self) -> dict[str, object]:
         text = {"type": "string", "pattern": "^[0-9.]+ *(ms|s|m|h|d)?$"}
@@ -306,12 +316,13 @@ class Names(Kind):
         return super().toml(self.plain(value))
 
 
-def _measure(text: str, units: dict[str, float] | dict[str, int], names: str) -> float:
+def _measure(text: str, units: Mapping[str, float], names: str) -> float:
+    """The number in `text` in base units: an exact int where both the number and the unit are whole."""
     match = _MEASURE.fullmatch(text)
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise BadValue(f"{text!r} is not a number with a unit", f"use a plain number, or {names}")
-    return float(match[1]) * factor
+    return (float(match[1]) if "." in match[1] else int(match[1])) * factor
 
 
 def _size(count: int) -> str:

@@ -1,0 +1,176 @@
+"""The command `penstock`: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from penstock import __version__
+from penstock.cli import main
+from penstock.config import Config
+from penstock.errors import ConfigError, PenstockError, StartError
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """Stands in for the gateway: `penstock.server.serve` notes the configuration it is called with."""
+    configs: list[Config] = []
+    stand_in = ModuleType("penstock.server")
+
+    def serve(config: Config) -> int:
+        configs.append(config)
+        if config.log.data_dir == "locked":
+            raise StartError.data_locked("locked", "pid 4711")
+        return 0
+
+    stand_in.__dict__["serve"] = serve
+    monkeypatch.setitem(sys.modules, "penstock.server", stand_in)
+    return configs
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {})
+
+
+def test_serve_runs_the_gateway_with_the_configuration_of_all_sources(
+    served: list[Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text("[amqp]\nchannel_max = 7\n")
+    monkeypatch.setattr("os.environ", {"PENSTOCK__MQTT__MAX_INFLIGHT": "8"})
+    sources = [
+        "--config",
+        str(file),
+        "--data",
+        "d",
+        "--log-level",
+        "error",
+        "--set",
+        "log.segment_bytes=2MiB",
+    ]
+    assert main(["serve", *sources]) == 0
+    (config,) = served
+    assert (config.amqp.channel_max, config.mqtt.max_inflight) == (7, 8)
+    assert (config.log.data_dir, config.server.log_level) == ("d", "error")
+    assert config.log.segment_bytes == 2 * 2**20
+
+
+def test_serve_warns_when_nothing_is_synced(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--set", "log.fsync=never"]) == 0
+    assert "WARNING penstock.server log.fsync is never" in capsys.readouterr().err
+
+
+def test_serve_is_silent_about_safe_settings(
+    served: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_error_is_one_line_with_the_remedy_and_exit_code_1(
+    served: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--data", "locked"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "penstock: error: the data folder locked is in use by another penstock (pid 4711); "
+        "stop that one, or give this one its own folder with --data DIR\n",
+    )
+
+
+def test_a_mistake_in_the_configuration_ends_with_exit_code_2(
+    served: list[Config], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--log-level", "loud"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("penstock: error: flag --log-level: server.log_level: 'loud' is not allowed; ")
+    assert served == []
+
+
+def test_config_show_prints_toml(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show", "--set", "log.fsync=never", "--origin"]) == 0
+    shown = capsys.readouterr().out
+    assert tomllib.loads(shown)["log"]["fsync"] == "never"
+    assert 'fsync = "never"  # --set' in shown
+
+
+def test_config_schema_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "penstock"
+
+
+@pytest.mark.parametrize("what", ["inspect", "verify"])
+def test_a_log_that_is_not_there_is_an_error(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["log", what, str(tmp_path / "none")]) == 1
+    assert "none; name the data folder of a gateway" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["config"], ["log"], ["serv"], ["serve", "--wrong"]])
+def test_a_wrong_command_line_ends_with_exit_code_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "penstock", *arguments], capture_output=True, text=True)
+
+
+def test_the_module_runs_as_the_command() -> None:
+    ran = run("--version")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"penstock {__version__}\n", "")
+
+
+def test_every_command_explains_itself() -> None:
+    for command in (["serve"], ["config"], ["config", "show"], ["log"], ["log", "verify"]):
+        ran = run(*command, "--help")
+        assert ran.returncode == 0
+        assert "usage: penstock " + " ".join(command) in ran.stdout
+
+
+def test_output_into_a_closed_pipe_is_no_error() -> None:
+    program = (
+        "import os, sys; reading, writing = os.pipe(); os.close(reading); os.dup2(writing, 1);"
+        "from penstock.cli import main; sys.exit(main(['config', 'schema']))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_errors_say_what_and_how_to_mend_it() -> None:
+    assert str(PenstockError("the tap drips", remedy="close it")) == "the tap drips; close it"
+    assert str(PenstockError("the tap drips")) == "the tap drips"
+    error = ConfigError("too big", source="p.toml", key="log.x", remedy="choose less")
+    assert str(error) == "p.toml: log.x: too big; choose less"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (
+            98,
+            "is taken by another process; stop that process, or choose another address with --set amqp",
+        ),
+        (13, "this user may not listen on 127.0.0.1:1; choose a port above 1023"),
+        (99, "cannot listen on 127.0.0.1:1: Cannot assign"),
+    ],
+)
+def test_a_listener_that_cannot_be_opened(number: int, text: str) -> None:
+    error = StartError.listening("amqp", "127.0.0.1:1", OSError(number, "Cannot assign"))
+    assert text in str(error)
+
+
+@pytest.mark.parametrize(("number", "text"), [(28, "no space left"), (122, "no space left"), (13, "denied")])
+def test_a_data_folder_that_cannot_be_used(number: int, text: str) -> None:
+    error = StartError.data_unusable("/data", OSError(number, "Permission denied"))
+    assert text in str(error)
+    assert "--data DIR" in error.remedy

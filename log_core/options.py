@@ -1,0 +1,39 @@
+"""What the log core can be told; the same keys as the configuration's section `log`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["LogOptions"]
+
+MIB: Final = 1024 * 1024
+GIB: Final = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Sizes are bytes, times are seconds."""
+
+    segment_bytes: int = 64 * MIB
+    """Size at which a WAL file is closed and the next begun; files are preallocated to it."""
+    tail_cache_bytes: int = 256 * MIB
+    """Memory for the newest batches."""
+    read_cache_bytes: int = 64 * MIB
+    """Memory for batches read back from disk."""
+    feed_cache_bytes: int = 64 * MIB
+    """Memory for the feeds' entries of closed segments; the rest stays in the .fdx files."""
+    fsync: Literal["group", "never"] = "group"
+    """"never": nothing is synced and a power cut loses confirmed messages; for tests and benchmarks only."""
+    checkpoint_bytes: int = 256 * MIB
+    """After this much log the tables are written to a checkpoint."""
+    retention_bytes: int = 10 * GIB
+    """How much log that no queue needs is kept for replay; 0 = none."""
+    retention_s: float = 86400.0
+    """How long log that no queue needs is kept for replay, within retention_bytes."""
+    min_free_bytes: int = 512 * MIB
+    """Publishers are stopped while the file system has less free space."""
+    max_unsynced_bytes: int = 64 * MIB
+    """Publishers are held back while more than this waits for the disk; they go on at half of it."""
+    salvage: bool = False
+    """Start on a damaged log: keep what can be read, list what cannot."""

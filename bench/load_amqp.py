@@ -50,7 +50,7 @@ class Client:
     def __init__(self, port: int, user: str = "guest", password: str = "guest", vhost: str = "/") -> None:
         self.socket = connect(port)
         self.socket.sendall(b"AMQP\x00\x00\x09\x01")
-        self._expect(10, 10)
+        self.wait_for(10, 10)
         response = b"\0" + user.encode() + b"\0" + password.encode()
         capabilities = b"".join(short_string(name) + b"t\x01" for name in _CAPABILITIES)
         table = short_string("capabilities") + b"F" + struct.pack(">I", len(capabilities)) + capabilities
@@ -67,18 +67,18 @@ class Client:
                 + short_string("en_US"),
             )
         )
-        channel_max, frame_max, _ = struct.unpack(">HIH", self._expect(10, 30)[:8])
+        channel_max, frame_max, _ = struct.unpack(">HIH", self.wait_for(10, 30)[:8])
         self.socket.sendall(
             method(0, 10, 31, struct.pack(">HIH", channel_max, frame_max or CHUNK_BYTES, 0))
             + method(0, 10, 40, short_string(vhost) + b"\0\0")
         )
-        self._expect(10, 41)
+        self.wait_for(10, 41)
         self.call(20, 10, b"\0", 11)
 
     def call(self, class_id: int, method_id: int, arguments: bytes, reply_id: int) -> bytes:
         """Send a method on channel 1 and return the arguments of the reply of the same class."""
         self.socket.sendall(method(1, class_id, method_id, arguments))
-        return self._expect(class_id, reply_id)
+        return self.wait_for(class_id, reply_id)
 
     def declare(self, queue: str, *, durable: bool) -> None:
         """Declare a queue."""
@@ -92,7 +92,8 @@ class Client:
         """Close the socket without the handshake."""
         self.socket.close()
 
-    def _expect(self, class_id: int, method_id: int) -> bytes:
+    def wait_for(self, class_id: int, method_id: int) -> bytes:
+        """The arguments of the next method, which must be this one; content frames before it are skipped."""
         while True:
             kind, _, size = struct.unpack(">BHI", read_exactly(self.socket, 7))
             payload = read_exactly(self.socket, size + 1)[:-1]

@@ -11,6 +11,7 @@ find it. Nothing here knows what a test or a benchmark does with it.
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -42,11 +43,21 @@ class BrokerFailed(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that nobody listened on a moment ago.
+
+    It is below the range from which the kernel takes the ports of outgoing connections: a client that keeps
+    trying to reach a stopped broker could otherwise be given the broker's own port, and the restart would
+    find it taken.
+    """
+    lowest_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10240, lowest_outgoing)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def can_connect(port: int) -> bool:
@@ -204,14 +215,28 @@ class Broker:
 
 
 class Gateway(Broker):
-    """`penstock serve` from this checkout. Free ports at the first start, the same ones after that."""
+    """`penstock serve` from this checkout.
+
+    Args:
+        folder: Where its files go.
+        settings: Further settings, as for `--set`.
+        ports: (amqp, mqtt) to listen on; 0 lets the gateway choose at its first start. Default: free ones.
+
+    """
 
     name = "penstock"
     speaks = frozenset({"amqp", "mqtt"})
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        ports: tuple[int, int] | None = None,
+    ) -> None:
         super().__init__(folder)
         self.settings = dict(settings or {})
+        self.amqp_port, self.mqtt_port = ports or (free_port(), free_port())
 
     def command(self) -> list[str]:
         listeners = {

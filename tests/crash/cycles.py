@@ -1,0 +1,191 @@
+"""Kill -9 in a loop: load, kill at a random time, start again on the same data, and in the end judge.
+
+Some kills come twice: the second while the broker is still starting, because recovery itself may be
+interrupted. Restart times count from the start of the process: until it says it is ready, until the slowest
+stream has its first confirm and its first delivery.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.crash.checker import Verdict, check
+from tests.crash.streams import AmqpStream, MqttStream, Stream
+from tests.support.brokers import Broker
+
+SECOND_KILL_CHANCE = 0.2
+PROGRESS_LIMIT_S = 30.0
+DRAIN_LIMIT_S = 90.0
+DRAIN_STALL_S = 3.0
+ACKED_MIN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One load, kill, restart."""
+
+    load_s: float
+    acked: int
+    """Acks since the restart before, over all streams."""
+    in_flight: int
+    killed_twice: bool
+    ready_s: float
+    """From the start of the process to the line that says it serves."""
+    confirm_s: float
+    """From the start of the process to the first confirm of the slowest stream."""
+    delivery_s: float
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did and found."""
+
+    broker: str
+    seed: int
+    cycles: list[Cycle] = field(default_factory=list)
+    verdict: Verdict = field(default_factory=Verdict)
+    sessions_lost: int = 0
+    drain_s: float = 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.broker}, seed {self.seed}",
+            "cycle  load s    acked  in flight  ready s  confirm s  delivery s",
+        ]
+        lines += [
+            f"{i:5}  {c.load_s:6.2f}  {c.acked:7,}  {c.in_flight:9}  {c.ready_s:7.2f}  {c.confirm_s:9.2f}"
+            f"  {c.delivery_s:10.2f}{'  killed twice' if c.killed_twice else ''}"
+            for i, c in enumerate(self.cycles, 1)
+        ]
+        if self.cycles:
+            lines.append(
+                f"slowest: ready {max(c.ready_s for c in self.cycles):.2f} s, first confirm "
+                f"{max(c.confirm_s for c in self.cycles):.2f} s, first delivery "
+                f"{max(c.delivery_s for c in self.cycles):.2f} s; drained in {self.drain_s:.1f} s"
+            )
+        lines.append(f"sessions or queues lost: {self.sessions_lost}")
+        lines.append(str(self.verdict))
+        return "\n".join(lines)
+
+
+def streams_for(broker: Broker) -> list[Stream]:
+    """A stream of each kind that the broker speaks."""
+    streams: list[Stream] = []
+    if broker.amqp_port:
+        streams.append(AmqpStream("amqp-durable", broker.amqp_port))
+    if broker.mqtt_port and broker.name != "rabbitmq":
+        streams.append(MqttStream("mqtt-qos1", broker.mqtt_port, 1))
+        streams.append(MqttStream("mqtt-qos2", broker.mqtt_port, 2))
+    return streams
+
+
+def run_cycles(
+    broker: Broker,
+    *,
+    cycles: int,
+    seed: int,
+    load_s: tuple[float, float] = (0.1, 1.5),
+    acked_min: int = ACKED_MIN,
+) -> Report:
+    """Run `cycles` kills against a broker that serves, drain, and judge. The broker is left running.
+
+    Args:
+        broker: The broker; it is killed and restarted here.
+        cycles: How often it is killed.
+        seed: Of the random times; the same seed gives the same times, not the same interleaving.
+        load_s: Bounds of the load between a restart (once every stream moves) and the next kill, in seconds.
+        acked_min: See `check`.
+
+    """
+    random_times = random.Random(seed)
+    report = Report(broker.name, seed)
+    streams = streams_for(broker)
+    kills: list[float] = []
+    for stream in streams:
+        stream.start()
+    try:
+        _first_progress(streams, time.monotonic())
+        for _ in range(cycles):
+            report.cycles.append(_one_cycle(broker, streams, random_times, load_s, kills))
+        for stream in streams:
+            stream.finish_publishing()
+        report.drain_s = _drain(streams)
+    finally:
+        for stream in streams:
+            stream.stop()
+    failures = "".join(stream.failure for stream in streams)
+    if failures:
+        raise RuntimeError(f"a client failed\n{failures}\n{broker.log_tail()}")
+    report.sessions_lost = sum(stream.sessions_lost for stream in streams)
+    report.verdict = check((s.history for s in streams), fault_times=kills, acked_min=acked_min)
+    return report
+
+
+def _one_cycle(
+    broker: Broker,
+    streams: Sequence[Stream],
+    random_times: random.Random,
+    bounds: tuple[float, float],
+    kills: list[float],
+) -> Cycle:
+    acked_before = sum(len(stream.history.acked) for stream in streams)
+    load_s = random_times.uniform(*bounds)
+    twice = random_times.random() < SECOND_KILL_CHANCE
+    second_after_s = random_times.uniform(0, 0.4)
+    time.sleep(load_s)
+    in_flight = 0
+    for stream in streams:
+        stream.history.in_flight_at_fault.append(stream.in_flight)
+        in_flight += stream.in_flight
+    broker.kill9()
+    kills.append(time.monotonic())
+    acked = sum(len(stream.history.acked) for stream in streams) - acked_before
+    if twice:
+        broker.launch()
+        time.sleep(second_after_s)
+        broker.kill9()
+        kills.append(time.monotonic())
+    launched = time.monotonic()
+    broker.launch()
+    broker.wait_until_serving()
+    ready_s = time.monotonic() - launched
+    confirm_s, delivery_s = _first_progress(streams, launched)
+    return Cycle(load_s, acked, in_flight, twice, ready_s, confirm_s, delivery_s)
+
+
+def _first_progress(streams: Sequence[Stream], since: float) -> tuple[float, float]:
+    """Wait until every stream has had a confirm and a delivery after `since`; how long the slowest took."""
+    confirm: dict[str, float] = {}
+    delivery: dict[str, float] = {}
+    while len(confirm) < len(streams) or len(delivery) < len(streams):
+        for stream in streams:
+            if stream.last_acked_at > since:
+                confirm.setdefault(stream.name, stream.last_acked_at - since)
+            if stream.last_received_at > since:
+                delivery.setdefault(stream.name, stream.last_received_at - since)
+        if time.monotonic() - since > PROGRESS_LIMIT_S:
+            stuck = [s.name for s in streams if s.name not in confirm or s.name not in delivery]
+            failures = "".join(stream.failure for stream in streams)
+            raise TimeoutError(
+                f"no confirm or delivery in {PROGRESS_LIMIT_S} s: {', '.join(stuck)} {failures}"
+            )
+        time.sleep(0.002)
+    return max(confirm.values()), max(delivery.values())
+
+
+def _drain(streams: Sequence[Stream]) -> float:
+    """Wait until every acked message has arrived and nothing comes any more; seconds it took."""
+    began = time.monotonic()
+    while time.monotonic() - began < DRAIN_LIMIT_S:
+        quiet_s = time.monotonic() - max(stream.last_received_at for stream in streams)
+        missing = any(
+            stream.history.acked - {receipt.sequence for receipt in stream.history.receipts}
+            for stream in streams
+        )
+        if quiet_s > (DRAIN_STALL_S if missing else 0.5):
+            break
+        time.sleep(0.1)
+    return time.monotonic() - began

@@ -1,0 +1,340 @@
+"""Publishers and consumers that live through crashes of the broker, one thread each, writing a `History`.
+
+A stream is one publisher, one consumer, and what lies between: a durable queue with persistent, confirmed
+messages (AMQP), or a topic and persistent sessions at QoS 1 or 2 (MQTT, with paho). Every part reconnects
+on its own as soon as the broker is back. The AMQP publisher is a bare client, because it must know exactly
+what was in flight; it never sends a message twice. The MQTT publisher is paho, which sends again what was
+not answered.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+import paho.mqtt.client as mqtt
+import pika
+import pika.exceptions
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from pika.spec import Basic
+
+from bench.load_amqp import Client, frame, method, short_string
+from tests.crash.checker import History, make_body
+
+RECONNECT_PAUSE_S = 0.01
+BACKLOG_MAX = 5000
+"""A publisher waits while its consumer is this many messages behind, so that the drain at the end is short.
+"""
+
+
+class Stream:
+    """What all streams have: a history, two threads, and a publisher that can be told to finish."""
+
+    def __init__(self, name: str, port: int, *, exactly_once: bool = False, window: int = 200) -> None:
+        self.name = name
+        self.port = port
+        self.window = window
+        self.history = History(name, exactly_once=exactly_once)
+        self.sessions_lost = 0
+        """How often a session or queue that should have survived was gone."""
+        self.last_acked_at = 0.0
+        self.last_received_at = 0.0
+        self.failure = ""
+        self._next = 0
+        self._publishing = True
+        self._running = True
+        self._ready = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(run,), name=f"{name}-{run.__name__}", daemon=True)
+            for run in (self._consume, self._publish)
+        ]
+
+    def start(self) -> None:
+        """Start the consumer, wait until it is there, then start the publisher."""
+        self._threads[0].start()
+        if not self._ready.wait(20):
+            raise TimeoutError(f"{self.name}: no consumer in 20 s {self.failure}")
+        self._threads[1].start()
+
+    def finish_publishing(self) -> None:
+        """The publisher sends nothing new, waits for its answers (10 s at most), and ends."""
+        self._publishing = False
+        self._threads[1].join(15)
+
+    def stop(self) -> None:
+        """End the consumer too."""
+        self._publishing = self._running = False
+        for thread in self._threads:
+            thread.join(15)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages sent on the present connection and not answered yet."""
+        raise NotImplementedError
+
+    def _publish(self) -> None:
+        raise NotImplementedError
+
+    def _consume(self) -> None:
+        raise NotImplementedError
+
+    def _guarded(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception:
+            self.failure += traceback.format_exc()
+
+    def _may_send(self, in_flight: int) -> bool:
+        behind = len(self.history.attempts) - len(self.history.receipts)
+        return self._publishing and in_flight < self.window and behind < BACKLOG_MAX
+
+    def _take(self) -> tuple[int, bytes]:
+        """The next message, entered as attempted."""
+        sequence = self._next
+        self._next += 1
+        self.history.attempt(sequence)
+        return sequence, make_body(self.name, sequence)
+
+    def _acked(self, sequence: int) -> None:
+        self.history.acked.add(sequence)
+        self.last_acked_at = time.monotonic()
+
+    def _received(self, body: bytes, *, flagged: bool) -> int | None:
+        self.last_received_at = time.monotonic()
+        return self.history.receive(body, flagged=flagged, at=self.last_received_at)
+
+
+class AmqpStream(Stream):
+    """A bare confirming publisher and a pika consumer on one durable queue."""
+
+    _unconfirmed: dict[int, int]
+    """Delivery tag -> sequence, on the present connection."""
+
+    def __init__(self, name: str, port: int, *, window: int = 200) -> None:
+        super().__init__(name, port, window=window)
+        self._unconfirmed = {}
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._unconfirmed)
+
+    # Publishing
+
+    def _publish(self) -> None:
+        while self._publishing:
+            self._unconfirmed = {}
+            try:
+                client = Client(self.port)
+            except (OSError, EOFError):
+                time.sleep(RECONNECT_PAUSE_S)
+                continue
+            try:
+                client.declare(self.name, durable=True)
+                client.call(85, 10, b"\0", 11)
+                self._publish_on(client)
+            except (OSError, EOFError):
+                continue
+            finally:
+                client.close()
+
+    def _publish_on(self, client: Client) -> None:
+        tag = 0
+        answers = bytearray()
+        deadline = None
+        while self._publishing or self._unconfirmed:
+            out = bytearray()
+            while len(out) < 16384 and self._may_send(len(self._unconfirmed)):
+                tag += 1
+                sequence, body = self._take()
+                self._unconfirmed[tag] = sequence
+                out += method(1, 60, 40, b"\0\0" + short_string("") + short_string(self.name) + b"\0")
+                out += frame(2, 1, struct.pack(">HHQHB", 60, 0, len(body), 0x1000, 2)) + frame(3, 1, body)
+            if out:
+                client.socket.settimeout(10)
+                client.socket.sendall(out)
+            if not self._publishing:
+                deadline = deadline or time.monotonic() + 10
+                if time.monotonic() > deadline:
+                    return
+            client.socket.settimeout(0.005)
+            try:
+                data = client.socket.recv(65536)
+            except TimeoutError:
+                continue
+            if not data:
+                return
+            answers += data
+            self._read_answers(answers)
+
+    def _read_answers(self, answers: bytearray) -> None:
+        while len(answers) >= 7:
+            kind, _, size = struct.unpack_from(">BHI", answers)
+            if len(answers) < size + 8:
+                return
+            payload = bytes(answers[7 : 7 + size])
+            del answers[: size + 8]
+            if kind != 1:
+                continue
+            class_id, method_id = struct.unpack_from(">HH", payload)
+            if class_id in (10, 20) and method_id in (40, 50):
+                raise EOFError(f"closed by the broker: {payload!r}")
+            if class_id != 60 or method_id not in (80, 120):
+                raise RuntimeError(f"unexpected method {class_id}.{method_id} for a publisher")
+            tag, flags = struct.unpack_from(">QB", payload, 4)
+            tags = [t for t in self._unconfirmed if t <= tag] if flags & 1 else [tag]
+            for one in tags:
+                sequence = self._unconfirmed.pop(one)
+                if method_id == 80:
+                    self._acked(sequence)
+                else:
+                    self.history.refused.add(sequence)
+
+    # Consuming
+
+    def _consume(self) -> None:
+        parameters = pika.ConnectionParameters("127.0.0.1", self.port, heartbeat=0, socket_timeout=5)
+        declared = False
+        while self._running:
+            try:
+                connection = pika.BlockingConnection(parameters)
+            except (pika.exceptions.AMQPError, OSError):
+                time.sleep(RECONNECT_PAUSE_S)
+                continue
+            try:
+                channel = connection.channel()
+                try:
+                    channel.queue_declare(self.name, durable=True, passive=declared)
+                except pika.exceptions.ChannelClosedByBroker:
+                    self.sessions_lost += 1
+                    channel = connection.channel()
+                    channel.queue_declare(self.name, durable=True)
+                declared = True
+                channel.basic_qos(prefetch_count=500)
+                self._consume_on(connection, channel)
+                connection.close()
+            except (pika.exceptions.AMQPError, OSError):
+                continue
+
+    def _consume_on(
+        self,
+        connection: pika.BlockingConnection,
+        channel: pika.adapters.blocking_connection.BlockingChannel,
+    ) -> None:
+        unsettled: list[int] = []
+        last_tag = 0
+
+        def settle() -> None:
+            if not unsettled:
+                return
+            channel.basic_ack(last_tag, multiple=True)
+            now = time.monotonic()
+            for sequence in unsettled:
+                self.history.settled[sequence] = now
+            unsettled.clear()
+
+        def on_delivery(_: object, delivery: Basic.Deliver, __: object, body: bytes) -> None:
+            nonlocal last_tag
+            last_tag = delivery.delivery_tag
+            sequence = self._received(body, flagged=delivery.redelivered)
+            if sequence is not None:
+                unsettled.append(sequence)
+            if len(unsettled) >= 100:
+                settle()
+
+        channel.basic_consume(self.name, on_delivery)
+        self._ready.set()
+        while self._running:
+            connection.process_data_events(time_limit=0.02)
+            settle()
+
+
+class MqttStream(Stream):
+    """A paho publisher and a paho subscriber with persistent sessions, at QoS 1 or 2 on both sides."""
+
+    def __init__(self, name: str, port: int, qos: int, *, window: int = 100) -> None:
+        super().__init__(name, port, exactly_once=qos == 2, window=window)
+        self.qos = qos
+        self._by_packet_id: dict[int, int] = {}
+        self._topic = f"crash/{name}"
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._by_packet_id)
+
+    # Publishing
+
+    def _publish(self) -> None:
+        client = self._client("publisher")
+        client.on_publish = self._on_publish
+        client.on_connect = self._on_publisher_connected
+        deadline = None
+        while self._publishing or self._by_packet_id:
+            if not self._turn(client):
+                continue
+            if not self._publishing:
+                deadline = deadline or time.monotonic() + 10
+                if time.monotonic() > deadline:
+                    return
+            while client.is_connected() and self._may_send(len(self._by_packet_id)):
+                sequence, body = self._take()
+                self._by_packet_id[client.publish(self._topic, body, qos=self.qos).mid] = sequence
+                if len(self._by_packet_id) % 20 == 0:
+                    break
+        client.disconnect()
+
+    def _on_publisher_connected(self, client: mqtt.Client, *_: object) -> None:
+        # paho now sends again whatever it has in flight.
+        for sequence in self._by_packet_id.values():
+            self.history.attempt(sequence)
+
+    def _on_publish(self, client: mqtt.Client, userdata: object, packet_id: int, *_: object) -> None:
+        self._acked(self._by_packet_id.pop(packet_id))
+
+    # Consuming
+
+    def _consume(self) -> None:
+        client = self._client("subscriber")
+        client.on_connect = self._on_subscriber_connected
+        client.on_subscribe = lambda *_: self._ready.set()
+        client.on_message = self._on_message
+        while self._running:
+            self._turn(client)
+        client.disconnect()
+
+    def _on_subscriber_connected(
+        self, client: mqtt.Client, userdata: object, flags: mqtt.ConnectFlags, *_: object
+    ) -> None:
+        if self._ready.is_set() and not flags.session_present:
+            self.sessions_lost += 1
+        if not flags.session_present:
+            client.subscribe(self._topic, self.qos)
+
+    def _on_message(self, client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
+        sequence = self._received(bytes(message.payload), flagged=message.dup)
+        if sequence is not None:
+            self.history.settled[sequence] = time.monotonic()
+
+    # Both
+
+    def _client(self, role: str) -> mqtt.Client:
+        client = mqtt.Client(
+            CallbackAPIVersion.VERSION2,
+            f"{self.name}-{role}",
+            clean_session=False,
+            reconnect_on_failure=False,
+        )
+        client.max_inflight_messages_set(self.window)
+        return client
+
+    def _turn(self, client: mqtt.Client) -> bool:
+        """Connect if needed, else read and write once; False when there is no connection."""
+        if client.socket() is None:
+            try:
+                client.connect("127.0.0.1", self.port, keepalive=60)
+            except OSError:
+                time.sleep(RECONNECT_PAUSE_S)
+                return False
+        return client.loop(0.01) == MQTTErrorCode.MQTT_ERR_SUCCESS

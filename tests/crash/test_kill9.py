@@ -1,0 +1,55 @@
+"""Kill -9 under load: nothing confirmed is lost, repetitions are flagged, order kept, QoS 2 exactly once.
+
+This is the short run; `python -m tests.crash.soak` is the long one. A failing run prints its seed;
+`--crash-seed` repeats its times.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.crash.cycles import run_cycles
+from tests.support.brokers import Broker, BrokerMissing, Mosquitto
+
+RESTART_LIMIT_S = 5.0
+"""Far above what a restart takes; a slow machine must not fail the suite. The soak run prints the real
+times.
+"""
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.not_on("mosquitto", "it saves its sessions at exit only")
+def test_kill_9_under_load_loses_nothing_that_was_confirmed(
+    own_broker: Broker, pytestconfig: pytest.Config
+) -> None:
+    seed = pytestconfig.getoption("--crash-seed")
+    cycles = 2 if own_broker.name == "rabbitmq" else 4
+    report = run_cycles(
+        own_broker,
+        cycles=cycles,
+        seed=secrets.randbits(32) if seed is None else seed,
+        load_s=(0.1, 0.8),
+        acked_min=50,
+    )
+    print(report)
+    assert report.verdict.word == "PASS", str(report)
+    assert report.sessions_lost == 0, str(report)
+    if own_broker.name == "penstock":
+        assert max(cycle.ready_s for cycle in report.cycles) < RESTART_LIMIT_S, str(report)
+
+
+@pytest.mark.timeout(60)
+def test_the_harness_finds_the_losses_of_a_broker_that_confirms_before_it_keeps(tmp_path: Path) -> None:
+    """Mosquitto answers PUBACK from memory, so a kill -9 must show up as lost messages and sessions."""
+    try:
+        broker = Mosquitto(tmp_path, persistence=True, options=("max_queued_messages 0",))
+    except BrokerMissing as missing:
+        pytest.skip(str(missing))
+    with broker:
+        report = run_cycles(broker, cycles=1, seed=1, load_s=(0.5, 0.5), acked_min=50)
+    assert report.verdict.word == "FAIL", str(report)
+    assert report.verdict.lost, str(report)
+    assert report.sessions_lost > 0, str(report)

@@ -1,0 +1,1013 @@
+# cython: auto_pickle=False
+"""One queue's place in its feeds: what is taken, settled, given back, and what comes next.
+
+A cursor owns memberships and a window. A membership is the part of a feed that belongs to the
+queue: entries [next, to) are still to be taken. The window is a ring of everything taken from the
+first position that is not done on, in log order; `seq` numbers its places and names a delivery.
+Reading merges the feeds by position, equal positions once. Nothing here knows of consumers,
+protocols or files; records are found through the log core's cache, and where one is not in memory
+`take` stops and says which (`cold`, `cold_feed`), so that the queue can ask for it.
+
+States of a place:
+
+    OUT     taken, neither settled nor given back           take -> OUT
+    READY   to be given again, before anything newer        requeue (counted), put_back (not counted)
+    DONE    settled, expired, purged or skipped             settle, purge
+
+The mark moves over DONE places at the head. READY places stand in a heap of seqs, so that they go
+out in log order. A DONE place stands for every position after the place before it up to its own:
+positions between two places are either done or not of this queue, because places are taken in log
+order and a membership never starts below the frontier. That makes a purge one place, and done
+ranges in a state record ranges of positions.
+
+A state record (`state`), varints as in LEB128:
+
+    version u8 = 1 | mark | unclean_until
+    members n, then n x: feed id | tag | from_pos | to_pos (0 = open)
+    runs n, then n x: first - last of the run before (mark for run 0) | last - first | count << 1 | done
+
+Runs are ascending, apart, and above the mark. One that is not done says how often its records
+were delivered before. Nothing else of a window is kept: what was out comes back.
+
+`items` is one scratch array of the process: the next take of any cursor overwrites it.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.object cimport PyObject
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from penstock.log_core._batch cimport F_PERSISTENT, KIND_LOST, Batch, RecordHeader
+from penstock.log_core._feed cimport Feed
+from penstock.log_core._tail cimport Cache
+
+from penstock.errors import SubscriptionError
+
+cdef enum:
+    OUT = 1
+    READY = 2
+    DONE = 3
+    STATE_VERSION = 1
+    RING_MIN = 16               # places of a first ring: 256 B
+    RING_KEPT = 1024            # a larger ring is freed when the window empties
+    TTL_NEVER = 0xFFFFFFFF
+
+cdef struct Head:               # one feed's next entry while several are merged
+    uint64_t pos
+    Py_ssize_t slot
+
+cdef struct Reading:            # the batch that was read last; HELD[-1] owns it
+    PyObject* cache
+    PyObject* batch
+    RecordHeader* headers
+    uint64_t base
+    uint64_t count
+    int64_t base_ts
+    bint lost                   # it stands for records that cannot be read any more
+
+cdef Item ITEMS[MAX_TAKE]
+cdef uint64_t POSITIONS[MAX_TAKE]
+cdef list HELD = []             # the batches that ITEMS points into
+cdef Reading READ
+cdef bint PLAIN = True          # no item of this take is redelivered
+cdef Head* HEADS = NULL
+cdef uint32_t* TAGS = NULL
+cdef Py_ssize_t HEADS_ROOM = 0
+
+memset(&READ, 0, sizeof(READ))
+
+
+def release() -> None:
+    """Let go of the batches of the last take. The tick calls it when all queues are served."""
+    HELD.clear()
+    memset(&READ, 0, sizeof(READ))
+
+
+cdef inline void _start_take() noexcept:
+    """Keep only the batch read last, which the next take probably reads too."""
+    if len(HELD) > 1:
+        del HELD[: len(HELD) - 1]
+
+
+cdef int _heads_room(Py_ssize_t n) except -1:
+    global HEADS, TAGS, HEADS_ROOM
+    cdef Py_ssize_t room
+    cdef void* p
+    if n > HEADS_ROOM:
+        room = max(n, 2 * HEADS_ROOM)
+        p = PyMem_Realloc(HEADS, room * sizeof(Head))
+        if p == NULL:
+            raise MemoryError
+        HEADS = <Head*>p
+        p = PyMem_Realloc(TAGS, room * sizeof(uint32_t))
+        if p == NULL:
+            raise MemoryError
+        TAGS = <uint32_t*>p
+        HEADS_ROOM = room
+    return 0
+
+
+cdef inline void _sift(Py_ssize_t i, Py_ssize_t n) noexcept nogil:
+    """Restore the heap HEADS[0..n) below place i."""
+    cdef Head top = HEADS[i]
+    cdef Py_ssize_t child
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        if child + 1 < n and HEADS[child + 1].pos < HEADS[child].pos:
+            child += 1
+        if HEADS[child].pos >= top.pos:
+            break
+        HEADS[i] = HEADS[child]
+        i = child
+    HEADS[i] = top
+
+
+cdef inline uint64_t _end(Member* member) noexcept:
+    """The index where the membership ends for now; moves `next` over entries the feed gave up."""
+    cdef Feed feed = <Feed>member.feed
+    if member.next < feed.start:
+        member.next = feed.start
+    if member.counted < member.next:
+        member.counted = member.next
+    return feed.end if feed.end < member.to else member.to
+
+
+cdef inline uint8_t* _put_varint(uint8_t* p, uint64_t value) noexcept:
+    while value >= 0x80:
+        p[0] = <uint8_t>(value | 0x80)
+        value >>= 7
+        p += 1
+    p[0] = <uint8_t>value
+    return p + 1
+
+
+cdef class _Varints:
+    """Reads a state record; every length is checked against its end."""
+
+    cdef bytes data
+    cdef Py_ssize_t at
+
+    def __cinit__(self, bytes data):
+        self.data = data
+        self.at = 0
+
+    cdef uint64_t get(self) except? 0xFFFFFFFFFFFFFFFE:
+        cdef const uint8_t* p = self.data
+        cdef uint64_t value = 0
+        cdef int shift = 0
+        while True:
+            if self.at >= len(self.data) or shift > 63:
+                raise SubscriptionError("a cursor's state record is cut short or damaged")
+            value |= <uint64_t>(p[self.at] & 0x7F) << shift
+            self.at += 1
+            if not p[self.at - 1] & 0x80:
+                return value
+            shift += 7
+
+
+cdef class Cursor:
+    def __cinit__(self, log):
+        self._log = log
+        self._cache = log.cache
+        self._feeds = []
+        self.items = ITEMS
+        self._head = self._tail = 1         # seq 0 is never used
+
+    def __dealloc__(self):
+        PyMem_Free(self._members)
+        PyMem_Free(self._ring)
+        PyMem_Free(self._heap)
+        PyMem_Free(self._runs)
+
+    def __sizeof__(self):
+        """Bytes of this cursor and all it owns, without the interned sets of tags."""
+        size = sizeof(PyObject) + 400 + self._cmembers * sizeof(Member) + self._feeds.__sizeof__()
+        if self._ring != NULL:
+            size += (self._mask + 1) * sizeof(Entry)
+        return size + self._cheap * sizeof(uint64_t) + self._nruns * sizeof(Run)
+
+    # Memberships
+
+    def join(self, Feed feed not None, from_pos=None, uint32_t tag=0):
+        cdef uint64_t index, start
+        cdef Py_ssize_t i
+        cdef Member* member
+        if tag >= MATCH_SET:
+            raise ValueError(f"tag {tag} is not below 2^31")
+        for i in range(self._nmembers):
+            member = &self._members[i]
+            if member.feed == <PyObject*>feed and member.tag == tag:
+                if not member.closed:
+                    return False
+                if member.to == feed.end and from_pos is None:      # nothing missed: it goes on
+                    member.closed = False
+                    member.to = member.to_pos = UINT64_MAX
+                    self._nclosed -= 1
+                    self._soil()
+                    return True
+        start = self._log.appender.next_lsn
+        index = feed.end
+        if from_pos is not None and <uint64_t>from_pos < start:
+            start = max(<uint64_t>from_pos, self._floor() + 1)
+            index = feed.index_of(start)
+        self._add(feed, tag, start, UINT64_MAX, index, UINT64_MAX)
+        self._soil()
+        return True
+
+    def leave(self, Feed feed not None, uint32_t tag=0):
+        cdef Py_ssize_t i
+        cdef Member* member
+        for i in range(self._nmembers):
+            member = &self._members[i]
+            if member.feed == <PyObject*>feed and member.tag == tag and not member.closed:
+                member.closed = True
+                member.to = feed.end
+                member.to_pos = self._log.appender.next_lsn
+                self._nclosed += 1
+                self._soil()
+                return True
+        return False
+
+    def reap(self):
+        cdef list gone = []
+        cdef Py_ssize_t i = 0
+        cdef Member* member
+        cdef uint64_t undone
+        if self._nclosed == 0:
+            return gone
+        undone = self._ring[self._head & self._mask].pos if self._head < self._tail else UINT64_MAX
+        while i < self._nmembers:
+            member = &self._members[i]
+            # What is out must be found again after a crash: the membership stays until it is done.
+            if member.closed and member.next >= _end(member) and undone >= member.to_pos:
+                gone.append(self._feeds[i])
+                self._remove(i)
+            else:
+                i += 1
+        if gone:
+            self._soil()
+        return gone
+
+    def memberships(self):
+        return [
+            (
+                (<Feed>self._members[i].feed).id,
+                self._members[i].tag,
+                self._members[i].from_pos,
+                None if not self._members[i].closed else self._members[i].to_pos,
+            )
+            for i in range(self._nmembers)
+        ]
+
+    @property
+    def feeds(self):
+        return list(self._feeds)
+
+    @property
+    def member_count(self):
+        return self._nmembers
+
+    @property
+    def window(self):
+        return self._tail - self._head
+
+    cdef uint64_t _floor(self) noexcept:
+        """The highest position a new membership may not reach below."""
+        cdef uint64_t floor = max(self.frontier, self.mark)
+        if self._nruns:
+            floor = max(floor, self._runs[self._nruns - 1].last)
+        return floor
+
+    cdef int _add(self, Feed feed, uint32_t tag, uint64_t from_pos, uint64_t to_pos, uint64_t index,
+                  uint64_t to) except -1:
+        cdef Member* member
+        cdef Py_ssize_t room
+        cdef void* p
+        if self._nmembers == self._cmembers:
+            room = self._cmembers + 1 if self._cmembers < 2 else 2 * self._cmembers
+            p = PyMem_Realloc(self._members, room * sizeof(Member))
+            if p == NULL:
+                raise MemoryError
+            self._members = <Member*>p
+            self._cmembers = room
+        self._feeds.append(feed)
+        member = &self._members[self._nmembers]
+        member.feed = <PyObject*>feed
+        member.tag = tag
+        member.from_pos = from_pos
+        member.to_pos = to_pos
+        member.next = member.counted = index
+        member.to = to
+        member.closed = to != UINT64_MAX
+        self._nmembers += 1
+        self._nclosed += member.closed
+        if index < feed.end:                # older than what was counted
+            self._recount()
+        return 0
+
+    cdef void _remove(self, Py_ssize_t i) noexcept:
+        self._nclosed -= self._members[i].closed
+        for j in range(i, self._nmembers - 1):
+            self._members[j] = self._members[j + 1]
+        self._nmembers -= 1
+        del self._feeds[i]
+
+    cdef void _recount(self) noexcept:
+        self._distinct = self._counted_pos = 0
+        for i in range(self._nmembers):
+            self._members[i].counted = self._members[i].next
+
+    # Taking
+
+    cpdef Py_ssize_t take(self, Py_ssize_t n) except -1:
+        global PLAIN
+        cdef int64_t now = 0
+        cdef Py_ssize_t i, active = 0
+        cdef Member* only = NULL
+        cdef uint64_t first, waiting
+        _start_take()
+        self.taken = 0
+        self.cold = 0
+        self.cold_feed = None
+        self.unwritten = False
+        self.run_count = 0
+        PLAIN = True
+        if n > MAX_TAKE:
+            n = MAX_TAKE
+        if self._nheap:
+            self._take_ready(n, &now)
+        waiting = self.taken
+        if not self.cold and self.taken < n:
+            for i in range(self._nmembers):
+                if self._members[i].next < _end(&self._members[i]):
+                    active += 1
+                    only = &self._members[i]
+            if active == 1:
+                first = only.next
+                self._take_one(only, n, &now)
+                if not waiting and PLAIN and <uint64_t>self.taken == only.next - first:
+                    self.run_feed = (<Feed>only.feed).id
+                    self.run_first = first
+                    self.run_count = <uint32_t>self.taken
+            elif active:
+                self._take_merged(n, &now)
+        if self._dropped is not None:
+            dropped = self._dropped
+            self._dropped = None
+            self.on_expired(dropped)
+        return self.taken
+
+    cdef int _take_ready(self, Py_ssize_t n, int64_t* now) except -1:
+        cdef uint64_t seq
+        cdef Entry* entry
+        while self._nheap and self.taken < n:
+            seq = self._heap[0]
+            entry = self._entry(seq)
+            if not self._find(entry.pos):
+                self._missing(entry.pos)
+                return 0
+            self._unready()
+            if self._stale(entry.pos, now):
+                self._settle(seq, entry)
+                continue
+            entry.state = OUT
+            self.outstanding += 1
+            self._give(seq, entry)
+        return 0
+
+    cdef int _take_one(self, Member* member, Py_ssize_t n, int64_t* now) except -1:
+        cdef Feed feed = <Feed>member.feed
+        cdef uint64_t end = _end(member)
+        cdef Py_ssize_t i, got
+        while self.taken < n and member.next < end:
+            got = feed.copy(member.next, <Py_ssize_t>min(<uint64_t>(n - self.taken), end - member.next), POSITIONS)
+            if got <= 0:
+                self.cold_feed = feed
+                self.cold_index = member.next
+                return 0
+            for i in range(got):
+                if self._admit(POSITIONS[i], member.tag, now) == 2:
+                    return 0
+                member.next += 1
+        return 0
+
+    cdef int _take_merged(self, Py_ssize_t n, int64_t* now) except -1:
+        cdef Py_ssize_t heads = self._heads(False), tags, i
+        cdef uint64_t pos
+        cdef uint32_t match
+        if heads < 0:
+            return 0
+        while heads and self.taken < n:
+            pos = HEADS[0].pos
+            match = self._members[HEADS[0].slot].tag
+            if heads > 1 and (HEADS[1].pos == pos or (heads > 2 and HEADS[2].pos == pos)):
+                tags = 0
+                for i in range(heads):
+                    if HEADS[i].pos == pos:
+                        TAGS[tags] = self._members[HEADS[i].slot].tag
+                        tags += 1
+                match = self._intern(TAGS, tags)
+            if self._admit(pos, match, now) == 2:
+                return 0
+            while heads and HEADS[0].pos == pos:
+                heads = self._next_head(heads, False)
+                if heads < 0:
+                    return 0
+        return 0
+
+    cdef Py_ssize_t _heads(self, bint counting) except -2:
+        """Fill HEADS with the next entry of every membership that has one; -1: one is not resident."""
+        cdef Py_ssize_t i, heads = 0
+        cdef uint64_t index
+        cdef Member* member
+        _heads_room(self._nmembers)
+        for i in range(self._nmembers):
+            member = &self._members[i]
+            if member.next < _end(member):
+                index = member.counted if counting else member.next
+                if index >= _end(member):
+                    continue
+                HEADS[heads].pos = (<Feed>member.feed).position(index)
+                HEADS[heads].slot = i
+                if HEADS[heads].pos == 0:
+                    if not counting:
+                        self.cold_feed = <Feed>member.feed
+                        self.cold_index = index
+                    return -1
+                heads += 1
+        for i in range(heads // 2 - 1, -1, -1):
+            _sift(i, heads)
+        return heads
+
+    cdef Py_ssize_t _next_head(self, Py_ssize_t heads, bint counting) except -2:
+        """Move the membership of HEADS[0] on by one entry; how many heads remain, -1: not resident.
+
+        Only whole positions are ever moved over: when one membership's next entry is not resident the
+        others that share the position must move too, so they do, and reading stops after them.
+        """
+        cdef Member* member = &self._members[HEADS[0].slot]
+        cdef uint64_t index, pos, here = HEADS[0].pos
+        cdef Py_ssize_t i
+        if counting:
+            member.counted += 1
+            index = member.counted
+        else:
+            member.next += 1
+            index = member.next
+        if index >= _end(member):
+            HEADS[0] = HEADS[heads - 1]
+            if heads > 1:
+                _sift(0, heads - 1)
+            return heads - 1
+        pos = (<Feed>member.feed).position(index)
+        if pos:
+            HEADS[0].pos = pos
+            _sift(0, heads)
+            return heads
+        for i in range(1, heads):
+            if HEADS[i].pos == here:
+                if counting:
+                    self._members[HEADS[i].slot].counted += 1
+                else:
+                    self._members[HEADS[i].slot].next += 1
+        if not counting:
+            self.cold_feed = <Feed>member.feed
+            self.cold_index = index
+        return -1
+
+    cdef int _admit(self, uint64_t pos, uint32_t match, int64_t* now) except -1:
+        """Look at the next position: 1 given, 0 skipped and done, 2 not in memory (nothing changed)."""
+        cdef Run* run = NULL
+        cdef uint64_t seq
+        cdef Entry* entry
+        cdef uint16_t count = 0
+        if self._runs != NULL:
+            run = self._run_of(pos)
+            if run != NULL:
+                if run.done:
+                    self._skip(pos)
+                    return 0
+                count = run.count
+        if not self._find(pos):
+            self._missing(pos)
+            return 2
+        self._uncount(pos)
+        if self._stale(pos, now):
+            self._skip(pos)
+            return 0
+        if self._ring == NULL or self._tail - self._head > self._mask:
+            self._grow()
+        seq = self._tail
+        self._tail = seq + 1
+        entry = &self._ring[seq & self._mask]
+        entry.pos = pos
+        entry.match = match
+        entry.count = count
+        entry.state = OUT
+        self.outstanding += 1
+        self.frontier = pos
+        self._give(seq, entry)
+        return 1
+
+    cdef void _uncount(self, uint64_t pos) noexcept:
+        if pos <= self._counted_pos:
+            self._distinct -= 1
+
+    cdef int _give(self, uint64_t seq, Entry* entry) except -1:
+        global PLAIN
+        cdef Item* item = &ITEMS[self.taken]
+        item.seq = seq
+        item.batch = READ.batch
+        item.index = <uint32_t>(entry.pos - READ.base)
+        item.match = entry.match
+        item.count = entry.count
+        item.redelivered = entry.count > 0 or entry.pos <= self.unclean_until
+        if item.redelivered:
+            PLAIN = False
+        self.taken += 1
+        return 0
+
+    cdef bint _find(self, uint64_t pos) except -1:
+        """Make READ the batch that holds `pos`; False when it is not in memory."""
+        cdef Batch batch
+        if READ.cache == <PyObject*>self._cache and pos - READ.base < READ.count:
+            return True
+        batch = self._cache.find(pos)
+        if batch is None:
+            return False
+        HELD.append(batch)
+        READ.cache = <PyObject*>self._cache
+        READ.batch = <PyObject*>batch
+        READ.headers = batch.headers
+        READ.lost = batch.kind == KIND_LOST
+        READ.base = batch.base_lsn
+        READ.count = batch.count
+        READ.base_ts = batch.base_ts
+        return True
+
+    cdef void _missing(self, uint64_t pos):
+        if pos > self._log.written_lsn:
+            self.unwritten = True
+        else:
+            self.cold = pos
+
+    cdef bint _stale(self, uint64_t pos, int64_t* now) except -1:
+        """Whether nobody may have the record: lost, its time is over, or it missed an offline session."""
+        cdef RecordHeader* header = READ.headers + (pos - READ.base)
+        if READ.lost:
+            self.lost += 1
+            return True
+        if pos < self.skip_transient_until and not header.flags & F_PERSISTENT:
+            return True
+        if header.ttl == 0 or header.ttl == TTL_NEVER:
+            return False
+        if now[0] == 0:
+            now[0] = self._log.now_ms()
+        if READ.base_ts + <int64_t>header.ts + <int64_t>header.ttl > now[0]:
+            return False
+        self.expired += 1
+        if self.on_expired is not None:
+            if self._dropped is None:
+                self._dropped = []
+            self._dropped.append(pos)
+        return True
+
+    cdef int _skip(self, uint64_t pos) except -1:
+        """The next position is done without having been given to anybody."""
+        self.frontier = pos
+        self._soil()
+        if self._head == self._tail:
+            self.mark = pos
+        elif self._ring[(self._tail - 1) & self._mask].state == DONE:
+            self._ring[(self._tail - 1) & self._mask].pos = pos
+        else:
+            self._push_done(pos)
+        return 0
+
+    cdef int _push_done(self, uint64_t pos) except -1:
+        cdef Entry* entry
+        if self._tail - self._head > self._mask:
+            self._grow()
+        entry = &self._ring[self._tail & self._mask]
+        entry.pos = pos
+        entry.match = 0
+        entry.count = 0
+        entry.state = DONE
+        self._tail += 1
+        return 0
+
+    # Settling
+
+    cpdef void settle(self, uint64_t seq) noexcept:
+        cdef Entry* entry
+        if seq - self._head >= self._tail - self._head:
+            return
+        entry = &self._ring[seq & self._mask]
+        if entry.state == OUT:
+            self.outstanding -= 1
+            self.settled += 1
+            self._settle(seq, entry)
+
+    cdef void _settle(self, uint64_t seq, Entry* entry) noexcept:
+        entry.state = DONE
+        if not self.dirty:
+            self._soil()
+        if seq == self._head:
+            self._advance()
+
+    cdef void _advance(self) noexcept:
+        cdef uint64_t head = self._head, tail = self._tail, mask = self._mask
+        cdef Entry* ring = self._ring
+        while head < tail and ring[head & mask].state == DONE:
+            self.mark = ring[head & mask].pos
+            head += 1
+        self._head = head
+        if head == tail and mask >= RING_KEPT:
+            self._free_ring()
+
+    cdef void _free_ring(self) noexcept:
+        PyMem_Free(self._ring)
+        self._ring = NULL
+        self._mask = 0
+
+    cpdef bint requeue(self, uint64_t seq) except -1:
+        cdef Entry* entry = self._entry(seq)
+        if entry == NULL or entry.state != OUT:
+            return False
+        self._ready(seq)
+        entry.state = READY
+        if entry.count < 0xFFFF:
+            entry.count += 1
+        self.outstanding -= 1
+        self.requeued += 1
+        self._soil()
+        if not self.scheduled and self.queue is not None:
+            self.queue.wake()
+        return True
+
+    cpdef Py_ssize_t requeue_all(self) except -1:
+        cdef uint64_t seq
+        cdef Py_ssize_t n = 0
+        if self.outstanding == 0:
+            return 0
+        for seq in range(self._head, self._tail):
+            n += self.requeue(seq)
+        return n
+
+    cpdef Py_ssize_t put_back(self, Py_ssize_t first, Py_ssize_t step=1, Py_ssize_t took=0) except -1:
+        cdef Py_ssize_t i, n = 0
+        cdef Entry* entry
+        if first < 0 or step < 1 or took < 0:
+            raise ValueError(f"no slice of items: first={first}, step={step}, took={took}")
+        i = first + step * took
+        while i < self.taken:
+            entry = self._entry(ITEMS[i].seq)
+            if entry != NULL and entry.state == OUT:
+                self._ready(ITEMS[i].seq)
+                entry.state = READY
+                self.outstanding -= 1
+                n += 1
+            i += step
+        return n
+
+    def purge(self):
+        cdef uint64_t n = self.ready_count(), pos = self._log.appender.next_lsn - 1, end
+        cdef Py_ssize_t i
+        cdef Entry* entry
+        for i in range(self._nheap):
+            self._entry(self._heap[i]).state = DONE
+        self._nheap = 0
+        for i in range(self._nmembers):
+            end = _end(&self._members[i])
+            if self._members[i].next < end:
+                self._members[i].next = end
+        self._recount()
+        PyMem_Free(self._runs)
+        self._runs = NULL
+        self._nruns = self._run = 0
+        if self._head < self._tail:
+            self._advance()
+        if pos > self.frontier:
+            self._skip(pos)
+        self._soil()
+        return n
+
+    def idle(self):
+        """Give back the memory that only a queue in use needs."""
+        if self._head == self._tail:
+            self._free_ring()
+        if self._nheap == 0:
+            PyMem_Free(self._heap)
+            self._heap = NULL
+            self._cheap = 0
+
+    cdef Entry* _entry(self, uint64_t seq) noexcept:
+        if seq - self._head >= self._tail - self._head:
+            return NULL
+        return &self._ring[seq & self._mask]
+
+    cdef int _grow(self) except -1:
+        cdef uint64_t room, old = self._mask, seq
+        cdef Entry* ring
+        room = RING_MIN if self._ring == NULL else 2 * (self._mask + 1)
+        ring = <Entry*>PyMem_Malloc(room * sizeof(Entry))
+        if ring == NULL:
+            raise MemoryError
+        for seq in range(self._head, self._tail):
+            ring[seq & (room - 1)] = self._ring[seq & old]
+        PyMem_Free(self._ring)
+        self._ring = ring
+        self._mask = room - 1
+        return 0
+
+    cdef void _soil(self) noexcept:
+        """The state record is out of date now."""
+        if not self.dirty:
+            self.dirty = True
+            if self.on_dirty is not None:
+                self.on_dirty(self.queue)
+
+    # The heap of READY seqs
+
+    cdef int _ready(self, uint64_t seq) except -1:
+        cdef Py_ssize_t i, parent
+        cdef void* p
+        if self._nheap == self._cheap:
+            i = max(16, 2 * self._cheap)
+            p = PyMem_Realloc(self._heap, i * sizeof(uint64_t))
+            if p == NULL:
+                raise MemoryError
+            self._heap = <uint64_t*>p
+            self._cheap = i
+        i = self._nheap
+        self._nheap += 1
+        while i:
+            parent = (i - 1) // 2
+            if self._heap[parent] <= seq:
+                break
+            self._heap[i] = self._heap[parent]
+            i = parent
+        self._heap[i] = seq
+        return 0
+
+    cdef void _unready(self) noexcept:
+        """Take the lowest seq off the heap."""
+        cdef Py_ssize_t i = 0, child, n = self._nheap - 1
+        cdef uint64_t last = self._heap[n]
+        self._nheap = n
+        while True:
+            child = 2 * i + 1
+            if child >= n:
+                break
+            if child + 1 < n and self._heap[child + 1] < self._heap[child]:
+                child += 1
+            if self._heap[child] >= last:
+                break
+            self._heap[i] = self._heap[child]
+            i = child
+        self._heap[i] = last
+
+    # Sets of tags
+
+    cdef uint32_t _intern(self, uint32_t* tags, Py_ssize_t n) except? 0xFFFFFFFF:
+        cdef Py_ssize_t i
+        for i in range(1, n):
+            if tags[i] != tags[0]:
+                break
+        else:
+            return tags[0]
+        key = tuple(sorted({tags[i] for i in range(n)}))
+        if self._set_ids is None:
+            self._set_ids = {}
+            self._sets = []
+        found = self._set_ids.get(key)
+        if found is None:
+            found = MATCH_SET | <uint32_t>len(self._sets)
+            self._set_ids[key] = found
+            self._sets.append(key)
+        return found
+
+    cpdef tuple match_tags(self, uint32_t match):
+        if match < MATCH_SET:
+            return (match,)
+        return self._sets[match & ~<uint32_t>MATCH_SET]
+
+    # Counting
+
+    cpdef uint64_t ready_count(self) except? 0xFFFFFFFFFFFFFFFF:
+        cdef Py_ssize_t i, active = 0
+        cdef Member* only = NULL
+        cdef uint64_t n, first, last, end
+        for i in range(self._nmembers):
+            if self._members[i].next < _end(&self._members[i]):
+                active += 1
+                only = &self._members[i]
+        if active > 1:
+            self._count_merged()
+            n = self._distinct
+            for i in range(self._nmembers):      # only where a chunk is not resident: not merged, so an upper bound
+                if self._members[i].counted < _end(&self._members[i]):
+                    n += _end(&self._members[i]) - self._members[i].counted
+            return n + self._nheap
+        if active == 0:
+            return self._nheap
+        end = _end(only)
+        n = end - only.next
+        for i in range(self._run, self._nruns):
+            if self._runs[i].done:
+                first = (<Feed>only.feed).index_of(self._runs[i].first)
+                last = (<Feed>only.feed).index_of(self._runs[i].last + 1)
+                first = min(max(first, only.next), end)
+                last = min(max(last, only.next), end)
+                n -= last - first
+        return n + self._nheap
+
+    cdef int _count_merged(self) except -1:
+        """Count the distinct positions that came since the last call; amortised one merge per entry."""
+        cdef Py_ssize_t heads = self._heads(True), run = self._run
+        cdef uint64_t pos
+        while heads > 0:
+            pos = HEADS[0].pos
+            while run < self._nruns and self._runs[run].last < pos:
+                run += 1
+            if run == self._nruns or not self._runs[run].done or pos < self._runs[run].first:
+                self._distinct += 1
+            self._counted_pos = pos
+            while heads > 0 and HEADS[0].pos == pos:
+                heads = self._next_head(heads, True)
+        return 0
+
+    def low(self):
+        cdef uint64_t low = UINT64_MAX, pos
+        cdef Py_ssize_t i
+        cdef Member* member
+        if self._head < self._tail:
+            return self._ring[self._head & self._mask].pos
+        for i in range(self._nmembers):
+            member = &self._members[i]
+            if member.next < _end(member):
+                pos = (<Feed>member.feed).position(member.next)
+                if pos == 0:
+                    pos = max(member.from_pos, self.frontier + 1)
+                low = min(low, pos)
+        return low
+
+    def run_key(self):
+        if self.run_count == 0:
+            return None
+        return (self.run_feed, self.run_first, self.run_count)
+
+    def records(self):
+        """The items of the last take, for slow paths: (seq, position, match, count, redelivered)."""
+        return [
+            (
+                ITEMS[i].seq,
+                (<Batch>ITEMS[i].batch).base_lsn + ITEMS[i].index,
+                ITEMS[i].match,
+                ITEMS[i].count,
+                bool(ITEMS[i].redelivered),
+            )
+            for i in range(self.taken)
+        ]
+
+    def record(self, Py_ssize_t i):
+        """The batch of item `i` and the record's place in it, for slow paths."""
+        if not 0 <= i < self.taken:
+            raise IndexError(i)
+        return <Batch>ITEMS[i].batch, ITEMS[i].index
+
+    # State
+
+    cdef Run* _run_of(self, uint64_t pos) noexcept:
+        """The restored run that holds `pos`, or NULL. Positions come in ascending order."""
+        while self._run < self._nruns and self._runs[self._run].last < pos:
+            self._run += 1
+        if self._run == self._nruns:
+            PyMem_Free(self._runs)
+            self._runs = NULL
+            self._nruns = self._run = 0
+            return NULL
+        if pos < self._runs[self._run].first:
+            return NULL
+        return &self._runs[self._run]
+
+    def state(self, Py_ssize_t runs_max=1000, bint final=False):
+        cdef Py_ssize_t n = 0, i, room = max(<Py_ssize_t>1, runs_max)
+        cdef uint64_t seq, before = self.mark
+        cdef Entry* entry
+        cdef Run run
+        cdef Run* runs
+        cdef uint8_t* out
+        cdef uint8_t* p
+        cdef bint open_run = False
+        cdef uint32_t count
+        room = min(room, <Py_ssize_t>(self._tail - self._head) + self._nruns - self._run + 1)
+        runs = <Run*>PyMem_Malloc(room * sizeof(Run))
+        out = <uint8_t*>PyMem_Malloc(64 + 32 * self._nmembers + 24 * room)
+        try:
+            if runs == NULL or out == NULL:
+                raise MemoryError
+            for seq in range(self._head, self._tail):
+                entry = &self._ring[seq & self._mask]
+                count = entry.count
+                if final and entry.state == OUT and count < 0xFFFF:
+                    count += 1
+                if entry.state == DONE:
+                    count = 0
+                elif count == 0:
+                    open_run = False
+                    before = entry.pos
+                    continue
+                if not open_run or (entry.state == DONE) != runs[n - 1].done or count != runs[n - 1].count:
+                    if n == runs_max:
+                        break
+                    runs[n].first = before + 1 if entry.state == DONE else entry.pos
+                    runs[n].done = entry.state == DONE
+                    runs[n].count = <uint16_t>count
+                    n += 1
+                    open_run = True
+                runs[n - 1].last = entry.pos
+                before = entry.pos
+            for i in range(self._run, self._nruns):      # restored and not passed yet
+                run = self._runs[i]
+                if run.last <= self.frontier:
+                    continue
+                if n == runs_max:
+                    break
+                run.first = max(run.first, max(self.frontier, self.mark) + 1)
+                runs[n] = run
+                n += 1
+            p = out
+            p[0] = STATE_VERSION
+            p = _put_varint(p + 1, self.mark)
+            p = _put_varint(p, self.unclean_until)
+            p = _put_varint(p, self._nmembers)
+            for i in range(self._nmembers):
+                p = _put_varint(p, (<Feed>self._members[i].feed).id)
+                p = _put_varint(p, self._members[i].tag)
+                p = _put_varint(p, self._members[i].from_pos)
+                p = _put_varint(p, self._members[i].to_pos if self._members[i].closed else 0)
+            p = _put_varint(p, n)
+            before = self.mark
+            for i in range(n):
+                p = _put_varint(p, runs[i].first - before)
+                p = _put_varint(p, runs[i].last - runs[i].first)
+                p = _put_varint(p, <uint64_t>runs[i].count << 1 | runs[i].done)
+                before = runs[i].last
+            return (<char*>out)[:p - out]
+        finally:
+            PyMem_Free(runs)
+            PyMem_Free(out)
+
+    def clean(self):
+        """The state was persisted."""
+        self.dirty = False
+
+    def restore(self, bytes data not None, feed_of, uint64_t unclean_until=0):
+        cdef _Varints varints
+        cdef uint64_t n, mark, unclean, from_pos, to_pos, first, last, kind, to
+        cdef uint32_t tag
+        cdef Feed feed
+        if self._nmembers or self.frontier:
+            raise SubscriptionError("a cursor that was used cannot be restored", remedy="restore a new one")
+        if not data or data[0] != STATE_VERSION:
+            raise SubscriptionError(f"a cursor's state record has version {data[:1].hex() or 'none'}, not 01")
+        varints = _Varints(data)
+        varints.at = 1
+        self.mark = varints.get()
+        self.unclean_until = max(varints.get(), unclean_until)
+        self.frontier = self.mark
+        missing = []
+        n = varints.get()
+        for _ in range(n):
+            feed_id = varints.get()
+            tag = <uint32_t>(varints.get() & (MATCH_SET - 1))
+            from_pos = varints.get()
+            to_pos = varints.get()
+            feed = feed_of(feed_id)
+            if feed is None:
+                missing.append(feed_id)
+                continue
+            to = feed.index_of(to_pos) if to_pos else UINT64_MAX
+            self._add(feed, tag, from_pos, to_pos or UINT64_MAX, feed.index_of(max(from_pos, self.mark + 1)), to)
+        n = varints.get()
+        if n > <uint64_t>len(data):                     # a run has 3 bytes at least
+            raise SubscriptionError("a cursor's state record is cut short or damaged")
+        if n:
+            self._runs = <Run*>PyMem_Malloc(n * sizeof(Run))
+            if self._runs == NULL:
+                raise MemoryError
+            last = self.mark
+            for _ in range(n):
+                first = last + varints.get()
+                last = first + varints.get()
+                kind = varints.get()
+                self._runs[self._nruns].first = first
+                self._runs[self._nruns].last = last
+                self._runs[self._nruns].count = <uint16_t>(kind >> 1)
+                self._runs[self._nruns].done = kind & 1
+                self._nruns += 1
+        return missing

@@ -1,0 +1,116 @@
+"""Who gets the next messages: one small strategy per kind of queue.
+
+A strategy has no state of its own (a queue keeps its turn), so it costs an idle queue nothing. It takes
+from the queue's cursor as much as the chosen outlets have credit for, lets each encode its share, and puts
+back what they had no room for.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.subscriptions.outlet import Outlet
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["Kind", "Pause", "pump_exclusive", "pump_shared"]
+
+logger = logging.getLogger("penstock.subscriptions")
+
+
+class Kind(Enum):
+    """Who gets what."""
+
+    SHARED = "shared"
+    """Every consumer its turn: an AMQP queue."""
+    EXCLUSIVE = "exclusive"
+    """One consumer at most: an MQTT session."""
+
+
+class Pause(Enum):
+    """Why a queue stopped handing out."""
+
+    CAUGHT_UP = "nothing (in memory) is left to take"
+    NO_CREDIT = "no consumer has credit"
+    MORE = "its share of this turn is used up"
+
+
+def pump_exclusive(queue: Queue, budget: int) -> Pause:
+    """Everything to the one outlet."""
+    cursor = queue.cursor
+    outlets = queue.outlets
+    while budget > 0:
+        if not outlets:
+            return Pause.NO_CREDIT
+        outlet = outlets[0]
+        credit = outlet.credit()
+        if credit <= 0:
+            return Pause.NO_CREDIT
+        n = cursor.take(min(credit, budget))
+        if n == 0:
+            return Pause.CAUGHT_UP
+        if _deliver(queue, outlet, 0, 1) < n:
+            return Pause.NO_CREDIT
+        budget -= n
+    return Pause.MORE
+
+
+def pump_shared(queue: Queue, budget: int) -> Pause:
+    """One message per turn to each outlet with credit, among those of the highest priority that has any."""
+    cursor = queue.cursor
+    while budget > 0:
+        outlets, each = _with_credit(queue.outlets)
+        step = len(outlets)
+        if step == 0:
+            return Pause.NO_CREDIT
+        n = cursor.take(min(each * step, budget))
+        if n == 0:
+            return Pause.CAUGHT_UP
+        if step == 1:
+            if _deliver(queue, outlets[0], 0, 1) < n and len(queue.outlets) == 1:
+                return Pause.NO_CREDIT
+        else:
+            turn = queue.turn % step
+            for i in range(min(step, n)):
+                _deliver(queue, outlets[(turn + i) % step], i, step)
+            queue.turn = (turn + n) % step
+        budget -= n
+    return Pause.MORE
+
+
+def _with_credit(outlets: list[Outlet]) -> tuple[list[Outlet], int]:
+    """The outlets of the highest priority that has credit, and the least credit among them."""
+    chosen: list[Outlet] = []
+    least = 0
+    priority = 0
+    for outlet in outlets:  # highest priority first
+        if chosen and outlet.priority != priority:
+            break
+        credit = outlet.credit()
+        if credit > 0:
+            if not chosen or credit < least:
+                least = credit
+            priority = outlet.priority
+            chosen.append(outlet)
+    return chosen, least
+
+
+def _deliver(queue: Queue, outlet: Outlet, first: int, step: int) -> int:
+    """Let `outlet` encode its slice; what it did not take goes back. Returns how many it took."""
+    cursor = queue.cursor
+    share = (cursor.taken - first + step - 1) // step
+    try:
+        took = outlet.deliver(cursor, first, step)
+    except Exception:
+        # What it encoded before it failed is unknown: everything unsettled of its share goes back.
+        logger.exception("a consumer failed; it is detached", extra={"queue": queue.name})
+        cursor.put_back(first, step)
+        queue.detach(outlet)
+        outlet.cancelled("the consumer failed")
+        return 0
+    queue.delivered += took
+    if took < share:
+        cursor.put_back(first, step, took)
+    return took

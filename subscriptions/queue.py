@@ -1,0 +1,349 @@
+"""One queue: an AMQP queue or an MQTT session; a cursor, its consumers, and when it is served.
+
+Owns the attached outlets and the queue's place on the tick's ready list. What it costs when nobody is
+attached: this object and its cursor; nothing at publish. A queue is in one of three places:
+
+    ready     on the tick's ready list (`cursor.scheduled`), pumped in the next turn
+    waiting   at its feeds (`Feed.waiters`), for it is caught up and some outlet has credit
+    nowhere   no outlet, no credit, or a load is under way; `attach`, `credit_gained`, the load's end wake it
+
+Does not know what its name means, who bound it, nor any protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.dispatch import Kind, Pause, pump_exclusive, pump_shared
+from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+
+if TYPE_CHECKING:
+    from penstock.log_core._feed import Feed
+    from penstock.subscriptions.outlet import Outlet
+    from penstock.subscriptions.queues import Queues
+
+__all__ = ["Getter", "Queue"]
+
+Getter = Callable[[Cursor | None], None]
+"""Called with the cursor whose items[0] is the message, or None: the queue is empty (or gone)."""
+
+_NO_OUTLETS: list[Any] = []
+_NO_ARGUMENTS: Mapping[str, Any] = {}
+
+
+class Queue:
+    """One queue. Made by `Queues.create` or `Queues.restore`."""
+
+    __slots__ = (
+        "_getters",
+        "_loading",
+        "_outlets",
+        "_queues",
+        "_sole",
+        "_watching",
+        "arguments",
+        "auto_delete",
+        "cursor",
+        "data",
+        "deleted",
+        "delivered",
+        "durable",
+        "kind",
+        "name",
+        "owner",
+        "qid",
+        "turn",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        queues: Queues,
+        qid: int,
+        name: str,
+        vhost: str,
+        *,
+        durable: bool,
+        kind: Kind,
+        owner: object = None,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.qid = qid
+        """Durable number of the queue; 0 for one that is not durable."""
+        self.name = name
+        self.vhost = vhost
+        self.durable = durable
+        self.kind = kind
+        self.owner = owner
+        """The connection that alone may use it, or None."""
+        self.auto_delete = auto_delete
+        """Deleted (by the router) when its last consumer leaves."""
+        self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
+        self.data: Any = None
+        """Of whoever made the queue (the router, a session)."""
+        self.deleted = False
+        self.turn = 0
+        """Whose turn it is among equal outlets."""
+        self.delivered = 0
+        """Messages handed to outlets, redeliveries included."""
+        self._queues = queues
+        self._outlets: list[Outlet] | None = None
+        self._sole = False
+        self._watching: set[Feed] | None = None
+        self._loading = False
+        self._getters: list[Getter] | None = None
+        self.cursor = Cursor(queues.log)
+        """What is ready, out and done."""
+        self.cursor.queue = self
+        if durable:
+            self.cursor.on_dirty = queues.soiled
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.vhost!r} {self.name!r}{' deleted' if self.deleted else ''}>"
+
+    # Memberships
+
+    def join(self, feed: Feed, from_pos: int | None = None, tag: int = 0) -> int:
+        """Get what is pushed to `feed` from now on, or from position `from_pos` on.
+
+        Returns:
+            The LSN to wait for (`log.when_synced`) before this is promised; 0 when nothing is durable.
+
+        """
+        if self.cursor.join(feed, from_pos, tag):
+            self._queues.used(feed)
+            if self._outlets:
+                self.wake()
+        return self.persist()
+
+    def leave(self, feed: Feed, tag: int = 0) -> int:
+        """Get nothing more of `feed`; what it has so far stays. Returns the LSN to wait for, or 0."""
+        if self.cursor.leave(feed, tag):
+            self._reap()
+        return self.persist()
+
+    def persist(self) -> int:
+        """Put the state record now, if it changed; the LSN of it, or 0."""
+        return self._queues.persist_one(self)
+
+    def _reap(self) -> None:
+        for feed in self.cursor.reap():
+            self._queues.unused(feed)
+
+    # Consumers
+
+    @property
+    def outlets(self) -> list[Outlet]:
+        """Attached outlets, highest priority first, then in order of arrival."""
+        return self._outlets if self._outlets is not None else _NO_OUTLETS
+
+    @property
+    def consumer_count(self) -> int:
+        return len(self.outlets)
+
+    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
+        """Serve `outlet` from the next turn on.
+
+        Raises:
+            ConsumerRefused: another one consumes exclusively, or this one wants to while others consume.
+            QueueGone: the queue was deleted.
+
+        """
+        if self.deleted:
+            raise QueueGone(f"queue {self.name!r} in vhost {self.vhost!r} was deleted")
+        if self._outlets:
+            if self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
+                raise ConsumerRefused(
+                    f"queue {self.name!r} in vhost {self.vhost!r} "
+                    + ("has an exclusive consumer" if self._sole else "has other consumers"),
+                    remedy="cancel the other consumer first",
+                )
+        else:
+            self._outlets = []
+        assert self._outlets is not None
+        self._sole = exclusive or self.kind is Kind.EXCLUSIVE
+        at = len(self._outlets)
+        while at and self._outlets[at - 1].priority < outlet.priority:
+            at -= 1
+        self._outlets.insert(at, outlet)
+        self.wake()
+
+    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+        """Serve `outlet` no more. An outlet that is not attached is ignored.
+
+        What it holds stays out: its owner requeues it, or settles it later. `requeue` gives back everything
+        that is out, for a queue with one consumer.
+        """
+        if not self._outlets or outlet not in self._outlets:
+            return
+        self._outlets.remove(outlet)
+        if requeue:
+            self.cursor.requeue_all()
+        if self._outlets:
+            self.wake()
+            return
+        self._outlets = None
+        self._sole = False
+        self._unwatch()
+        self.cursor.idle()
+        if self.auto_delete and not self.deleted:
+            self._queues.unneeded(self)
+
+    # Serving
+
+    def wake(self) -> None:
+        """There may be something to hand out: stand on the ready list. Cheap and idempotent."""
+        if not self.cursor.scheduled and (self._outlets or self._getters):
+            self.cursor.scheduled = True
+            self._queues.tick.ready(self)
+
+    credit_gained = wake
+    """An outlet has credit again; called once per read or flush."""
+
+    def fed(self, feed: Feed) -> None:
+        """The tick says that `feed`, where this queue waited, got entries that are written."""
+        if self._watching is not None:
+            self._watching.discard(feed)
+        if not self.cursor.scheduled and (self._outlets or self._getters):
+            self.cursor.scheduled = True
+            self._queues.tick.ready(self)
+
+    def pump(self) -> None:
+        """Hand out, up to this turn's share. Called by the tick."""
+        self.cursor.scheduled = False
+        if self._loading or self.deleted:
+            return
+        if self._getters and not self._serve_getters():
+            return
+        if not self._outlets:
+            return
+        cursor = self.cursor
+        options = self._queues.options
+        if cursor.window >= options.window_max:
+            return
+        pump = pump_exclusive if self.kind is Kind.EXCLUSIVE else pump_shared
+        pause = pump(self, options.pump_messages)
+        if pause is Pause.MORE:
+            self.wake()
+        elif pause is Pause.CAUGHT_UP:
+            if not self._load():
+                self._watch()
+
+    def _watch(self) -> None:
+        """Wait at the feeds: caught up, and somebody is hungry."""
+        watching = self._watching
+        if watching is None:
+            watching = self._watching = set()
+        for feed in self.cursor.feeds:
+            if feed not in watching:
+                watching.add(feed)
+                feed.waiters.append(self)
+
+    def _unwatch(self) -> None:
+        if self._watching:
+            for feed in self._watching:
+                feed.waiters.remove(self)
+        self._watching = None
+
+    def _load(self) -> bool:
+        """Ask for what the last take missed in memory; False when it missed nothing."""
+        cursor = self.cursor
+        if cursor.cold:
+            self._loading = True
+            self._queues.log.load(cursor.cold, self._loaded)
+        elif cursor.cold_feed is not None:
+            self._loading = True
+            self._queues.log.load_feed(cursor.cold_feed, cursor.cold_index, self._loaded)
+        else:
+            return False
+        return True
+
+    def _loaded(self) -> None:
+        self._loading = False
+        self.wake()
+
+    # Getting
+
+    def get(self, getter: Getter) -> None:
+        """Take one message for `getter`: now, or after a load or this turn's write when it lies there.
+
+        `getter` is called with the cursor, whose items[0] is the message and which is out until it is
+        settled or requeued, or with None when the queue is empty. Earlier getters come first.
+        """
+        if self.deleted:
+            getter(None)
+            return
+        if self._getters is None:
+            self._getters = []
+        self._getters.append(getter)
+        if len(self._getters) == 1 and not self._loading:
+            self._serve_getters()
+
+    def _serve_getters(self) -> bool:
+        """True when none is left; otherwise a load is under way or the write is awaited."""
+        getters = self._getters
+        while getters:
+            cursor = self.cursor
+            n = cursor.take(1)
+            if n == 0 and self._load():
+                return False
+            if n == 0 and cursor.unwritten:
+                self.wake()
+                return False
+            getter = getters.pop(0)
+            self.delivered += n
+            getter(cursor if n else None)
+        self._getters = None
+        return True
+
+    # Whole-queue operations
+
+    @property
+    def ready_count(self) -> int:
+        """Messages that wait to be handed out."""
+        return self.cursor.ready_count()
+
+    def purge(self) -> int:
+        """Drop what is ready; how many that were. What is out stays."""
+        n = self.cursor.purge()
+        self._reap()
+        return n
+
+    def delete(self) -> tuple[int, int]:
+        """End the queue: outlets are cancelled, getters get None, memberships and the record go.
+
+        Returns:
+            How many messages were ready, and the LSN to wait for (0 when it was not durable).
+
+        """
+        if self.deleted:
+            return 0, 0
+        n = self.cursor.ready_count()
+        self.deleted = True
+        self._unwatch()
+        outlets, self._outlets = self.outlets, None
+        getters, self._getters = self._getters, None
+        self.cursor.on_dirty = None
+        lsn = self._queues.forget(self)
+        for outlet in outlets:
+            outlet.cancelled("the queue was deleted")
+        for getter in getters or ():
+            getter(None)
+        return n, lsn
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the queue was made or restored, and what it holds now."""
+        cursor = self.cursor
+        return {
+            "ready": cursor.ready_count(),
+            "unacked": cursor.outstanding,
+            "consumers": self.consumer_count,
+            "delivered": self.delivered,
+            "acked": cursor.settled,
+            "requeued": cursor.requeued,
+            "expired": cursor.expired,
+            "lost": cursor.lost,
+        }

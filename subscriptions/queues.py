@@ -1,0 +1,261 @@
+"""All queues of the process: their numbers, their state records, and what of the log they still need.
+
+Owns the table `cursor`:  key = qid u64 big-endian, value = the cursor's state record (_cursor.pyx).
+The router owns names, arguments and bindings, and says at start which queues there are (`restore`).
+
+A cursor that changed is written within `cursor_flush_ms`, many with one write; `join` and `leave` of a
+durable queue are put at once. Queues that are not durable have qid 0 and write nothing.
+
+Knows no protocol and no name's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.errors import SubscriptionError
+from penstock.subscriptions.options import QueueOptions
+from penstock.subscriptions.queue import Queue
+
+if TYPE_CHECKING:
+    from penstock.log_core._feed import Feed
+    from penstock.log_core.log import Log
+    from penstock.subscriptions.tick import Tick
+
+__all__ = ["Queues"]
+
+TABLE: Final = "cursor"
+_FLUSH_AT_ONCE: Final = 2000
+"""State records put in one go (about 3 ms); the rest follows in the next turns."""
+_SWEEP_AT_ONCE: Final = 5000
+"""Cursors asked for their low position in one go (about 1 ms)."""
+
+
+class Queues:
+    """The registry of queues."""
+
+    def __init__(self, log: Log, tick: Tick, options: QueueOptions | None = None) -> None:
+        self.log = log
+        self.tick = tick
+        self.options = options or QueueOptions()
+        self.on_unneeded: Callable[[Queue], None] | None = None
+        """Called when an auto-delete queue lost its last consumer: the router deletes it."""
+        self.on_feed_unused: Callable[[Feed], None] | None = None
+        """Called when the last membership of a feed is gone (left and drained, or its queue deleted)."""
+        self._all: dict[Queue, None] = {}
+        self._next_qid = 1 + max((int.from_bytes(key, "big") for key in log.tables.keys(TABLE)), default=0)
+        self._restored: set[int] = set()
+        self._dirty: list[Queue] = []
+        self._flush_timer: Any = None
+        self._feed_users: dict[Feed, int] = {}
+        # After an unclean stop nobody knows what had been delivered: all of it may have been.
+        self._unclean_until = 0 if log.recovery.clean else log.appender.next_lsn - 1
+        self._low = 0
+        self._low_horizon = 0
+        self._sweep: list[Queue] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Any:
+        return iter(self._all)
+
+    # Making and ending
+
+    def create(
+        self,
+        name: str,
+        vhost: str,
+        *,
+        durable: bool,
+        kind: Kind = Kind.SHARED,
+        owner: object = None,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Queue:
+        """A new queue without memberships. A durable one has a new `qid`, to be kept by the caller."""
+        qid = 0
+        if durable:
+            qid = self._next_qid
+            self._next_qid += 1
+        queue = Queue(
+            self,
+            qid,
+            name,
+            vhost,
+            durable=durable,
+            kind=kind,
+            owner=owner,
+            auto_delete=auto_delete,
+            arguments=arguments,
+        )
+        self._all[queue] = None
+        return queue
+
+    def restore(
+        self,
+        qid: int,
+        name: str,
+        vhost: str,
+        *,
+        kind: Kind = Kind.SHARED,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Queue:
+        """The durable queue `qid` as its state record has it; without a record it starts empty.
+
+        Raises:
+            SubscriptionError: the record is damaged, or `qid` was restored already.
+
+        """
+        if qid <= 0 or qid in self._restored:
+            raise SubscriptionError(f"queue {name!r} in vhost {vhost!r}: number {qid} cannot be restored")
+        queue = Queue(
+            self,
+            qid,
+            name,
+            vhost,
+            durable=True,
+            kind=kind,
+            auto_delete=auto_delete,
+            arguments=arguments,
+        )
+        self._restored.add(qid)
+        self._next_qid = max(self._next_qid, qid + 1)
+        record = self.log.tables.get(TABLE, _key(qid))
+        if record is not None:
+            queue.cursor.restore(record, self.log.feeds.get, self._unclean_until)
+        self._all[queue] = None
+        for feed in queue.cursor.feeds:
+            self.used(feed)
+        queue._reap()
+        return queue
+
+    def restored(self) -> int:
+        """All queues were restored: drop the records of those that were not. How many were dropped."""
+        orphans = [
+            key for key in self.log.tables.keys(TABLE) if int.from_bytes(key, "big") not in self._restored
+        ]
+        for key in orphans:
+            self.log.tables.delete(TABLE, key)
+        return len(orphans)
+
+    def forget(self, queue: Queue) -> int:
+        """Part of Queue.delete: the LSN to wait for, or 0."""
+        self._all.pop(queue, None)
+        for feed in queue.cursor.feeds:
+            self.unused(feed)
+        if queue.qid and self.log.tables.get(TABLE, _key(queue.qid)) is not None:
+            self.tick.schedule()
+            return self.log.tables.delete(TABLE, _key(queue.qid))
+        return 0
+
+    def unneeded(self, queue: Queue) -> None:
+        """An auto-delete queue lost its last consumer."""
+        if self.on_unneeded is not None:
+            self.on_unneeded(queue)
+
+    # Feeds in use
+
+    def used(self, feed: Feed) -> None:
+        """A membership of `feed` began."""
+        self._feed_users[feed] = self._feed_users.get(feed, 0) + 1
+
+    def unused(self, feed: Feed) -> None:
+        """A membership of `feed` is gone."""
+        users = self._feed_users[feed] - 1
+        if users:
+            self._feed_users[feed] = users
+            return
+        del self._feed_users[feed]
+        if self.on_feed_unused is not None:
+            self.on_feed_unused(feed)
+
+    def is_used(self, feed: Feed) -> bool:
+        """Whether some queue still has or needs entries of `feed`."""
+        return feed in self._feed_users
+
+    # State records
+
+    def soiled(self, queue: Queue) -> None:
+        """A durable queue's state record is out of date: it will be put soon."""
+        self._dirty.append(queue)
+        if self._flush_timer is None:
+            self._flush_timer = self.tick.after(self.options.cursor_flush_ms / 1000, self._flush)
+
+    def persist_one(self, queue: Queue) -> int:
+        """Put one queue's record now if it is out of date; its LSN, or 0."""
+        cursor = queue.cursor
+        if not queue.qid or queue.deleted or not cursor.dirty:
+            return 0
+        cursor.clean()
+        self.tick.schedule()
+        return self.log.tables.put(TABLE, _key(queue.qid), cursor.state())
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        some, self._dirty = self._dirty[:_FLUSH_AT_ONCE], self._dirty[_FLUSH_AT_ONCE:]
+        for queue in some:
+            if not queue.deleted:
+                queue._reap()
+                self.persist_one(queue)
+        if self._dirty:
+            self._flush_timer = self.tick.after(0, self._flush)
+
+    def close(self) -> None:
+        """Put every record that is out of date, exactly: what is out counts as given back.
+
+        For a clean stop, after all connections are gone and before the log closes.
+        """
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        for queue in self._all:
+            cursor = queue.cursor
+            if queue.qid and (cursor.dirty or cursor.outstanding):
+                cursor.clean()
+                self.log.tables.put(TABLE, _key(queue.qid), cursor.state(65536, True))
+        self._dirty.clear()
+
+    # What of the log is needed
+
+    def low_water(self) -> int:
+        """A position such that no queue needs a record below it.
+
+        With up to 5,000 queues it is exact at the time of the call; with more it is that of the last sweep,
+        and a call begins a new sweep in the background when the last one has ended. Positions only rise, and
+        what is appended during a sweep lies above the sweep's horizon, so an old answer is a safe one.
+        """
+        if self._sweep:
+            return self._low
+        self._low_horizon = self.log.appender.next_lsn
+        if len(self._all) <= _SWEEP_AT_ONCE:
+            self._low = min((queue.cursor.low() for queue in self._all), default=self._low_horizon)
+            self._low = min(self._low, self._low_horizon)
+            return self._low
+        self._sweep = list(self._all)
+        self._sweep_some()
+        return self._low
+
+    def _sweep_some(self) -> None:
+        some = self._sweep[-_SWEEP_AT_ONCE:]
+        del self._sweep[-_SWEEP_AT_ONCE:]
+        self._low_horizon = min(self._low_horizon, min(queue.cursor.low() for queue in some))
+        if self._sweep:
+            self.tick.after(0, self._sweep_some)
+        else:
+            self._low = max(self._low, self._low_horizon)
+
+    def statistics(self) -> dict[str, int]:
+        """Figures of the registry."""
+        return {
+            "queues": len(self._all),
+            "feeds_used": len(self._feed_users),
+            "cursors_dirty": len(self._dirty),
+        }
+
+
+def _key(qid: int) -> bytes:
+    return qid.to_bytes(8, "big")

@@ -1,0 +1,163 @@
+"""One turn of the event loop: write, hand out, confirm, flush.
+
+Owns the order of a turn and the list of queues with something to do. Front ends append records and
+change output buffers during reads, then call `schedule`; the turn runs once after all reads of this
+loop iteration:
+
+    1 log.flush()            one write of everything appended since the last turn; confirms of class written
+    2 wake                   the queues that wait at a feed which got entries
+    3 pump                   each ready queue, a bounded number of messages
+    4 connection.flush()     each dirty connection once
+
+A turn that leaves work (a queue with more to give) schedules the next one through the loop, so sockets
+are read in between. Knows no protocol, no queue's inside, no file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from penstock.log_core._feed import Feed
+from penstock.subscriptions._cursor import release
+
+__all__ = ["Flushed", "Loop", "Pumped", "Tick", "TickLog"]
+
+logger = logging.getLogger("penstock.subscriptions")
+
+
+class Loop(Protocol):
+    """What a tick needs of the event loop."""
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> Any: ...
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Any: ...
+    def time(self) -> float: ...
+
+
+class TickLog(Protocol):
+    """What a tick needs of the log."""
+
+    def flush(self) -> None: ...
+    def take_dirty(self) -> list[Feed]: ...
+
+
+class Pumped(Protocol):
+    """A queue, as the tick sees it."""
+
+    def fed(self, feed: Feed) -> None: ...
+    def pump(self) -> None: ...
+
+
+class Flushed(Protocol):
+    """A connection, as the tick sees it."""
+
+    def flush(self) -> None: ...
+
+
+class Periodic:
+    """A repeated call. It keeps its pace when one call is late, and skips what was missed."""
+
+    __slots__ = ("_callback", "_handle", "_interval_s", "_loop", "_next")
+
+    def __init__(self, loop: Loop, interval_s: float, callback: Callable[[], None]) -> None:
+        self._loop = loop
+        self._interval_s = interval_s
+        self._callback = callback
+        self._next = loop.time() + interval_s
+        self._handle: asyncio.TimerHandle | None = loop.call_later(interval_s, self._fire)
+
+    def _fire(self) -> None:
+        now = self._loop.time()
+        self._next = max(self._next + self._interval_s, now)
+        self._handle = self._loop.call_later(self._next - now, self._fire)
+        self._callback()
+
+    def cancel(self) -> None:
+        """No further calls."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+
+class Tick:
+    """The turns of one worker."""
+
+    def __init__(self, log: TickLog, loop: Loop) -> None:
+        self._log = log
+        self._loop = loop
+        self._scheduled = False
+        self._ready: list[Pumped] = []
+        self._dirty: dict[Flushed, None] = {}
+        self._periodic: list[Periodic] = []
+        self.turns = 0
+        """Turns that ran, ever."""
+
+    def schedule(self) -> None:
+        """Have a turn run in this loop iteration's end; any number of calls make one turn."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.run)
+
+    def ready(self, queue: Pumped) -> None:
+        """Have `queue.pump()` called in the next turn (the running one, if it is not past that)."""
+        self._ready.append(queue)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.run)
+
+    def dirty_connection(self, connection: Flushed) -> None:
+        """Have `connection.flush()` called at the end of the next (or running) turn."""
+        self._dirty[connection] = None
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.run)
+
+    def run(self) -> None:
+        """One turn. Called by the loop; a test may call it."""
+        self._scheduled = False
+        self.turns += 1
+        log = self._log
+        log.flush()
+        for feed in log.take_dirty():
+            waiters = feed.waiters
+            if waiters:
+                feed.waiters = []  # a registration is for one waking
+                for queue in waiters:
+                    queue.fed(feed)
+        if self._ready:
+            ready, self._ready = self._ready, []
+            for queue in ready:
+                try:
+                    queue.pump()
+                except Exception:
+                    logger.exception("a queue failed in its turn", extra={"queue": repr(queue)})
+        while self._dirty:
+            dirty, self._dirty = self._dirty, {}
+            for connection in dirty:
+                try:
+                    connection.flush()
+                except Exception:
+                    logger.exception("a connection failed to flush", extra={"connection": repr(connection)})
+        release()
+        if self._ready:
+            self.schedule()
+
+    # Time
+
+    def after(self, delay_s: float, callback: Callable[[], None]) -> Any:
+        """Call `callback` once, `delay_s` seconds from now; returns a handle with cancel()."""
+        return self._loop.call_later(delay_s, callback)
+
+    def every(self, interval_s: float, callback: Callable[[], None]) -> Periodic:
+        """Call `callback` each `interval_s` seconds until the handle's cancel() or `close`."""
+        periodic = Periodic(self._loop, interval_s, callback)
+        self._periodic.append(periodic)
+        return periodic
+
+    def close(self) -> None:
+        """Stop the periodic calls."""
+        for periodic in self._periodic:
+            periodic.cancel()
+        self._periodic.clear()

@@ -101,7 +101,7 @@ class Publisher:
 
     def publish(self, readings: Iterable[Reading]) -> None:
         """Publish all and return when all are acknowledged."""
-        properties = Properties(PacketTypes.PUBLISH)
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         properties.ContentType = "application/json"
         under_way: list[MQTTMessageInfo] = []
         for reading in readings:

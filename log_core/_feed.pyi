@@ -4,9 +4,12 @@ from typing import Protocol, final
 
 from typing_extensions import Buffer
 
-class Wakeable(Protocol):
-    def wake(self) -> object:
-        """Called by the tick, after the write, when the feed has new entries."""
+class Waiter(Protocol):
+    def fed(self, feed: Feed) -> None:
+        """Called by the tick, after the write, when the feed has new entries; it is out of the list then."""
+
+    def pump(self) -> None:
+        """Called by the tick when everybody has been told."""
 
 class ChunkStore(Protocol):
     def load_chunk(self, feed: Feed, base: int) -> Buffer:
@@ -28,8 +31,8 @@ class Feed:
     @property
     def end(self) -> int:
         """Number of entries ever pushed, those of the running tick included."""
-    waiters: list[Wakeable]
-    """Who is caught up and wants to be woken by the next entry; they put themselves in and out."""
+    waiters: list[Waiter]
+    """Who is caught up and wants to be woken by the next entry; they put themselves in."""
     dirty: bool
     """Pushed to since the last `Log.take_dirty`."""
     dropped: bool

@@ -90,6 +90,7 @@ cdef class Cursor:
 
     cpdef Py_ssize_t take(self, Py_ssize_t n) except -1
     cpdef void settle(self, uint64_t seq) noexcept
+    cpdef void settle_taken(self, Py_ssize_t first=*, Py_ssize_t step=*) noexcept
     cpdef bint requeue(self, uint64_t seq) except -1
     cpdef Py_ssize_t requeue_all(self) except -1
     cpdef Py_ssize_t put_back(self, Py_ssize_t first, Py_ssize_t step=*, Py_ssize_t took=*) except -1

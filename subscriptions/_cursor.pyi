@@ -137,6 +137,9 @@ class Cursor:
     def settle(self, seq: int) -> None:
         """The item is done. Unknown seqs and those that are not out are ignored."""
 
+    def settle_taken(self, first: int = 0, step: int = 1) -> None:
+        """Settle the items first, first + step ... of the last take."""
+
     def requeue(self, seq: int) -> bool:
         """READY again at its place, counted; wakes the queue. False: it was not out."""
 

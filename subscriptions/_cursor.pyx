@@ -57,7 +57,7 @@ cdef struct Head:               # one feed's next entry while several are merged
     uint64_t pos
     Py_ssize_t slot
 
-cdef struct Reading:            # the batch that was read last; HELD[-1] owns it
+cdef struct Reading:            # the batch that was read last; HELD[-1] owns it, READ_CACHE the cache
     PyObject* cache
     PyObject* batch
     RecordHeader* headers
@@ -70,6 +70,7 @@ cdef Item ITEMS[MAX_TAKE]
 cdef uint64_t POSITIONS[MAX_TAKE]
 cdef list HELD = []             # the batches that ITEMS points into
 cdef Reading READ
+cdef object READ_CACHE = None   # owned, so that no other cache can stand at its address
 cdef bint PLAIN = True          # no item of this take is redelivered
 cdef Head* HEADS = NULL
 cdef uint32_t* TAGS = NULL
@@ -80,7 +81,9 @@ memset(&READ, 0, sizeof(READ))
 
 def release() -> None:
     """Let go of the batches of the last take. The tick calls it when all queues are served."""
+    global READ_CACHE
     HELD.clear()
+    READ_CACHE = None
     memset(&READ, 0, sizeof(READ))
 
 
@@ -184,7 +187,7 @@ cdef class Cursor:
 
     def __sizeof__(self):
         """Bytes of this cursor and all it owns, without the interned sets of tags."""
-        size = sizeof(PyObject) + 400 + self._cmembers * sizeof(Member) + self._feeds.__sizeof__()
+        size = type(self).__basicsize__ + self._cmembers * sizeof(Member) + self._feeds.__sizeof__()
         if self._ring != NULL:
             size += (self._mask + 1) * sizeof(Entry)
         return size + self._cheap * sizeof(uint64_t) + self._nruns * sizeof(Run)
@@ -396,8 +399,8 @@ cdef class Cursor:
 
     cdef int _take_merged(self, Py_ssize_t n, int64_t* now) except -1:
         cdef Py_ssize_t heads = self._heads(False), tags, i
-        cdef uint64_t pos
-        cdef uint32_t match
+        cdef uint64_t pos, slots, memo = 0          # sets of memberships, as bits
+        cdef uint32_t match, memo_match = 0
         if heads < 0:
             return 0
         while heads and self.taken < n:
@@ -405,11 +408,16 @@ cdef class Cursor:
             match = self._members[HEADS[0].slot].tag
             if heads > 1 and (HEADS[1].pos == pos or (heads > 2 and HEADS[2].pos == pos)):
                 tags = 0
+                slots = 0
                 for i in range(heads):
                     if HEADS[i].pos == pos:
                         TAGS[tags] = self._members[HEADS[i].slot].tag
                         tags += 1
-                match = self._intern(TAGS, tags)
+                        slots |= <uint64_t>1 << (HEADS[i].slot & 63)
+                if slots != memo or self._nmembers > 64:
+                    memo = slots
+                    memo_match = self._intern(TAGS, tags)
+                match = memo_match
             if self._admit(pos, match, now) == 2:
                 return 0
             while heads and HEADS[0].pos == pos:
@@ -532,6 +540,7 @@ cdef class Cursor:
 
     cdef bint _find(self, uint64_t pos) except -1:
         """Make READ the batch that holds `pos`; False when it is not in memory."""
+        global READ_CACHE
         cdef Batch batch
         if READ.cache == <PyObject*>self._cache and pos - READ.base < READ.count:
             return True
@@ -540,6 +549,7 @@ cdef class Cursor:
             return False
         HELD.append(batch)
         READ.cache = <PyObject*>self._cache
+        READ_CACHE = self._cache
         READ.batch = <PyObject*>batch
         READ.headers = batch.headers
         READ.lost = batch.kind == KIND_LOST
@@ -610,6 +620,12 @@ cdef class Cursor:
             self.outstanding -= 1
             self.settled += 1
             self._settle(seq, entry)
+
+    cpdef void settle_taken(self, Py_ssize_t first=0, Py_ssize_t step=1) noexcept:
+        cdef Py_ssize_t i
+        if first >= 0 and step > 0:
+            for i in range(first, self.taken, step):
+                self.settle(ITEMS[i].seq)
 
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept:
         entry.state = DONE
@@ -896,7 +912,7 @@ cdef class Cursor:
 
     def state(self, Py_ssize_t runs_max=1000, bint final=False):
         cdef Py_ssize_t n = 0, i, room = max(<Py_ssize_t>1, runs_max)
-        cdef uint64_t seq, before = self.mark
+        cdef uint64_t seq, before, mark = self.mark
         cdef Entry* entry
         cdef Run run
         cdef Run* runs
@@ -904,6 +920,9 @@ cdef class Cursor:
         cdef uint8_t* p
         cdef bint open_run = False
         cdef uint32_t count
+        if self._head < self._tail:
+            mark = self._ring[self._head & self._mask].pos - 1
+        before = mark
         room = min(room, <Py_ssize_t>(self._tail - self._head) + self._nruns - self._run + 1)
         runs = <Run*>PyMem_Malloc(room * sizeof(Run))
         out = <uint8_t*>PyMem_Malloc(64 + 32 * self._nmembers + 24 * room)
@@ -942,7 +961,7 @@ cdef class Cursor:
                 n += 1
             p = out
             p[0] = STATE_VERSION
-            p = _put_varint(p + 1, self.mark)
+            p = _put_varint(p + 1, mark)
             p = _put_varint(p, self.unclean_until)
             p = _put_varint(p, self._nmembers)
             for i in range(self._nmembers):
@@ -951,7 +970,7 @@ cdef class Cursor:
                 p = _put_varint(p, self._members[i].from_pos)
                 p = _put_varint(p, self._members[i].to_pos if self._members[i].closed else 0)
             p = _put_varint(p, n)
-            before = self.mark
+            before = mark
             for i in range(n):
                 p = _put_varint(p, runs[i].first - before)
                 p = _put_varint(p, runs[i].last - runs[i].first)

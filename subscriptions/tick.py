@@ -18,12 +18,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.log_core._feed import Feed
 from penstock.subscriptions._cursor import release
 
-__all__ = ["Flushed", "Loop", "Pumped", "Tick", "TickLog"]
+if TYPE_CHECKING:
+    from penstock.log_core._feed import Feed, Waiter
+
+__all__ = ["Flushed", "Loop", "Tick", "TickLog"]
 
 logger = logging.getLogger("penstock.subscriptions")
 
@@ -41,13 +43,6 @@ class TickLog(Protocol):
 
     def flush(self) -> None: ...
     def take_dirty(self) -> list[Feed]: ...
-
-
-class Pumped(Protocol):
-    """A queue, as the tick sees it."""
-
-    def fed(self, feed: Feed) -> None: ...
-    def pump(self) -> None: ...
 
 
 class Flushed(Protocol):
@@ -88,7 +83,7 @@ class Tick:
         self._log = log
         self._loop = loop
         self._scheduled = False
-        self._ready: list[Pumped] = []
+        self._ready: list[Waiter] = []
         self._dirty: dict[Flushed, None] = {}
         self._periodic: list[Periodic] = []
         self.turns = 0
@@ -100,7 +95,7 @@ class Tick:
             self._scheduled = True
             self._loop.call_soon(self.run)
 
-    def ready(self, queue: Pumped) -> None:
+    def ready(self, queue: Waiter) -> None:
         """Have `queue.pump()` called in the next turn (the running one, if it is not past that)."""
         self._ready.append(queue)
         if not self._scheduled:

@@ -8,13 +8,20 @@ that protocol, and the mark `penstock_only` skips where only penstock promises t
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
+
+# Examples have no deadline: the machine may be busy, the sanitizers are slow. `make fuzz` tries many more.
+settings.register_profile("suite", deadline=None)
+settings.register_profile("fuzz", deadline=None, max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,6 +18,7 @@ from penstock.config.kinds import BadValue, Count, NotBuilt, Seconds
 from penstock.config.render import MASK, reference, schema, show
 from penstock.config.sources import Option, all_options
 from penstock.errors import ConfigError
+from penstock.log_core.options import LogOptions
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = list(all_options())
@@ -60,7 +61,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
     origin = typing.get_origin(declared)
     if origin is typing.Literal:
         assert option.default in typing.get_args(declared)
-    elif declared in (int, float, str):
+    elif declared in (int, float, str, bool):
         assert type(option.default) is declared
     else:
         assert option.key in ("allow_anonymous", "loopback_users", "users")
@@ -82,6 +83,12 @@ def test_a_number_is_held_to_its_range(option: Option) -> None:
 def test_the_configuration_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().log.fsync = "never"  # type: ignore[misc]
+
+
+def test_the_section_log_has_the_keys_and_defaults_of_the_log_core() -> None:
+    mine = dataclasses.asdict(Config().log)
+    assert mine.pop("data_dir") == "data"
+    assert mine == dataclasses.asdict(LogOptions())
 
 
 def test_importing_it_imports_no_other_part_of_penstock_and_no_library() -> None:
@@ -169,6 +176,7 @@ def test_a_file_sets_every_kind_of_value(tmp_path: Path) -> None:
         ("log.retention_s=7d", "retention_s", 604800.0),
         ("mqtt.session_expiry_max_s=2h", "session_expiry_max_s", 7200),
         ("mqtt.connect_timeout_s=500ms", "connect_timeout_s", 0.5),
+        ("log.salvage=true", "salvage", True),
         ("mqtt.allow_anonymous=true", "allow_anonymous", True),
         ("mqtt.allow_anonymous=loopback", "allow_anonymous", "loopback"),
         ("auth.loopback_users=guest, ann", "loopback_users", ("guest", "ann")),
@@ -194,6 +202,7 @@ def test_a_value_written_as_text(text: str, key: str, value: object) -> None:
         ("log.fsync", "--set: .*SECTION.KEY=VALUE"),
         ("logs.fsync=group", "--set: logs.fsync: there is no section 'logs'; did you mean log?"),
         ("zzzz.fsync=group", "the sections are amqp, auth, http, log"),
+        ("log.salvage=yes", "'yes' is not allowed; choose true or false"),
         ("log.fsync=always", 'choose one of "group", "never"'),
         ("log.segment_bytes=1XiB", "'1XiB' is not a number with a unit"),
         ("log.segment_bytes=12", "12 is out of range; choose 1048576 to 2147483648"),
@@ -311,7 +320,9 @@ def test_the_schema_describes_every_option() -> None:
     assert all(section["additionalProperties"] is False for section in sections.values())
 
 
-@pytest.mark.parametrize("text", ["64MiB", "2 GiB", "2000000", "5000kB", "1.5GB", "64XiB", "MiB", "1.x"])
+@pytest.mark.parametrize(
+    "text", ["64MiB", "1TiB", "2 GiB", "2000000", "5000kB", "1.5GB", "64XiB", "MiB", "1.x"]
+)
 def test_the_schema_allows_the_sizes_that_are_read(text: str) -> None:
     option = next(option for option in OPTIONS if option.name == "log.tail_cache_bytes")
     forms = json.loads(json.dumps(option.kind.schema()))["anyOf"]

@@ -30,6 +30,7 @@ __all__ = [
     "Names",
     "NotBuilt",
     "Seconds",
+    "Switch",
     "Text",
     "WholeSeconds",
     "shown",
@@ -39,6 +40,7 @@ __all__ = [
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+TIB = 1024 * GIB
 
 _SIZES: Mapping[str, float] = {
     "": 1,
@@ -121,6 +123,10 @@ class Kind(ABC):
         """The value as it is written in a TOML file."""
         return json.dumps(value, ensure_ascii=False)
 
+    def short(self, value: object) -> str:
+        """The value as a person would write it in a TOML file."""
+        return self.toml(value)
+
 
 @dataclass(frozen=True)
 class Text(Kind):
@@ -167,6 +173,25 @@ class Choice(Kind):
 
 
 @dataclass(frozen=True)
+class Switch(Kind):
+    """true or false."""
+
+    def from_value(self, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise BadValue(f"{shown(value)} is not allowed", "choose true or false")
+        return value
+
+    def from_text(self, text: str) -> bool:
+        return self.from_value({"true": True, "false": False}.get(text, text))
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "boolean"}
+
+    def range(self) -> str:
+        return "true, false"
+
+
+@dataclass(frozen=True)
 class Count(Kind):
     """A whole number in [low, high]."""
 
@@ -199,14 +224,19 @@ class Bytes(Count):
     unit = "bytes"
 
     def _measured(self, text: str) -> object:
-        return int(_measure(text, _SIZES, "bytes, KiB, MiB or GiB"))
+        return int(_measure(text, _SIZES, "bytes, KiB, MiB, GiB or TiB"))
 
     def schema(self) -> dict[str, object]:
-        text = {"type": "string", "pattern": "^[0-9.]+ *([kKMG]i?)?B?$"}
+        text = {"type": "string", "pattern": "^[0-9.]+ *([kKMGT]i?)?B?$"}
         return {"anyOf": [super().schema(), text]}
 
     def range(self) -> str:
         return f"{_size(self.low)} to {_size(self.high)}"
+
+    def short(self, value: object) -> str:
+        assert isinstance(value, int)
+        text = _size(value).replace(" ", "")
+        return text if text.isdigit() else f'"{text}"'
 
 
 @dataclass(frozen=True)
@@ -326,7 +356,7 @@ def _measure(text: str, units: Mapping[str, float], names: str) -> float:
 
 
 def _size(count: int) -> str:
-    for name, factor in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+    for name, factor in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if count and count % factor == 0:
             return f"{count // factor} {name}"
     return str(count)

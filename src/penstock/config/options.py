@@ -22,6 +22,7 @@ from penstock.config.kinds import (
     Names,
     NotBuilt,
     Seconds,
+    Switch,
     Text,
     WholeSeconds,
 )
@@ -115,6 +116,13 @@ class Log:
             "nothing else.",
         ),
     )
+    feed_cache_bytes: int = field(
+        default=64 * MIB,
+        metadata=_option(
+            Bytes(MIB, 1024 * GIB),
+            "Memory for the lists of positions in older files of the log; the rest is read from disk.",
+        ),
+    )
     fsync: Literal["group", "never"] = field(
         default="group",
         metadata=_option(
@@ -157,6 +165,14 @@ class Log:
         metadata=_option(
             Bytes(MIB, 64 * GIB),
             "Publishers are held back while more than this waits for the disk.",
+        ),
+    )
+    salvage: bool = field(
+        default=False,
+        metadata=_option(
+            Switch(),
+            "Start on a log that is damaged in the middle: what can be read is kept, what cannot is fenced "
+            "off and listed. Without it such a log is refused.",
         ),
     )
 

@@ -75,7 +75,7 @@ def reference() -> str:
             if option.section == section.name:
                 cells = (
                     f"`{option.key}`",
-                    f"`{option.kind.toml(option.default)}`",
+                    f"`{option.kind.short(option.default)}`",
                     option.kind.range(),
                     option.kind.unit,
                     option.doc,

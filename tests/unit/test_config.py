@@ -321,7 +321,7 @@ def test_the_schema_describes_every_option() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["64MiB", "1TiB", "2 GiB", "2000000", "5000kB", "1.5GB", "64XiB", "MiB", "1.x"]
+    "text", ["64MiB", "1TiB", "2 GiB", "2000000", "5000kB", "1.5GB", "5K", "64XiB", "MiB", "1.x"]
 )
 def test_the_schema_allows_the_sizes_that_are_read(text: str) -> None:
     option = next(option for option in OPTIONS if option.name == "log.tail_cache_bytes")

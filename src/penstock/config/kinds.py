@@ -48,9 +48,11 @@ _SIZES: Mapping[str, float] = {
     "kib": KIB,
     "mib": MIB,
     "gib": GIB,
+    "tib": TIB,
     "kb": 10**3,
     "mb": 10**6,
     "gb": 10**9,
+    "tb": 10**12,
 }
 _TIMES: Mapping[str, float] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _MEASURE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([a-zA-Z]*)\s*")
@@ -227,7 +229,7 @@ class Bytes(Count):
         return int(_measure(text, _SIZES, "bytes, KiB, MiB, GiB or TiB"))
 
     def schema(self) -> dict[str, object]:
-        text = {"type": "string", "pattern": "^[0-9.]+ *([kKMGT]i?)?B?$"}
+        text = {"type": "string", "pattern": "^[0-9.]+ *(B|[kKMGT]i?B)?$"}
         return {"anyOf": [super().schema(), text]}
 
     def range(self) -> str:

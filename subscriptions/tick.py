@@ -65,7 +65,9 @@ class Periodic:
 
     def _fire(self) -> None:
         now = self._loop.time()
-        self._next = max(self._next + self._interval_s, now)
+        self._next += self._interval_s
+        if self._next <= now:
+            self._next = now + self._interval_s
         self._handle = self._loop.call_later(self._next - now, self._fire)
         self._callback()
 
@@ -83,6 +85,7 @@ class Tick:
         self._log = log
         self._loop = loop
         self._scheduled = False
+        self._running = False
         self._ready: list[Waiter] = []
         self._dirty: dict[Flushed, None] = {}
         self._periodic: list[Periodic] = []
@@ -98,21 +101,28 @@ class Tick:
     def ready(self, queue: Waiter) -> None:
         """Have `queue.pump()` called in the next turn (the running one, if it is not past that)."""
         self._ready.append(queue)
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.run)
+        if not self._scheduled and not self._running:
+            self.schedule()
 
     def dirty_connection(self, connection: Flushed) -> None:
         """Have `connection.flush()` called at the end of the next (or running) turn."""
         self._dirty[connection] = None
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.run)
+        if not self._scheduled and not self._running:
+            self.schedule()
 
     def run(self) -> None:
         """One turn. Called by the loop; a test may call it."""
         self._scheduled = False
+        self._running = True
         self.turns += 1
+        try:
+            self._turn()
+        finally:
+            self._running = False
+            if self._ready or self._dirty:
+                self.schedule()
+
+    def _turn(self) -> None:
         log = self._log
         log.flush()
         for feed in log.take_dirty():
@@ -121,23 +131,19 @@ class Tick:
                 feed.waiters = []  # a registration is for one waking
                 for queue in waiters:
                     queue.fed(feed)
-        if self._ready:
-            ready, self._ready = self._ready, []
-            for queue in ready:
-                try:
-                    queue.pump()
-                except Exception:
-                    logger.exception("a queue failed in its turn", extra={"queue": repr(queue)})
-        while self._dirty:
-            dirty, self._dirty = self._dirty, {}
-            for connection in dirty:
-                try:
-                    connection.flush()
-                except Exception:
-                    logger.exception("a connection failed to flush", extra={"connection": repr(connection)})
+        ready, self._ready = self._ready, []
+        for queue in ready:
+            try:
+                queue.pump()
+            except Exception:
+                logger.exception("a queue failed in its turn", extra={"queue": repr(queue)})
         release()
-        if self._ready:
-            self.schedule()
+        dirty, self._dirty = self._dirty, {}
+        for connection in dirty:
+            try:
+                connection.flush()
+            except Exception:
+                logger.exception("a connection failed to flush", extra={"connection": repr(connection)})
 
     # Time
 

@@ -1,0 +1,156 @@
+"""The registry: what is persisted and when, what comes back after a stop, what of the log is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.log_core._feed import Feed
+from penstock.log_core.log import Log
+from penstock.subscriptions.errors import SubscriptionError
+from penstock.subscriptions.queues import Queues
+from tests.support.queues import Consumer, World
+
+
+def key(qid: int) -> bytes:
+    return qid.to_bytes(8, "big")
+
+
+def test_a_durable_join_is_put_at_once_and_its_lsn_told(world: World, feed: Feed) -> None:
+    queue = world.queues.create("q", "/", durable=True)
+    lsn = queue.join(feed)
+    assert lsn == world.log.appender.next_lsn - 1
+    assert world.log.tables.get("cursor", key(queue.qid)) is not None
+    assert queue.join(feed) == 0  # nothing changed
+
+
+def test_a_transient_queue_writes_nothing(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    consumer = Consumer(queue)
+    queue.attach(consumer)
+    world.publish(feed, n=3)
+    world.loop.settle()
+    consumer.ack()
+    world.loop.advance(1)
+    world.queues.close()
+    assert queue.qid == 0
+    assert list(world.log.tables.keys("cursor")) == []
+
+
+def test_settlements_are_put_after_the_flush_interval_and_only_then(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed, durable=True)
+    consumer = Consumer(queue)
+    queue.attach(consumer)
+    world.publish(feed, n=3)
+    world.loop.settle()
+    before = world.log.tables.get("cursor", key(queue.qid))
+    consumer.ack(2)
+    world.loop.settle()
+    assert world.log.tables.get("cursor", key(queue.qid)) == before
+    world.loop.advance(0.051)
+    after = world.log.tables.get("cursor", key(queue.qid))
+    assert after != before
+    next_lsn = world.log.appender.next_lsn
+    world.loop.advance(1)
+    assert world.log.appender.next_lsn == next_lsn  # clean: nothing more is put
+
+
+def reopened(world: World, clean: bool) -> Queues:
+    """The registry as a restart with this log would make it."""
+    world.log.flush()
+    world.log.recovery.clean = clean
+    return Queues(world.log, world.tick)
+
+
+def test_a_clean_restart_brings_back_exactly_what_was_not_done(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed, durable=True)
+    consumer = Consumer(queue, credit=4)
+    queue.attach(consumer)
+    positions = world.publish(feed, n=6)
+    world.loop.settle()
+    queue.cursor.settle(consumer.held[1])
+    world.queues.close()
+    again = reopened(world, clean=True).restore(queue.qid, "q", "/")
+    heir = Consumer(again)
+    again.attach(heir)
+    world.loop.settle()
+    assert heir.got == [positions[0], *positions[2:]]
+    assert heir.flags == [True, True, True, False, False]
+
+
+def test_after_an_unclean_stop_everything_that_returns_is_flagged(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed, durable=True)
+    positions = world.publish(feed, n=3)
+    world.loop.settle()
+    again = reopened(world, clean=False).restore(queue.qid, "q", "/")
+    later = world.publish(feed)
+    heir = Consumer(again)
+    again.attach(heir)
+    world.loop.settle()
+    assert heir.got == positions + later
+    assert heir.flags == [True, True, True, False]
+
+
+def test_records_of_queues_that_were_not_restored_are_dropped(world: World, feed: Feed) -> None:
+    kept, orphan = (world.queue(name, feed, durable=True) for name in "ab")
+    queues = reopened(world, clean=True)
+    queues.restore(kept.qid, "a", "/")
+    assert queues.restored() == 1
+    assert list(world.log.tables.keys("cursor")) == [key(kept.qid)]
+    assert queues.create("c", "/", durable=True).qid > orphan.qid
+
+
+def test_a_queue_cannot_be_restored_twice(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed, durable=True)
+    queues = reopened(world, clean=True)
+    queues.restore(queue.qid, "q", "/")
+    with pytest.raises(SubscriptionError):
+        queues.restore(queue.qid, "q", "/")
+
+
+def test_delete_removes_the_record_and_tells_the_lsn(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed, durable=True)
+    world.publish(feed, n=2)
+    world.loop.settle()
+    ready, lsn = queue.delete()
+    assert (ready, lsn) == (2, world.log.appender.next_lsn - 1)
+    assert list(world.log.tables.keys("cursor")) == []
+    assert len(world.queues) == 0
+
+
+def test_low_water_is_the_oldest_position_some_queue_needs(world: World, log: Log, feed: Feed) -> None:
+    assert world.queues.low_water() == log.appender.next_lsn
+    slow, quick = world.queue("slow", feed), world.queue("quick", feed)
+    positions = world.publish(feed, n=4)
+    world.loop.settle()
+    consumers = [Consumer(slow, credit=2), Consumer(quick)]
+    slow.attach(consumers[0])
+    quick.attach(consumers[1])
+    world.loop.settle()
+    assert world.queues.low_water() == positions[0]
+    consumers[1].ack()
+    slow.cursor.settle(consumers[0].held[1])
+    assert world.queues.low_water() == positions[0]
+    slow.cursor.settle(consumers[0].held[0])
+    assert world.queues.low_water() == positions[2]
+    slow.delete()
+    assert world.queues.low_water() == log.appender.next_lsn
+
+
+def test_low_water_of_many_queues_is_found_in_slices_and_never_too_high(
+    world: World, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.subscriptions.queues._SWEEP_AT_ONCE", 10)
+    queues = [world.queue(f"q{i}", feed) for i in range(35)]
+    first = world.publish(feed)[0]
+    world.loop.settle()
+    for queue in queues[1:]:
+        queue.purge()
+    assert world.queues.low_water() == 0  # the sweep has begun
+    second = world.publish(feed)[0]
+    world.loop.settle()
+    queues[0].purge()
+    world.loop.advance(0)
+    assert first <= world.queues.low_water() <= second
+    world.loop.advance(0)
+    world.loop.settle()
+    assert world.queues.low_water() <= second + 1

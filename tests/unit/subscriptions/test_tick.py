@@ -1,0 +1,125 @@
+"""The tick: one turn per loop iteration, in its order, and nobody's failure stops the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.log_core._feed import Feed
+from penstock.subscriptions.tick import Tick
+from tests.support.queues import Loop
+
+
+class FakeLog:
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+        self.dirty: list[Feed] = []
+
+    def flush(self) -> None:
+        self.seen.append("flush")
+
+    def take_dirty(self) -> list[Feed]:
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+
+class FakeQueue:
+    def __init__(self, tick: Tick, seen: list[str], name: str, again: int = 0) -> None:
+        self.tick, self.seen, self.name, self.again = tick, seen, name, again
+
+    def fed(self, feed: Feed) -> None:
+        self.seen.append(f"fed {self.name}")
+        self.tick.ready(self)
+
+    def pump(self) -> None:
+        self.seen.append(f"pump {self.name}")
+        if self.again:
+            self.again -= 1
+            self.tick.ready(self)
+
+
+class FakeConnection:
+    def __init__(self, seen: list[str], name: str) -> None:
+        self.seen, self.name = seen, name
+
+    def flush(self) -> None:
+        self.seen.append(f"send {self.name}")
+        if self.name == "broken":
+            raise RuntimeError(self.name)
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def fake_log(seen: list[str]) -> FakeLog:
+    return FakeLog(seen)
+
+
+@pytest.fixture
+def tick(fake_log: FakeLog, loop: Loop) -> Tick:
+    return Tick(fake_log, loop)
+
+
+def test_a_turn_writes_wakes_pumps_and_sends_in_this_order(
+    tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str]
+) -> None:
+    feed = Feed(1)
+    feed.waiters.append(FakeQueue(tick, seen, "a"))
+    fake_log.dirty = [feed]
+    tick.dirty_connection(FakeConnection(seen, "c"))
+    tick.schedule()
+    tick.schedule()
+    loop.settle()
+    assert seen == ["flush", "fed a", "pump a", "send c"]
+    assert feed.waiters == []
+
+
+def test_work_that_is_left_makes_a_turn_of_its_own(tick: Tick, loop: Loop, seen: list[str]) -> None:
+    tick.ready(FakeQueue(tick, seen, "a", again=2))
+    assert loop.turn() == 1
+    assert seen == ["flush", "pump a"]
+    loop.settle()
+    assert seen.count("pump a") == 3
+
+
+def test_a_failing_queue_or_connection_stops_nobody(
+    tick: Tick, loop: Loop, seen: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(FakeQueue):
+        def pump(self) -> None:
+            raise RuntimeError("broken queue")
+
+    tick.ready(Broken(tick, seen, "b"))
+    tick.ready(FakeQueue(tick, seen, "a"))
+    tick.dirty_connection(FakeConnection(seen, "broken"))
+    tick.dirty_connection(FakeConnection(seen, "c"))
+    loop.settle()
+    assert seen == ["flush", "pump a", "send broken", "send c"]
+    assert "broken queue" in caplog.text
+
+
+def test_a_connection_is_flushed_once_however_often_it_was_dirtied(
+    tick: Tick, loop: Loop, seen: list[str]
+) -> None:
+    connection = FakeConnection(seen, "c")
+    tick.dirty_connection(connection)
+    tick.dirty_connection(connection)
+    loop.settle()
+    assert seen == ["flush", "send c"]
+
+
+def test_periodic_calls_keep_their_pace_and_stop(tick: Tick, loop: Loop) -> None:
+    times: list[float] = []
+    periodic = tick.every(1.0, lambda: times.append(loop.time()))
+    for _ in range(5):
+        loop.advance(0.5)
+    assert times == [1.0, 2.0]
+    loop.advance(3.0)
+    assert times == [1.0, 2.0, 5.5]  # what was missed is skipped
+    periodic.cancel()
+    tick.every(1.0, lambda: times.append(-1.0))
+    tick.close()
+    loop.advance(5.0)
+    assert times == [1.0, 2.0, 5.5]

@@ -6,7 +6,7 @@ See `_routes.pyx` for how a table stays right while bindings come and go. Kernel
 
 from collections.abc import Callable
 
-from penstock.log_core._batch import Appender, Target
+from penstock.log_core._batch import Target
 
 class Route:
     """What one (exchange, routing key) or topic resolves to. Immutable; shared between keys."""
@@ -95,20 +95,6 @@ class RouteTable:
 
     def clear(self) -> None:
         """Forget all routes."""
-
-def append(
-    appender: Appender,
-    route: Route,
-    key: bytes,
-    props: bytes,
-    body: bytes,
-    flags: int,
-    priority: int,
-    enc: int,
-    ttl_ms: int,
-    origin: int,
-) -> int:
-    """Append one record from Python, as a scanner would; its LSN. Not for traffic."""
 
 def measure(table: RouteTable, keys: list[bytes], rounds: int) -> float:
     """Seconds that `rounds` passes of lookups over `keys` take in C; for the benchmark."""

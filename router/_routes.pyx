@@ -26,11 +26,11 @@ framing above.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from penstock.log_core._batch cimport Appender, Target
+from penstock.log_core._batch cimport Target
 
 import os
 import time
@@ -337,22 +337,6 @@ cdef class RouteTable:
 
     def clear(self):
         self.forget()
-
-
-def append(Appender appender not None, Route route not None, bytes key not None, bytes props not None,
-           bytes body not None, uint16_t flags, uint8_t priority, uint8_t enc, uint32_t ttl_ms, uint32_t origin):
-    cdef Py_ssize_t key_size = PyBytes_GET_SIZE(key)
-    cdef Py_ssize_t props_size = PyBytes_GET_SIZE(props)
-    cdef Py_ssize_t body_size = PyBytes_GET_SIZE(body)
-    if key_size > 0xFFFF or props_size > 0x7FFFFFFF or body_size > 0x7FFFFFFF:
-        raise ValueError("the key has at most 65,535 bytes, properties and body at most 2 GiB")
-    return appender.append(
-        route.lp, route.target,
-        <const uint8_t*> PyBytes_AS_STRING(key), <uint16_t> key_size,
-        <const uint8_t*> PyBytes_AS_STRING(props), <uint32_t> props_size,
-        <const uint8_t*> PyBytes_AS_STRING(body), <uint32_t> body_size,
-        flags, priority, enc, ttl_ms, origin,
-    )
 
 
 def measure(RouteTable table not None, list keys not None, Py_ssize_t rounds):

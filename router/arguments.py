@@ -1,0 +1,128 @@
+"""Tables of arguments: what clients say beyond names and flags, kept exactly, compared, and encoded for the
+log.
+
+A table is a mapping of str to bool, int, float, str, bytes, Decimal, datetime, None, lists and tables of
+these: what the AMQP field types decode to. Encoded it is JSON, with what JSON has not as a one-entry object:
+
+    {"b": base64}   bytes              {"s": base64}   text that is no UTF-8
+    {"t": ISO 8601} datetime           {"d": digits}   Decimal
+    {"f": text}     float inf or nan   {"o": {...}}    a table
+
+Keys are sorted, so equal tables have equal encodings: the encoding is also the identity of a binding's
+arguments.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import orjson
+
+from penstock.router.names import text, wire
+
+__all__ = ["Arguments", "decode_table", "encode_table", "same_value"]
+
+Arguments = Mapping[str, object]
+
+_DEPTH_MAX: Final = 64
+
+
+def same_value(left: object, right: object) -> bool:
+    """Whether two values of tables are the same to a broker: numbers by value, a bool is no number."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, str | bytes) and isinstance(right, str | bytes):
+        return _raw(left) == _raw(right)
+    return left == right
+
+
+def encode_table(table: Arguments) -> bytes:
+    """The table as bytes; equal for equal tables.
+
+    Raises:
+        ValueError: a value of a type no field type has, or nested too deeply.
+
+    """
+    return orjson.dumps(_plain(table, 0), option=orjson.OPT_SORT_KEYS)
+
+
+def decode_table(data: bytes) -> dict[str, Any]:
+    """The table that `encode_table` made these bytes of."""
+    table = _value(orjson.loads(data))
+    if not isinstance(table, dict):
+        raise ValueError("not an encoded table")
+    return table
+
+
+def _raw(value: str | bytes) -> bytes:
+    return wire(value) if isinstance(value, str) else bytes(value)
+
+
+def _name(key: object) -> str:
+    if not isinstance(key, str):
+        raise ValueError(f"a table's key is text, not {type(key).__name__}")
+    # JSON has no lone surrogates: such a key is kept by its bytes, behind a character that marks it.
+    if key.startswith("\0") or not _is_utf8(key):
+        return "\0" + base64.b64encode(wire(key)).decode("ascii")
+    return key
+
+
+def _is_utf8(value: str) -> bool:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _plain(value: object, depth: int) -> object:
+    if depth > _DEPTH_MAX:
+        raise ValueError(f"a table nested deeper than {_DEPTH_MAX}")
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else {"f": repr(value)}
+        case str():
+            return value if _is_utf8(value) else {"s": base64.b64encode(wire(value)).decode("ascii")}
+        case bytes() | bytearray() | memoryview():
+            return {"b": base64.b64encode(bytes(value)).decode("ascii")}
+        case datetime():
+            return {"t": value.isoformat()}
+        case Decimal():
+            return {"d": str(value)}
+        case list() | tuple():
+            return [_plain(item, depth + 1) for item in value]
+        case Mapping():
+            return {"o": {_name(key): _plain(item, depth + 1) for key, item in value.items()}}
+    raise ValueError(f"a table cannot hold a {type(value).__name__}")
+
+
+def _value(data: object) -> object:
+    if isinstance(data, list):
+        return [_value(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    ((kind, inner),) = data.items()
+    match kind:
+        case "b":
+            return base64.b64decode(inner)
+        case "s":
+            return text(base64.b64decode(inner))
+        case "t":
+            return datetime.fromisoformat(inner)
+        case "d":
+            return Decimal(inner)
+        case "f":
+            return float(inner)
+        case "o":
+            return {
+                text(base64.b64decode(key[1:])) if key.startswith("\0") else key: _value(item)
+                for key, item in inner.items()
+            }
+    raise ValueError(f"unknown kind {kind!r} in an encoded table")

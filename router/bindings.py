@@ -1,0 +1,172 @@
+"""The bindings of one vhost: made, found again, removed; with their rows and their places in slots.
+
+A binding is its (source, destination, key, arguments): the same four again are the same binding. It is
+durable when both its ends are. A queue is in a slot once however many bindings put it there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.router.arguments import Arguments, decode_table, encode_table
+from penstock.router.entries import Binding, DestinationKind, QueueEntry
+from penstock.router.exchanges import Exchange
+from penstock.router.feeds import Feeds
+from penstock.router.metadata import row_key
+from penstock.router.names import wire
+
+if TYPE_CHECKING:
+    from penstock.log_core.log import Log
+
+__all__ = ["Bindings"]
+
+logger = logging.getLogger("penstock.router")
+
+Destination = QueueEntry | Exchange
+
+
+class Bindings:
+    """See the module."""
+
+    def __init__(self, vhost: str, log: Log, feeds: Feeds) -> None:
+        self._vhost = vhost
+        self._log = log
+        self._feeds = feeds
+
+    def add(
+        self, source: Exchange, destination: Destination, key: str, arguments: Arguments, tag: int = 0
+    ) -> tuple[Binding, bool]:
+        """The binding, and whether it is new. Then wait for its `lsn`.
+
+        Raises:
+            InvalidMatch, InvalidPattern: see `Exchange.slot_of_binding`; nothing was made.
+
+        """
+        identity = self._identity(destination, key, arguments)
+        known = source.bindings.get(identity)
+        if known is not None:
+            return known, False
+        row = b""
+        if source.durable and destination.durable:
+            row = self._row_key(source, destination, key, arguments)
+        binding = self._place(source, destination, key, arguments, tag, row)
+        if row:
+            # The row comes before the membership: a position in it is one the binding has already seen.
+            value = {
+                "vhost": self._vhost,
+                "kind": _kind(destination),
+                "destination": destination.name,
+                "source": source.name,
+                "key": key,
+                "arguments": arguments,
+                "at": self._log.appender.next_lsn,
+                "tag": tag,
+            }
+            binding.lsn = self._log.tables.put("binding", row, encode_table(value))
+        binding.lsn = max(binding.lsn, self._link(binding))
+        return binding, True
+
+    def find(
+        self, source: Exchange, destination: Destination, key: str, arguments: Arguments
+    ) -> Binding | None:
+        """The binding of these four, if there is one."""
+        return source.bindings.get(self._identity(destination, key, arguments))
+
+    def remove(self, binding: Binding, *, deleted: bool = False) -> int:
+        """Take a binding out; the LSN to wait for. `deleted`: its destination queue is gone already.
+
+        Then look whether its source lives on without it.
+        """
+        source, destination, slot = binding.source, binding.destination, binding.slot
+        del source.bindings[binding.identity]
+        lsn = 0
+        if binding.row:
+            lsn = self._log.tables.delete("binding", binding.row)
+        if isinstance(destination, Exchange):
+            del destination.incoming[binding]
+            slot.exchanges[destination] -= 1
+            if not slot.exchanges[destination]:
+                del slot.exchanges[destination]
+                slot.touch()
+        else:
+            del destination.bindings[binding]
+            lsn = max(lsn, self._feeds.leave(slot, destination, binding.tag, deleted=deleted))
+        if not slot.members and not slot.exchanges:
+            source.discard(slot)
+        return lsn
+
+    def retag(self, binding: Binding, tag: int) -> int:
+        """Messages of this session's binding get another tag from now on; the LSN to wait for."""
+        destination, slot = binding.destination, binding.slot
+        assert isinstance(destination, QueueEntry) and slot.feed is not None
+        if tag == binding.tag:
+            return binding.lsn
+        feed = slot.feed
+        destination.queue.leave(feed, binding.tag)
+        lsn = destination.queue.join(feed, None, tag)
+        binding.tag = tag
+        if binding.row:
+            value = decode_table(self._log.tables.get("binding", binding.row) or b"")
+            value.update(tag=tag, at=self._log.appender.next_lsn)
+            lsn = max(lsn, self._log.tables.put("binding", binding.row, encode_table(value)))
+        binding.lsn = lsn
+        return lsn
+
+    # At start
+
+    def restore(
+        self, row: bytes, value: Mapping[str, Any], source: Exchange, destination: Destination
+    ) -> None:
+        """Put back a binding of the last run, and the queue's membership if its record has it not."""
+        arguments, key, tag = value["arguments"], value["key"], value["tag"]
+        binding = self._place(source, destination, key, arguments, tag, row)
+        if isinstance(destination, QueueEntry):
+            self._feeds.take_over(self._vhost, binding.slot)
+        self._link(binding, from_pos=value["at"])
+
+    # Inside
+
+    def _identity(self, destination: Destination, key: str, arguments: Arguments) -> tuple[object, ...]:
+        return (_kind(destination), destination.name, key, encode_table(arguments))
+
+    def _row_key(self, source: Exchange, destination: Destination, key: str, arguments: Arguments) -> bytes:
+        return row_key(
+            self._vhost, _kind(destination), destination.name, source.name, key, encode_table(arguments)
+        )
+
+    def _place(
+        self,
+        source: Exchange,
+        destination: Destination,
+        key: str,
+        arguments: Arguments,
+        tag: int,
+        row: bytes,
+    ) -> Binding:
+        if _kind(destination) == "session":
+            slot = source.slot("slashed", wire(key))
+        else:
+            slot = source.slot_of_binding(wire(key), arguments)
+        binding = Binding(source, destination, self._identity(destination, key, arguments), slot, tag, row, 0)
+        source.bindings[binding.identity] = binding
+        if isinstance(destination, Exchange):
+            destination.incoming[binding] = None
+        else:
+            destination.bindings[binding] = None
+        return binding
+
+    def _link(self, binding: Binding, from_pos: int | None = None) -> int:
+        destination, slot = binding.destination, binding.slot
+        if isinstance(destination, QueueEntry):
+            return self._feeds.join(self._vhost, slot, destination, binding.tag, from_pos)
+        count = slot.exchanges.get(destination, 0)
+        slot.exchanges[destination] = count + 1
+        if not count:
+            slot.touch()
+        return 0
+
+
+def _kind(destination: Destination) -> DestinationKind:
+    return "exchange" if isinstance(destination, Exchange) else destination.kind

@@ -1,0 +1,63 @@
+"""How the router's records look in the log's tables, and what it asks of them.
+
+A row's key is a digest of what names the thing, so that no name or filter is too long for a key; the row's
+value says it all again in full, as an encoded table (`arguments`):
+
+    table        key of                                         value
+    vhost        name                                           name
+    user         name                                           name, hash, tags
+    permission   vhost, user                                    vhost, user, configure, write, read
+    exchange     vhost, name                                    its key, type, auto_delete, internal, args
+    queue        vhost, kind, name                              its key, qid, auto_delete, arguments
+    binding      vhost, kind, destination, source, key, args    its key, at (a position), tag
+    feed         the feed's id (log_core.tables.feed_key)       vhost, exchange, syntax, pattern; or empty
+    retained     vhost, topic                                   see `retained`
+
+Kinds of destinations: "queue", "exchange", "session". Only what is durable has a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from penstock.router.names import wire
+
+__all__ = ["Store", "Tables", "row_key"]
+
+
+class Tables(Protocol):
+    """What the router needs of the log's durable tables."""
+
+    def put(self, table: str, key: bytes, value: bytes) -> int:
+        """Set a row; the LSN of the change."""
+
+    def delete(self, table: str, key: bytes) -> int:
+        """Remove a row; the LSN of the change, 0 when there was none."""
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """The row's value, or None."""
+
+    def items(self, table: str) -> Iterable[tuple[bytes, bytes]]:
+        """All rows of a table; not to be changed meanwhile."""
+
+
+class Store(Protocol):
+    """What the router needs of the log to change several rows at once."""
+
+    @property
+    def tables(self) -> Tables: ...
+
+    def unit(self) -> AbstractContextManager[object]:
+        """All puts and deletes within it are kept, or none."""
+
+
+def row_key(*parts: str | bytes) -> bytes:
+    """The key of the row of the thing with these names, 16 bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = wire(part) if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(4, "little") + data)
+    return digest.digest()

@@ -1,0 +1,87 @@
+"""Names and keys: text against bytes, key blocks, topics against routing keys, reserved and made-up names.
+
+A key block is what a record carries in front of its properties, and what a route table is asked with:
+
+    AMQP 0-9-1 (enc 1)   size u8 | exchange | size u8 | routing key
+    MQTT 5     (enc 2)   topic, exactly as published
+
+Names are text inside Python; bytes of a peer that are no UTF-8 travel as surrogate escapes and come out as
+they were. A topic and a routing key stand for one another by `/` against `.`, both ways textual.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import Final
+
+__all__ = [
+    "ENC_AMQP091",
+    "ENC_MQTT5",
+    "RESERVED_PREFIX",
+    "clean_name",
+    "dotted",
+    "join_key_block",
+    "server_name",
+    "slashed",
+    "split_key_block",
+    "text",
+    "wire",
+]
+
+ENC_AMQP091: Final = 1
+ENC_MQTT5: Final = 2
+RESERVED_PREFIX: Final = "amq."
+
+_STRIPPED: Final = str.maketrans("", "", "\r\n")
+
+
+def text(data: bytes) -> str:
+    """Bytes of a peer as text; `wire` turns them back."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def wire(name: str) -> bytes:
+    """Text as the bytes it came from."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def clean_name(name: str) -> str:
+    """A name as RabbitMQ keeps it: without carriage returns and line feeds."""
+    return name.translate(_STRIPPED)
+
+
+def server_name(prefix: str) -> str:
+    """A name nobody has: the prefix and 22 characters of base64url over 128 random bits."""
+    return prefix + base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode("ascii")
+
+
+def dotted(topic: bytes) -> bytes:
+    """The routing key that stands for a topic."""
+    return topic.replace(b"/", b".")
+
+
+def slashed(key: bytes) -> bytes:
+    """The topic that stands for a routing key."""
+    return key.replace(b".", b"/")
+
+
+def join_key_block(exchange: str, key: str) -> bytes:
+    """The AMQP key block.
+
+    Raises:
+        ValueError: one of the two has more than 255 bytes.
+
+    """
+    parts = wire(exchange), wire(key)
+    return b"".join(bytes((len(part),)) + part for part in parts)
+
+
+def split_key_block(block: bytes) -> tuple[str, bytes] | None:
+    """Exchange and routing key of an AMQP key block; None when its sizes do not fit its length."""
+    if not block:
+        return None
+    at = 1 + block[0]
+    if at >= len(block) or at + 1 + block[at] != len(block):
+        return None
+    return text(block[1:at]), block[at + 1 :]

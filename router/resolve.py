@@ -1,0 +1,122 @@
+"""From a subject to a route: all exchanges reachable from the one published to, and the feeds that match in
+them.
+
+1. The exchange published to is checked: it exists, is not internal for clients, and may be written to.
+2. From it on, each exchange is visited once, so cycles of bindings end: its slots that match give their
+   feeds, and the exchanges bound by them are visited too.
+3. An exchange where nothing matched hands over to its alternate exchange, if there is one.
+
+The route is the union, each feed once. It remembers the scopes of the exchanges visited: a change in any of
+them that can concern the key makes it resolved again (see `_routes`). Equal routes are one object.
+
+Knows no queue: whether a slot's feed has durable members stands in the slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
+
+from penstock.log_core._batch import Target
+from penstock.router._routes import Route, Scope
+from penstock.router.errors import InternalExchange, NotFound, RoutingError
+from penstock.router.exchanges import Exchange, Slot, Subject
+
+if TYPE_CHECKING:
+    from penstock.log_core._feed import Feed
+
+__all__ = ["Resolver"]
+
+
+class TargetMaker(Protocol):
+    """What a resolver needs of the log."""
+
+    def target(self, feeds: Sequence[Feed], durable: bool) -> Target:
+        """The target of records that go to these feeds."""
+
+
+class Resolver:
+    """Makes the routes of one vhost."""
+
+    def __init__(
+        self,
+        vhost: str,
+        exchanges: Mapping[str, Exchange],
+        names: Scope,
+        log: TargetMaker,
+        default_slot: Callable[[bytes], Slot | None],
+    ) -> None:
+        """Args:
+        vhost: Its name, for errors.
+        exchanges: By name; read at each resolve.
+        names: Touched when an exchange comes or goes: what depends on there being none.
+        log: Makes the targets.
+        default_slot: The slot of the queue of that name in the default exchange, made when it is the
+            first to ask; None when there is no such queue.
+        """
+        self._vhost = vhost
+        self._exchanges = exchanges
+        self._names = names
+        self._log = log
+        self._default_slot = default_slot
+        self._routes: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
+
+    def refused(self, error: RoutingError) -> Route:
+        """The route of a publish that is not possible."""
+        return Route(self._log.target((), False), (self._names,), False, False, False, error)
+
+    def resolve(self, name: str, subject: Subject, *, from_client: bool = True) -> Route:
+        """The route of `subject` published to the exchange called `name`.
+
+        With `subject.headers` None, a route that depends on headers says `per_message` and goes nowhere.
+        """
+        first = self._exchanges.get(name)
+        if first is None:
+            return self.refused(NotFound("exchange", name, self._vhost))
+        if first.internal and from_client:
+            return self.refused(InternalExchange(name, self._vhost))
+        feeds: dict[Feed, None] = {}
+        scopes: list[Scope] = []
+        per_message = durable = False
+        seen = {first}
+        ahead = [first]
+        while ahead:
+            exchange = ahead.pop()
+            scopes.append(exchange.scope)
+            slots: Iterable[Slot]
+            if exchange.name == "":
+                slot = self._default_slot(subject.key)
+                slots = () if slot is None else (slot,)
+            else:
+                per_message = per_message or exchange.needs_headers
+                slots = exchange.match(subject)
+            matched = False
+            for slot in slots:
+                matched = True
+                if slot.feed is not None:
+                    feeds[slot.feed] = None
+                    durable = durable or slot.durable_members > 0
+                for bound in slot.exchanges:
+                    if bound not in seen:
+                        seen.add(bound)
+                        ahead.append(bound)
+            if not matched and (alternate := exchange.alternate) is not None:
+                other = self._exchanges.get(alternate)
+                if other is None:
+                    scopes.append(self._names)
+                elif other not in seen:
+                    seen.add(other)
+                    ahead.append(other)
+        if per_message and subject.headers is None:
+            return self._route((), scopes, False, True)
+        return self._route(tuple(feeds), scopes, durable, False)
+
+    def _route(self, feeds: tuple[Feed, ...], scopes: list[Scope], durable: bool, per_message: bool) -> Route:
+        identity = (feeds, tuple(scopes), durable, per_message)
+        route = self._routes.get(identity)
+        if route is None:
+            target = self._log.target(feeds, durable)
+            route = Route(target, tuple(scopes), bool(feeds), durable, per_message)
+            self._routes[identity] = route
+        return route

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from penstock.subscriptions.outlet import Outlet
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Kind", "Pause", "pump_exclusive", "pump_shared"]
 
 logger = logging.getLogger("penstock.subscriptions")
+
+TAKE_MAX: Final = 1024
+"""Items one take may give (MAX_TAKE in _cursor.pxd)."""
 
 
 class Kind(Enum):
@@ -38,44 +41,46 @@ class Pause(Enum):
 
 
 def pump_exclusive(queue: Queue, budget: int) -> Pause:
-    """Everything to the one outlet."""
+    """Everything to the first outlet."""
     cursor = queue.cursor
     outlets = queue.outlets
     while budget > 0:
         if not outlets:
             return Pause.NO_CREDIT
         outlet = outlets[0]
-        credit = outlet.credit()
-        if credit <= 0:
+        wanted = min(outlet.credit(), budget, TAKE_MAX)
+        if wanted <= 0:
             return Pause.NO_CREDIT
-        n = cursor.take(min(credit, budget))
-        if n == 0:
+        n = cursor.take(wanted)
+        if n and _deliver(queue, outlet, 0, 1) < n:
+            return Pause.NO_CREDIT
+        if n < wanted:
             return Pause.CAUGHT_UP
-        if _deliver(queue, outlet, 0, 1) < n:
-            return Pause.NO_CREDIT
         budget -= n
     return Pause.MORE
 
 
 def pump_shared(queue: Queue, budget: int) -> Pause:
     """One message per turn to each outlet with credit, among those of the highest priority that has any."""
+    if len(queue.outlets) == 1:
+        return pump_exclusive(queue, budget)
     cursor = queue.cursor
     while budget > 0:
         outlets, each = _with_credit(queue.outlets)
         step = len(outlets)
         if step == 0:
             return Pause.NO_CREDIT
-        n = cursor.take(min(each * step, budget))
-        if n == 0:
+        wanted = min(each * step, budget, TAKE_MAX)
+        n = cursor.take(wanted)
+        turn = queue.turn % step
+        queue.turn = (turn + n) % step
+        took = 0
+        for i in range(min(step, n)):
+            took += _deliver(queue, outlets[(turn + i) % step], i, step)
+        if n < wanted and took == n:
             return Pause.CAUGHT_UP
-        if step == 1:
-            if _deliver(queue, outlets[0], 0, 1) < n and len(queue.outlets) == 1:
-                return Pause.NO_CREDIT
-        else:
-            turn = queue.turn % step
-            for i in range(min(step, n)):
-                _deliver(queue, outlets[(turn + i) % step], i, step)
-            queue.turn = (turn + n) % step
+        if took == 0:
+            return Pause.NO_CREDIT
         budget -= n
     return Pause.MORE
 

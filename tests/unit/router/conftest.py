@@ -16,7 +16,7 @@ from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
 from penstock.router.vhost import Vhost
 from penstock.subscriptions.queue import Queue
 from penstock.subscriptions.tick import Tick
-from tests.unit.subscriptions.conftest import Clock, Loop
+from tests.support.queues import Clock, Loop
 
 PERSISTENT = 2
 

@@ -33,6 +33,7 @@ from penstock.subscriptions.queues import Queues
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
+    from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
 
 __all__ = ["DEFAULT_VHOST", "Broker", "BrokerOptions"]
@@ -60,6 +61,7 @@ class Broker:
         self.tick = tick
         self.options = options
         self.queues = Queues(log, tick, options.queues)
+        self.queues.on_unneeded = self._unneeded
         self.feeds = Feeds(log, self.queues)
         self.users = Users(log.tables, options.auth)
         self.authorizer = Authorizer(log.tables)
@@ -197,6 +199,10 @@ class Broker:
                 for feed_id, tag, _, until in entry.queue.cursor.memberships():
                     if until is None and (feed_id, tag) not in bound:
                         entry.queue.leave(self.log.feed(feed_id), tag)
+
+    def _unneeded(self, queue: Queue) -> None:
+        """An auto-delete queue lost its last consumer."""
+        self.vhosts[queue.vhost].unneeded(queue.data)
 
     def _permissions_changed(self, vhost: str) -> None:
         found = self.vhosts.get(vhost)

@@ -39,7 +39,7 @@ import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from penstock.logs import fields
 from penstock.protocols.outbuffer import OutBuffer
@@ -143,14 +143,14 @@ class Connection(asyncio.BufferedProtocol):
     # Transport: opening and closing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports are asyncio.Transports by their methods, not by their class.
+        stream = self.transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
             self.peer_host = str(peer[0])
             host = f"[{peer[0]}]" if ":" in self.peer_host else self.peer_host
             self.peer = f"{host}:{peer[1]}"
-        transport.set_write_buffer_limits(high=self._high)
+        stream.set_write_buffer_limits(high=self._high)
         self._login_timer = self.loop.call_later(
             self.wiring.limits.greeting_timeout_s, self._too_slow, "no complete first packet"
         )

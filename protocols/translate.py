@@ -1,35 +1,37 @@
 """Message properties between AMQP 0-9-1 and MQTT 5.0: two total functions on the blocks that records keep.
 
-    amqp091_from_mqtt5(topic, block, flags) -> (key block, properties)       for AMQP consumers of MQTT messages
-    mqtt5_from_amqp091(key block, properties) -> (topic, block)              for MQTT subscribers of AMQP messages
+    amqp091_from_mqtt5(topic, block, flags) -> (key block, properties)       for AMQP consumers of MQTT
+    messages mqtt5_from_amqp091(key block, properties) -> (topic, block)              for MQTT subscribers
+    of AMQP messages
 
-"key block" and "properties" of AMQP 0-9-1 are a record's (u8 size, exchange, u8 size, routing key; the content
-header from its property flags on); "block" is MQTT's property block without its length. Neither function raises
-for any bytes: what cannot be read is left out.
+"key block" and "properties" of AMQP 0-9-1 are a record's (u8 size, exchange, u8 size, routing key; the
+content header from its property flags on); "block" is MQTT's property block without its length. Neither
+function raises for any bytes: what cannot be read is left out.
 
 | MQTT 5 | AMQP 0-9-1 |
 |---|---|
-| topic `a/b` | exchange `amq.topic`, key `a.b`; the exact topic in header `x-mqtt-topic` when the key does not tell it |
+| topic `a/b` | exchange `amq.topic`, key `a.b`; `x-mqtt-topic` when the key does not tell it |
 | QoS 0 / 1, 2 | delivery-mode 1 / 2, header `x-mqtt-publish-qos` |
 | RETAIN | header `x-mqtt-retain` |
 | payload format | header `x-mqtt-payload-format`; content-encoding `utf-8` for 1 |
 | content type | content-type |
-| response topic | reply-to `/topic/<key>`, `x-reply-to-topic` (key), `x-mqtt-response-topic` when the key does not tell it |
+| response topic | reply-to `/topic/<key>`, `x-reply-to-topic`; `x-mqtt-response-topic` when needed |
 | response topic `$amq/queue/<name>` | reply-to `<name>` |
 | correlation data | correlation-id when it is text of at most 255 bytes, else header `x-correlation-id` |
 | message expiry (s) | expiration (ms) |
 | user property | header: text; an array of texts for a name that repeats |
-| user properties `amqp-message-id`, `-timestamp`, `-type`, `-app-id`, `-priority`, `-cluster-id`, `-content-encoding` | the property of that name |
+| user property `amqp-<name>` | `<name>` of message-id, timestamp, type, app-id, priority and so on |
 | user property `amqp-user-id` | from user-id; never back: user-id is what a broker vouches for |
 | user property `x-exchange` | from the exchange, when it is not amq.topic or the default one |
 
-User properties that do not come back from their headers in the same order (repeated names apart, reserved names)
-are also kept whole in the header `x-mqtt-user-property-order`, an array of name, value, name, value.
-AMQP header values become text: numbers, booleans `true`/`false`, times in RFC 3339, void as ""; arrays of such
-become repeated user properties; nested tables and bytes that are no UTF-8 stay behind (the record keeps them for
-AMQP consumers).
+User properties that do not come back from their headers in the same order (repeated names apart, reserved
+names) are also kept whole in the header `x-mqtt-user-property-order`, an array of name, value, name, value.
+AMQP header values become text: numbers, booleans `true`/`false`, times in RFC 3339, void as ""; arrays of
+such become repeated user properties; nested tables and bytes that are no UTF-8 stay behind (the record
+keeps them for AMQP consumers).
 
-Source: AMQP 0-9-1 section 4.2.5 with RabbitMQ's field types; MQTT 5.0 section 2.2.2; RabbitMQ 4's MQTT mapping.
+Source: AMQP 0-9-1 section 4.2.5 with RabbitMQ's field types; MQTT 5.0 section 2.2.2; RabbitMQ 4's MQTT
+mapping.
 """
 
 from __future__ import annotations
@@ -122,7 +124,9 @@ def topic_of(routing_key: bytes) -> bytes | None:
 
 
 class _Reader:
-    """Reads forward in `data`; IndexError or struct.error when it ends, which the callers turn into "no more"."""
+    """Reads forward in `data`; IndexError or struct.error when it ends, which the callers turn into "no
+    more".
+    """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -435,8 +439,8 @@ def mqtt5_from_amqp091(key_block: bytes, properties: bytes) -> tuple[bytes | Non
         properties: The record's properties.
 
     Returns:
-        (topic, block); the topic is None when the routing key cannot be said as one (empty, with a wildcard, not
-        UTF-8), and then the message is not for MQTT.
+        (topic, block); the topic is None when the routing key cannot be said as one (empty, with a
+        wildcard, not UTF-8), and then the message is not for MQTT.
 
     """
     reader = _Reader(key_block)

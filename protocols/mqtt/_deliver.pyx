@@ -51,6 +51,9 @@ cdef class Choice:
         self.own = own if no_local else self
 
 
+cdef Choice COMPLETE = Choice(2, False, b"")
+
+
 cdef struct Run:
     void* batch                 # owned reference: no other batch can have this address meanwhile
     uint64_t feed, first
@@ -349,6 +352,9 @@ cdef class Deliverer:
                     continue
                 if flight == NULL and lsn > self.inflight.resume_last:
                     self.orphans = True
+            if choice is None and flight != NULL:
+                # Unsubscribed since, but delivery was begun and is completed (mqtt5:3.10.4-3).
+                choice = COMPLETE
             if choice is None or batch.kind == KIND_LOST or self.read(batch, item.index, now_ms, &message) == 0:
                 self.drop(cursor, item.seq, flight, packet_id)
                 took += 1

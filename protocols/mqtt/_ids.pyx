@@ -247,6 +247,11 @@ cdef class Inflight:
     def assign_retained(self, uint64_t token, int qos):
         return self.assign(0, token, RETAINED, qos)
 
+    def give_back(self, uint32_t packet_id):
+        cdef Flight* flight = self.find(packet_id)
+        if flight != NULL:
+            self.free_entry(flight)
+
     def take_freed(self):
         freed = self.freed
         self.freed = False

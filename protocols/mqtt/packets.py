@@ -253,7 +253,8 @@ def check_topic(topic: str) -> None:
     if not topic:
         raise Malformed("an empty topic")  # mqtt5:4.7.3-1
     for letter in topic:
-        # The specification allows control characters to be refused (mqtt5:1.5.4), and they are in filters' way.
+        # The specification allows control characters to be refused (mqtt5:1.5.4), and they are in filters'
+        # way.
         if letter in "+#" or letter < " " or "\x7f" <= letter < "\xa0":
             raise Malformed("a topic with a wildcard or control character")
 

@@ -82,11 +82,11 @@ PROPERTIES: Final[dict[int, Property]] = {
     0x23: _property("topic_alias", "u16", "PUBLISH", low=1),
     0x24: _property("maximum_qos", "byte", "CONNACK", high=1),
     0x25: _property("retain_available", "byte", "CONNACK", high=1),
-    0x26: _property("user_properties", "pair", f"CONNECT PUBLISH WILL SUBSCRIBE UNSUBSCRIBE {_EVERY_ACK}", repeats=True),
-    0x27: _property("maximum_packet_size", "u32", "CONNECT CONNACK", low=1),
-    0x28: _property("wildcard_subscription_available", "byte", "CONNACK", high=1),
-    0x29: _property("subscription_ids_available", "byte", "CONNACK", high=1),
-    0x2A: _property("shared_subscription_available", "byte", "CONNACK", high=1),
+    0x26: _property("user_properties", "pair", f"CONNECT PUBLISH WILL SUBSCRIBE UNSUBSCRIBE {_EVERY_ACK}",
+    repeats=True), 0x27: _property("maximum_packet_size", "u32", "CONNECT CONNACK", low=1), 0x28:
+    _property("wildcard_subscription_available", "byte", "CONNACK", high=1), 0x29:
+    _property("subscription_ids_available", "byte", "CONNACK", high=1), 0x2A:
+    _property("shared_subscription_available", "byte", "CONNACK", high=1),
 }  # fmt: skip
 
 _BY_NAME: Final = {entry.name: (identifier, entry) for identifier, entry in PROPERTIES.items()}
@@ -176,7 +176,8 @@ def decode_properties(data: bytes, at: int, end: int, packet: str) -> tuple[Prop
 
     Raises:
         Malformed: the block does not fit its packet, or has an unknown identifier or a broken value.
-        Violation: a property that this packet may not carry, that occurs twice, or whose value is not allowed.
+        Violation: a property that this packet may not carry, that occurs twice, or whose value is not
+        allowed.
 
     """
     length, at = decode_varint(data, at, end)

@@ -1,0 +1,84 @@
+"""The face of the kernel `_deliver`; how it works stands in _deliver.pyx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.protocols.mqtt._ids import Inflight
+from penstock.protocols.outbuffer import OutBuffer
+from penstock.subscriptions._cursor import Cursor
+
+class Choice:
+    """What a set of matching subscriptions means for a record."""
+
+    qos: int
+    retain_as_published: bool
+    ids: bytes
+    """Subscription identifiers, encoded as properties."""
+    own: Choice | None
+    """What holds for the session's own messages: itself, or with no-local something less, or None."""
+
+    def __init__(
+        self,
+        qos: int,
+        retain_as_published: bool,
+        ids: bytes,
+        own: Choice | None = None,
+        no_local: bool = False,
+    ) -> None: ...
+
+class Deliverer:
+    """The output side of one connection."""
+
+    version: int
+    max_packet: int
+    """The client's maximum packet size; larger messages are skipped and settled (mqtt5:3.1.2-25)."""
+    origin: int
+    """Number of the session, for no-local."""
+    skip_qos0_before: int
+    """Records below this position that would be sent at QoS 0 are skipped: the client was away."""
+    persistent: bool
+    """New QoS 2 packets go to `held`: send them when the packet ids are durable."""
+    inflight: Inflight
+    out: OutBuffer
+    held: OutBuffer
+    delivered: int
+    """Messages encoded."""
+    skipped: int
+    """Messages that were too large."""
+
+    def __init__(
+        self,
+        inflight: Inflight,
+        out: OutBuffer,
+        version: int,
+        choose: Callable[[tuple[int, ...]], Choice | None],
+        translate: Callable[[bytes, bytes], tuple[bytes | None, bytes]],
+    ) -> None:
+        """`choose` answers for the tags of a match; `translate` is `translate.mqtt5_from_amqp091`."""
+
+    def forget_choices(self) -> None:
+        """The subscriptions changed."""
+
+    def deliver(self, cursor: Cursor, first: int, step: int, room: int, now_ms: int) -> int:
+        """Encode items first, first + step ... of the cursor, about `room` bytes; how many were taken."""
+
+    def publish(
+        self,
+        topic: bytes,
+        block: bytes,
+        body: bytes,
+        qos: int,
+        retain: bool,
+        ids: bytes,
+        packet_id: int,
+        duplicate: bool,
+        elapsed_s: int,
+    ) -> bool:
+        """Encode one message that is no item of a cursor; False: too large or expired."""
+
+    def take_pubrels(self) -> list[int]:
+        """Packet ids for which PUBREL is to be sent, their messages being gone."""
+
+def forget_runs() -> None:
+    """Let go of the encoded runs that sessions share."""

@@ -1,0 +1,88 @@
+"""The face of the kernel `_ids`; what the classes are and the layout of their rows stand in _ids.pyx."""
+
+from penstock.subscriptions._cursor import Cursor
+
+class Inflight:
+    """Packet ids under way from us to one client."""
+
+    held: int
+    """Ids in use."""
+    sent: int
+    """Of these, sent on this connection: they take the client's receive maximum."""
+    unsent: int
+    """Of these, waiting to be sent again since the last connection."""
+    window: int
+    """How many may be sent and not acknowledged, [1, 65535]."""
+    cursors: list[Cursor]
+    """Where acknowledgements settle; the session's own first."""
+    changed: bool
+    """`pack` would differ from the last one."""
+    exact_changed: bool
+    """... in an id of QoS 2."""
+    exact_done: bool
+    """... by a QoS 2 message that is done: the cursor's state must become durable with the row."""
+
+    def __init__(self) -> None: ...
+    def suspend(self) -> None:
+        """The connection is gone: give the unacknowledged deliveries back to their cursors."""
+
+    def resume(self, window: int) -> tuple[list[int], list[tuple[int, int]]]:
+        """A connection is there: the ids to send PUBREL for, and (id, token) of retained messages to send
+        again.
+
+        What belongs to the log comes again through the deliverer.
+        """
+
+    def resend(self, packet_id: int) -> bool:
+        """A retained message is sent again; False: not now (the window is full) or not under way."""
+
+    def orphans(self) -> list[int]:
+        """Free the ids whose messages will not come again; the QoS 2 ones to send PUBREL for."""
+
+    def assign_retained(self, token: int, qos: int) -> int:
+        """An id for a retained message; 0 = the window is full."""
+
+    def give_back(self, packet_id: int) -> None:
+        """The id was not used after all."""
+
+    def take_freed(self) -> bool:
+        """Whether ids became free since the last call."""
+
+    def take_done_tokens(self) -> list[int]:
+        """Tokens of retained messages acknowledged since the last call."""
+
+    def pack(self) -> bytes:
+        """The row of the ids in use; `changed` and its kin are False after it."""
+
+    @classmethod
+    def restore(cls, row: bytes, cursor: Cursor) -> Inflight:
+        """The ids of a row; their messages come again from `cursor`.
+
+        Raises:
+            ValueError: it is no such row.
+
+        """
+
+class Received:
+    """QoS 2 packet ids received and not released."""
+
+    count: int
+    changed: bool
+    """`pack` would differ from the last one."""
+
+    def __init__(self) -> None: ...
+    def __contains__(self, packet_id: int) -> bool: ...
+    def suspend(self) -> None:
+        """The connection is gone: give back memory that is not needed."""
+
+    def pack(self) -> bytes:
+        """The row; `changed` is False after it."""
+
+    @classmethod
+    def restore(cls, row: bytes) -> Received:
+        """The ids of a row.
+
+        Raises:
+            ValueError: it is no such row.
+
+        """

@@ -1,0 +1,42 @@
+"""Topic filters: what is one, and what is special about some.
+
+Source: MQTT 5.0 section 4.7 and 4.8.2.
+"""
+
+from __future__ import annotations
+
+from penstock.protocols.mqtt import reasons
+from penstock.protocols.mqtt.reasons import Malformed
+
+__all__ = ["check_filter", "refusal_of"]
+
+
+def check_filter(topic_filter: str) -> None:
+    """A topic filter: `+` alone in its level, `#` alone in the last one, no control characters.
+
+    Raises:
+        Malformed: it is not one (mqtt5:4.7.1-1, mqtt5:4.7.1-2, mqtt5:4.7.3-1).
+
+    """
+    if not topic_filter:
+        raise Malformed("an empty topic filter")
+    for letter in topic_filter:
+        if letter < " " or "\x7f" <= letter < "\xa0":
+            raise Malformed("a topic filter with a control character")
+    if "#" not in topic_filter and "+" not in topic_filter:
+        return
+    levels = topic_filter.split("/")
+    for level in levels[:-1]:
+        if "#" in level or ("+" in level and level != "+"):
+            raise Malformed("a wildcard that is not alone in its level")
+    if levels[-1] not in ("+", "#") and ("#" in levels[-1] or "+" in levels[-1]):
+        raise Malformed("a wildcard that is not alone in its level")
+
+
+def refusal_of(topic_filter: str, levels_max: int) -> int:
+    """Why a filter that is one is not served, as a reason code; 0 = it is."""
+    if topic_filter.startswith("$share/"):
+        return reasons.SHARED_NOT_SUPPORTED
+    if topic_filter.count("/") + 1 > levels_max:
+        return reasons.TOPIC_FILTER_INVALID
+    return 0

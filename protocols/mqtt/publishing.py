@@ -1,0 +1,122 @@
+"""Publishing from Python: wills, and the messages that the scanner leaves to us.
+
+The straight way is the scanner's, in C. Here come messages with a route that refuses or must look at each
+message, topics that begin with `$`, retained messages (as far as the store is concerned), and wills.
+
+Topics under `$` are ours: a publish there is refused, the connection stays (0x87).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.mqtt import _scan, reasons
+from penstock.router.errors import AccessRefused, RoutingError
+from penstock.router.retained import RetainedMessage
+
+if TYPE_CHECKING:
+    from penstock.protocols.mqtt._scan import Scanner
+    from penstock.protocols.mqtt.clients import Client
+    from penstock.router.identity import Identity
+    from penstock.router.vhost import Vhost
+
+__all__ = ["Published", "publish", "publish_here", "reason_of", "store_retained", "ttl_of"]
+
+ENC_MQTT5: Final = 2
+F_PERSISTENT: Final = 2
+F_RETAIN: Final = 32
+F_EXACTLY_ONCE: Final = 512
+_QOS_FLAGS: Final = (0, F_PERSISTENT, F_PERSISTENT | F_EXACTLY_ONCE)
+_TTL_MAX_S: Final = 4294967
+
+
+@dataclass(slots=True)
+class Published:
+    """How a publish went: the position its acknowledgement waits for, the class of that wait, and the
+    reason.
+    """
+
+    lsn: int
+    wait: int
+    reason: int
+
+
+def reason_of(error: Exception) -> int:
+    """What PUBACK, PUBREC or SUBACK says of an error of the router."""
+    if isinstance(error, AccessRefused):
+        return reasons.NOT_AUTHORIZED
+    if isinstance(error, RoutingError):
+        return reasons.TOPIC_NAME_INVALID
+    return reasons.UNSPECIFIED
+
+
+def publish(
+    vhost: Vhost,
+    identity: Identity,
+    topic: bytes,
+    block: bytes,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    ttl_ms: int,
+    origin: int = 0,
+) -> Published:
+    """Publish one message with the rights of `identity`; refusals are told by the reason."""
+    if topic.startswith(b"$"):
+        return Published(0, _scan.NOW, reasons.NOT_AUTHORIZED)
+    flags = _QOS_FLAGS[qos] | (F_RETAIN if retain else 0)
+    published = vhost.publish(
+        identity, ENC_MQTT5, topic, block, payload, flags=flags, ttl_ms=ttl_ms, origin=origin
+    )
+    lsn, route = published.lsn, published.route
+    if route.error is not None:
+        return Published(0, _scan.NOW, reason_of(route.error))
+    wait = _scan.SYNCED if route.durable else _scan.WRITTEN
+    if retain:
+        stored = store_retained(vhost, topic, block, payload, qos, ttl_ms)
+        if stored:
+            lsn, wait = max(lsn, stored), _scan.SYNCED
+    return Published(lsn, wait, reasons.SUCCESS if route.routed else reasons.NO_MATCHING_SUBSCRIBERS)
+
+
+def publish_here(client: Client, scanner: Scanner, payload: bytes) -> Published:
+    """Publish what the scanner left to us."""
+    return publish(
+        client.vhost,
+        client.identity,
+        scanner.topic,
+        scanner.block,
+        payload,
+        scanner.qos,
+        scanner.retain,
+        scanner.ttl_ms,
+        scanner.origin,
+    )
+
+
+def ttl_of(expiry_s: int | None) -> int:
+    """A record's ttl for a message expiry interval; 0 = never (or longer than a ttl can say)."""
+    if expiry_s is None or expiry_s > _TTL_MAX_S:
+        return 0
+    return expiry_s * 1000 or 1
+
+
+def store_retained(vhost: Vhost, topic: bytes, block: bytes, payload: bytes, qos: int, ttl_ms: int) -> int:
+    """Make it the topic's retained message, or remove that for an empty payload (mqtt5:3.3.1-6).
+
+    Returns the LSN its acknowledgement waits for, or 0.
+    """
+    now_ms = vhost.broker.log.now_ms()
+    return vhost.retained.set(
+        RetainedMessage(
+            topic=topic,
+            enc=ENC_MQTT5,
+            props=block,
+            body=payload,
+            flags=_QOS_FLAGS[qos],
+            priority=0,
+            stored_ms=now_ms,
+            expires_ms=now_ms + ttl_ms if ttl_ms else 0,
+        )
+    )

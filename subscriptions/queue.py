@@ -113,8 +113,11 @@ class Queue:
             The LSN to wait for (`log.when_synced`) before this is promised; 0 when nothing is durable.
 
         """
+        members = self.cursor.member_count
         if self.cursor.join(feed, from_pos, tag):
-            self._queues.used(feed)
+            # An ended membership that goes on is counted already.
+            if self.cursor.member_count > members:
+                self._queues.used(feed)
             if self._outlets:
                 self.wake()
         return self.persist()

@@ -104,8 +104,9 @@ class Bindings:
         if tag == binding.tag:
             return binding.lsn
         feed = slot.feed
-        destination.queue.leave(feed, binding.tag)
+        # In this order: a feed that nobody reads for a moment is dropped.
         lsn = destination.queue.join(feed, None, tag)
+        lsn = max(lsn, destination.queue.leave(feed, binding.tag))
         binding.tag = tag
         if binding.row:
             value = decode_table(self._log.tables.get("binding", binding.row) or b"")

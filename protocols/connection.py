@@ -301,6 +301,11 @@ class Connection(asyncio.BufferedProtocol):
             if not self._holds and self.transport is not None and not self.transport.is_closing():
                 self.transport.resume_reading()
 
+    @property
+    def held(self) -> bool:
+        """Whether the peer is not read at the moment."""
+        return bool(self._holds)
+
     # Writing
 
     def dirty(self) -> None:

@@ -16,7 +16,7 @@ class ByteArray(bytes):
     """An x field: bytes that are not text even when they look like it."""
 
 def check_table(data: bytes) -> bool:
-    """Whether `data` is exactly one well-formed table of at most 16 levels; makes no object of its contents."""
+    """Whether `data` is exactly one well-formed table of at most 16 levels; makes no object."""
 
 def decode_table(data: bytes, *, entries: int = 1024) -> dict[str, Value]:
     """The table that `data` is (size word included).
@@ -41,10 +41,11 @@ def encode_table(table: dict[str, Value]) -> bytes:
 def decode_fields(spec: str, data: bytes, *, entries: int = 1024) -> tuple[Value, ...]:
     """The arguments of a method: one letter of `spec` per field (o h l L b s S t; see `_tables.pyx`).
 
+    Short strings that are no UTF-8 come with surrogate escapes.
     Long strings (S) come as bytes. All of `data` must be used up.
 
     Raises:
-        TableError: cut short, bytes left over, text that is no UTF-8, or a bad table.
+        TableError: cut short, bytes left over, or a bad table.
 
     """
 

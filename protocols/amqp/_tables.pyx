@@ -152,11 +152,8 @@ cdef class _Reader:
         return PyBytes_FromStringAndSize(<const char*>self.p + self.at - n, n)
 
     cdef str text(self, Py_ssize_t n):
-        cdef bytes raw = self.raw(n)
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise TableError(f"a short string that is no UTF-8: {raw!r}") from error
+        # Names of peers may be any bytes; surrogate escapes bring them back out as they came.
+        return self.raw(n).decode("utf-8", "surrogateescape")
 
     cdef str short(self):
         self.need(1)
@@ -318,7 +315,7 @@ def decode_fields(str spec not None, bytes data not None, *, Py_ssize_t entries=
 
 
 cdef bytes _short(str text):
-    cdef bytes raw = text.encode("utf-8")
+    cdef bytes raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > 255:
         raise ValueError(f"a short string has at most 255 bytes, this one {len(raw)}")
     return bytes((len(raw),)) + raw
@@ -343,7 +340,7 @@ cdef int _put(list parts, object value, int depth) except -1:
         else:
             parts.append(struct.pack(">cq", b"l", value))
     elif isinstance(value, str):
-        parts.append(b"S" + _sized((<str>value).encode("utf-8")))
+        parts.append(b"S" + _sized((<str>value).encode("utf-8", "surrogateescape")))
     elif isinstance(value, ByteArray):
         parts.append(b"x" + _sized(bytes(value)))
     elif isinstance(value, bytes):

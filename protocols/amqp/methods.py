@@ -1,8 +1,8 @@
 """The methods of AMQP 0-9-1 with RabbitMQ's extensions: names, ids, fields.
 
-A client's method is decoded into its NamedTuple by `decode`; the server's are encoded by `encode`. The letters of
-each field list are those of `_tables.pyx`. basic.publish, basic.ack, basic.nack, basic.reject and everything with
-content is the kernel's (`_codec.pyx`) and not here.
+A client's method is decoded into its NamedTuple by `decode`; the server's are encoded by `encode`. The
+letters of each field list are those of `_tables.pyx`. basic.publish, basic.ack, basic.nack, basic.reject and
+whatever has content are the kernel's (`_codec.pyx`) and not here.
 
 Source: amqp-rabbitmq-0.9.1.json (AMQP 0-9-1 plus confirm, nack, exchange.bind, blocked, update-secret).
 """
@@ -282,7 +282,7 @@ METHODS: Final[dict[Index, tuple[type[Method], str]]] = {
     (90, 20): (TxCommit, ""),
     (90, 30): (TxRollback, ""),
 }
-"""What a client may send outside the kernel's hot path: the tuple it becomes and the letters of its fields."""
+"""What a client may send outside the kernel's hot path: the tuple it becomes, and its letters."""
 
 NAMES: Final[dict[str, tuple[Index, str]]] = {
     "connection.start": ((10, 10), "ootSS"),

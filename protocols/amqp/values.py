@@ -7,5 +7,5 @@ from typing import TypeAlias
 
 __all__ = ["Table", "Value"]
 
-Value: TypeAlias = None | bool | int | float | str | bytes | Decimal | list["Value"] | dict[str, "Value"]
+Value: TypeAlias = bool | int | float | str | bytes | Decimal | list["Value"] | dict[str, "Value"] | None
 Table: TypeAlias = dict[str, Value]

@@ -29,10 +29,10 @@ scalars = (
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, width=32)  # pamqp writes the short kind
     | st.text(max_size=30)
     | st.binary(max_size=30).map(ByteArray)
-    | st.integers(0, 2**40).map(Timestamp)
+    | st.integers(0, 2**32 - 1).map(Timestamp)
     | st.decimals(-1000, 1000, places=2)
 )
 values: st.SearchStrategy[Any] = st.recursive(
@@ -80,7 +80,7 @@ def test_any_bytes_are_a_table_or_an_error(data: bytes) -> None:
     try:
         decode_table(data, entries=10_000)
     except TableError:
-        # Text that is no UTF-8 is refused by the decoder only: the check makes no text.
+        assert not check_table(data)
         return
     assert check_table(data)
 

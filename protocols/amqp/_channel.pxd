@@ -1,0 +1,97 @@
+"""A channel's state in C: unacknowledged deliveries, confirms, content under way. The words are in _channel.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+from penstock.log_core._batch cimport Batch
+from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.subscriptions._cursor cimport Cursor, Item
+
+cdef enum:
+    IDLE = 0                    # a method frame is next
+    HEADER = 1                  # basic.publish was seen, its content header is next
+    BODY = 2                    # body frames are next
+
+cdef enum:                      # how a delivery ends
+    ACKED = 0
+    REQUEUED = 1
+    DROPPED = 2
+
+
+cdef struct Unacked:
+    PyObject* cursor            # owned; NULL: already settled, or delivered without acknowledgement
+    PyObject* consumer          # owned, or NULL for basic.get
+    uint64_t seq
+
+
+cdef class Channel:
+    cdef readonly uint16_t number
+    cdef readonly OutBuffer out
+    cdef uint32_t body_max              # largest payload of a frame we may send
+    cdef readonly object owner          # the session's side of the channel
+    cdef public bint closing            # channel.close was sent: everything but its answer is ignored
+    cdef object dirty                   # called after output was encoded outside of a read
+
+    # content under way
+    cdef int phase
+    cdef uint8_t bits                   # mandatory 1, immediate 2
+    cdef uint16_t key_size
+    cdef uint8_t key[512]
+    cdef uint8_t* props
+    cdef uint32_t props_size, props_capacity
+    cdef uint8_t* body
+    cdef uint64_t body_size, body_have, body_capacity
+
+    # publisher confirms: entry of seq = pending[seq & pending_mask] = lsn << 1 | needs a sync
+    cdef readonly bint confirming
+    cdef bint awaiting                      # stands in its codec's list of those with unconfirmed publishes
+    cdef readonly uint64_t published_seq    # of the last publish
+    cdef readonly uint64_t confirmed_seq    # every publish up to here is confirmed
+    cdef uint64_t* pending
+    cdef uint64_t pending_mask
+
+    # deliveries: entry of tag = unacked[tag & unacked_mask] for first_tag <= tag < next_tag
+    cdef Unacked* unacked
+    cdef uint64_t unacked_mask
+    cdef readonly uint64_t first_tag, next_tag
+    cdef readonly uint64_t outstanding      # live entries that belong to consumers
+    cdef public uint64_t limit              # shared prefetch limit of the channel, 0 = none
+    cdef list starved                       # consumers that had no credit when they were asked
+    cdef readonly uint64_t delivered
+
+    cdef int begin_content(self, const uint8_t* key, uint16_t key_size, uint8_t bits) except -1
+    cdef int keep_header(self, const uint8_t* props, uint32_t size, uint64_t body_size) except -1
+    cdef int keep_body(self, const uint8_t* p, uint64_t n) except -1
+    cdef void end_content(self) noexcept
+    cdef int expect(self, uint64_t lsn, bint sync) except -1
+    cdef uint64_t hold(self, PyObject* cursor, PyObject* consumer, uint64_t seq) except 0
+    cdef uint64_t skip_tag(self) except 0
+    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
+    cdef int finish(self, Unacked* entry, int how) except -1
+    cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Item* item,
+                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag) except -1
+
+
+cdef class Consumer:
+    cdef readonly Channel channel
+    cdef readonly bytes tag
+    cdef readonly bint no_ack
+    cdef readonly int priority
+    cdef readonly object queue
+    cdef public bint attached
+    cdef public uint64_t limit              # prefetch, 0 = none
+    cdef readonly uint64_t in_flight
+    cdef bint starving                      # stands in channel.starved
+    cdef object room                        # callable: bytes the connection may still encode
+    cdef object on_cancelled
+    cdef uint8_t head[260]                  # short string of the tag
+    cdef Py_ssize_t head_size
+
+    cpdef Py_ssize_t credit(self) except -1
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1
+
+
+cdef int put_return(Channel channel, uint16_t code, bytes text, const uint8_t* key, Py_ssize_t key_size,
+                    const uint8_t* props, uint32_t props_size, const uint8_t* body, uint64_t body_size) except -1
+cdef int put_content(OutBuffer out, uint16_t channel, uint32_t body_max, const uint8_t* props, uint32_t props_size,
+                     const uint8_t* body, uint64_t body_size) except -1

@@ -1,0 +1,103 @@
+"""A channel's state in C, and its consumers. What it does and its layouts: `_channel.pyx`."""
+
+from collections.abc import Callable
+
+from penstock.protocols.outbuffer import OutBuffer
+from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.queue import Queue
+
+class Channel:
+    """Unacknowledged deliveries, publisher confirms and the message under way of one channel."""
+
+    number: int
+    out: OutBuffer
+    owner: object
+    """The session's side of the channel."""
+    closing: bool
+    """channel.close was sent: everything but its answer is ignored, and no consumer gets anything."""
+    confirming: bool
+    published_seq: int
+    """Number of the last publish; 0 before the first."""
+    confirmed_seq: int
+    """Every publish up to here is confirmed."""
+    first_tag: int
+    next_tag: int
+    outstanding: int
+    """Deliveries to consumers that are not settled."""
+    limit: int
+    """Shared prefetch limit, 0 = none."""
+    delivered: int
+
+    def __init__(
+        self, number: int, out: OutBuffer, frame_max: int, owner: object, dirty: Callable[[], object]
+    ) -> None:
+        """`dirty` is called after deliveries were encoded into `out`."""
+
+    def drop_content(self) -> None:
+        """Forget the message under way."""
+
+    def confirm_select(self) -> None:
+        """Number publishes from now on. Idempotent."""
+
+    def confirm(self, written: int, synced: int) -> bool:
+        """Encode the ack of every publish that is there now; True when there was one."""
+
+    def refuse_all(self) -> bool:
+        """Encode a nack for every publish that is not confirmed; True when there was one."""
+
+    @property
+    def unconfirmed(self) -> int: ...
+    @property
+    def unacked_count(self) -> int:
+        """Deliveries that are not settled, those of basic.get included."""
+
+    def requeue_all(self) -> int:
+        """Give back every delivery that is not settled, in order; how many."""
+
+    def feed_starved(self) -> None:
+        """After a read: tell the queues of consumers that had no credit that they may have some again."""
+
+    def encode_get(self, cursor: Cursor, no_ack: bool, left: int) -> bytes:
+        """basic.get-ok and the content of the cursor's first item; `left` messages remain in the queue.
+
+        It gets a delivery tag and awaits its acknowledgement, or is settled with `no_ack`.
+        """
+
+    def encode_return(self, code: int, text: bytes, key: bytes, props: bytes, body: bytes) -> None:
+        """basic.return with its content, into the output. `key` is the key block."""
+
+class Consumer:
+    """An outlet of a queue: encodes deliveries into its channel's output, within its prefetch."""
+
+    channel: Channel
+    tag: bytes
+    no_ack: bool
+    priority: int
+    queue: Queue
+    attached: bool
+    """Set by the session while the queue may give it messages."""
+    limit: int
+    """Prefetch, 0 = none."""
+    in_flight: int
+
+    def __init__(
+        self,
+        channel: Channel,
+        tag: bytes,
+        queue: Queue,
+        no_ack: bool,
+        limit: int,
+        priority: int,
+        room: Callable[[], int],
+        on_cancelled: Callable[[Consumer, str], object],
+    ) -> None:
+        """`room()`: how many bytes the connection takes now; `on_cancelled`: the queue let go."""
+
+    def credit(self) -> int:
+        """Messages it would take now."""
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        """Encode items first, first + step ... of `cursor`; how many, a prefix of these."""
+
+    def cancelled(self, reason: str) -> None:
+        """The queue let go of it."""

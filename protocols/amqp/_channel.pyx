@@ -1,0 +1,508 @@
+"""A channel's state in C: unacknowledged deliveries, publisher confirms, a message under way; and its consumers.
+
+Owns what happens per message on a channel outside of scanning: encoding deliveries out of the log's batches, the
+table of delivery tags, the numbers of publisher confirms. Knows no socket and no queue's inside; the scanner is
+`_codec.pyx`, everything rare is the session's.
+
+Deliveries. A record born in AMQP is copied: its key block is already the two short strings exchange and routing key,
+its properties block the content header from the flags on. Records of other protocols go through `protocols.translate`.
+
+    method   1 | channel u16 | size u32 | 60 u16 | 60 u16 | tag s | delivery-tag u64 | redelivered u8 | key block | CE
+    header   2 | channel u16 | size u32 | 60 u16 | 0 u16 | body size u64 | properties block                    | CE
+    body     3 | channel u16 | size u32 | at most body_max bytes                                               | CE   ...
+
+Delivery tags count from 1 per channel. What awaits an acknowledgement stands in a ring by tag, which begins at the
+oldest unsettled tag; the entry owns its cursor, so that a deleted queue's deliveries can still be settled (into
+nothing). Deliveries without acknowledgement use up a tag and leave an empty entry only if the ring is not empty.
+
+Confirms. Each publish of a confirming channel gets the next number and an entry (its LSN, and whether it needs the
+disk). `confirm(written, synced)` acknowledges up to the first that is not there yet, with multiple=true: numbers are
+confirmed in order, as RabbitMQ permits but does not promise.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_DECREF
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from penstock.log_core._batch cimport ENC_AMQP091, ENC_MQTT5, Batch, RecordHeader
+from penstock.protocols.amqp._tables cimport store16, store32, store64
+from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.subscriptions._cursor cimport Cursor, Item
+
+from penstock.protocols.translate import amqp091_from_mqtt5
+
+cdef enum:
+    FRAME_METHOD = 1
+    FRAME_HEADER = 2
+    FRAME_BODY = 3
+    FRAME_END = 0xCE
+    BASIC = 60
+    RETURN = 50
+    DELIVER = 60
+    GET_OK = 71
+    ACK = 80
+    NACK = 120
+    TRANSLATIONS_MAX = 4096     # 4 MiB at most: larger keys and properties are not remembered
+    TAKE_MAX = 1024             # items a cursor gives at once
+    BODY_FIRST = 65536          # first size of a body buffer; it grows with what arrives
+
+
+cdef dict translations = {}     # (encoding, flags, key block, properties) -> (key block, properties)
+
+
+cdef tuple translated(RecordHeader* record, const uint8_t* blob):
+    """Key block and properties of a record of another protocol, remembered while they repeat."""
+    cdef bytes key = blob[:record.key]
+    cdef bytes props = blob[record.key:record.key + record.props]
+    cdef tuple wanted = (record.enc, record.flags, key, props)
+    found = translations.get(wanted)
+    if found is None:
+        if record.enc == ENC_MQTT5:
+            found = amqp091_from_mqtt5(key, props, record.flags)
+        else:
+            # No words of ours: an empty exchange, the key as far as it goes, no properties.
+            key = key[:255]
+            found = (b"\0" + bytes((len(key),)) + key, b"\0\0")
+        if len(key) + len(props) < 1024:
+            if len(translations) >= TRANSLATIONS_MAX:
+                translations.clear()
+            translations[wanted] = found
+    return found
+
+
+cdef int put_content(OutBuffer out, uint16_t channel, uint32_t body_max, const uint8_t* props, uint32_t props_size,
+                     const uint8_t* body, uint64_t body_size) except -1:
+    """Content header and body frames."""
+    cdef uint64_t frames = (body_size + body_max - 1) // body_max
+    cdef Py_ssize_t total = 7 + 12 + props_size + 1 + <Py_ssize_t>body_size + 8 * <Py_ssize_t>frames
+    cdef uint8_t* p = out.reserve(total)
+    cdef uint64_t left = body_size
+    cdef uint32_t n
+    p[0] = FRAME_HEADER
+    store16(p + 1, channel)
+    store32(p + 3, 12 + props_size)
+    store16(p + 7, BASIC)
+    store16(p + 9, 0)
+    store64(p + 11, body_size)
+    memcpy(p + 19, props, props_size)
+    p += 19 + props_size
+    p[0] = FRAME_END
+    p += 1
+    while left:
+        n = body_max if left > body_max else <uint32_t>left
+        p[0] = FRAME_BODY
+        store16(p + 1, channel)
+        store32(p + 3, n)
+        memcpy(p + 7, body + (body_size - left), n)
+        p[7 + n] = FRAME_END
+        p += 8 + n
+        left -= n
+    out.commit(total)
+    return 0
+
+
+cdef class Channel:
+    def __cinit__(self, int number, OutBuffer out not None, uint32_t frame_max, object owner, object dirty):
+        if number < 0 or number > 65535 or frame_max < 64:
+            raise ValueError("a channel number is a u16, a frame has at least 64 bytes")
+        self.number = <uint16_t>number
+        self.out = out
+        self.body_max = frame_max - 8
+        self.owner = owner
+        self.dirty = dirty
+        self.first_tag = self.next_tag = 1
+        self.starved = []
+
+    def __dealloc__(self):
+        cdef uint64_t tag
+        cdef Unacked* entry
+        if self.unacked != NULL:
+            for tag in range(self.first_tag, self.next_tag):
+                entry = &self.unacked[tag & self.unacked_mask]
+                Py_XDECREF(entry.cursor)
+                Py_XDECREF(entry.consumer)
+        free(self.unacked)
+        free(self.pending)
+        free(self.props)
+        free(self.body)
+
+    # Content under way
+
+    cdef int begin_content(self, const uint8_t* key, uint16_t key_size, uint8_t bits) except -1:
+        memcpy(self.key, key, key_size)
+        self.key_size = key_size
+        self.bits = bits
+        self.phase = HEADER
+        return 0
+
+    cdef int keep_header(self, const uint8_t* props, uint32_t size, uint64_t body_size) except -1:
+        cdef uint8_t* grown
+        if size > self.props_capacity:
+            grown = <uint8_t*>realloc(self.props, size)
+            if grown == NULL:
+                raise MemoryError
+            self.props = grown
+            self.props_capacity = size
+        memcpy(self.props, props, size)
+        self.props_size = size
+        self.body_size = body_size
+        self.body_have = 0
+        self.phase = BODY
+        return 0
+
+    cdef int keep_body(self, const uint8_t* p, uint64_t n) except -1:
+        """Append; the caller has checked the running sum against body_size."""
+        cdef uint64_t capacity = self.body_capacity
+        cdef uint8_t* grown
+        if self.body_have + n > capacity:
+            capacity = max(2 * capacity, <uint64_t>BODY_FIRST)
+            if capacity > self.body_size:
+                capacity = self.body_size
+            if capacity < self.body_have + n:
+                capacity = self.body_have + n
+            grown = <uint8_t*>realloc(self.body, capacity)
+            if grown == NULL:
+                raise MemoryError
+            self.body = grown
+            self.body_capacity = capacity
+        memcpy(self.body + self.body_have, p, n)
+        self.body_have += n
+        return 0
+
+    cdef void end_content(self) noexcept:
+        self.phase = IDLE
+        if self.body_capacity > BODY_FIRST:
+            free(self.body)
+            self.body = NULL
+            self.body_capacity = 0
+        self.body_have = self.body_size = 0
+
+    def drop_content(self):
+        """Forget the message under way."""
+        self.end_content()
+
+    # Publisher confirms
+
+    def confirm_select(self):
+        """Number publishes from now on. Idempotent."""
+        self.confirming = True
+
+    cdef int expect(self, uint64_t lsn, bint sync) except -1:
+        """The next publish is confirmed when `lsn` is written, or synced."""
+        cdef uint64_t seq = self.published_seq + 1, capacity, i
+        cdef uint64_t* grown
+        if self.pending == NULL or seq - self.confirmed_seq > self.pending_mask:
+            capacity = 64 if self.pending == NULL else 2 * (self.pending_mask + 1)
+            grown = <uint64_t*>malloc(capacity * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError
+            for i in range(self.confirmed_seq + 1, seq):
+                grown[i & (capacity - 1)] = self.pending[i & self.pending_mask]
+            free(self.pending)
+            self.pending = grown
+            self.pending_mask = capacity - 1
+        self.pending[seq & self.pending_mask] = lsn << 1 | sync
+        self.published_seq = seq
+        return 0
+
+    def confirm(self, uint64_t written, uint64_t synced):
+        """Encode the ack of every publish that is there now; True when there was one."""
+        cdef uint64_t seq = self.confirmed_seq, lsn, entry
+        while seq < self.published_seq:
+            entry = self.pending[(seq + 1) & self.pending_mask]
+            lsn = entry >> 1
+            if lsn > (synced if entry & 1 else written):
+                break
+            seq += 1
+        if seq == self.confirmed_seq:
+            return False
+        put_confirm(self, ACK, seq, seq - self.confirmed_seq > 1)
+        self.confirmed_seq = seq
+        return True
+
+    def refuse_all(self):
+        """Encode a nack for everything that is not confirmed: the log failed. True when there was something."""
+        if self.confirmed_seq == self.published_seq:
+            return False
+        put_confirm(self, NACK, self.published_seq, self.published_seq - self.confirmed_seq > 1)
+        self.confirmed_seq = self.published_seq
+        return True
+
+    @property
+    def unconfirmed(self):
+        """Publishes that were not confirmed yet."""
+        return self.published_seq - self.confirmed_seq
+
+    # Deliveries
+
+    cdef uint64_t hold(self, PyObject* cursor, PyObject* consumer, uint64_t seq) except 0:
+        """The next delivery tag; what it delivers awaits an acknowledgement."""
+        cdef uint64_t tag = self.next_tag, capacity, i
+        cdef Unacked* grown
+        cdef Unacked* entry
+        if self.unacked == NULL or tag - self.first_tag > self.unacked_mask:
+            capacity = 32 if self.unacked == NULL else 2 * (self.unacked_mask + 1)
+            grown = <Unacked*>malloc(capacity * sizeof(Unacked))
+            if grown == NULL:
+                raise MemoryError
+            for i in range(self.first_tag, tag):
+                grown[i & (capacity - 1)] = self.unacked[i & self.unacked_mask]
+            free(self.unacked)
+            self.unacked = grown
+            self.unacked_mask = capacity - 1
+        entry = &self.unacked[tag & self.unacked_mask]
+        entry.cursor = cursor
+        entry.consumer = consumer
+        entry.seq = seq
+        if cursor != NULL:
+            Py_INCREF(<object>cursor)
+        if consumer != NULL:
+            Py_INCREF(<object>consumer)
+            (<Consumer>consumer).in_flight += 1
+            self.outstanding += 1
+        self.next_tag = tag + 1
+        return tag
+
+    cdef uint64_t skip_tag(self) except 0:
+        """The next delivery tag, for a delivery that is not acknowledged."""
+        cdef uint64_t tag = self.next_tag
+        if tag == self.first_tag:
+            self.first_tag = self.next_tag = tag + 1
+            return tag
+        # Others before it are still out: an empty entry keeps the ring without gaps.
+        return self.hold(NULL, NULL, 0)
+
+    cdef int finish(self, Unacked* entry, int how) except -1:
+        cdef Cursor cursor = <Cursor>entry.cursor
+        cdef Consumer consumer
+        cdef uint64_t seq = entry.seq
+        Py_DECREF(cursor)
+        entry.cursor = NULL
+        if entry.consumer != NULL:
+            consumer = <Consumer>entry.consumer
+            Py_DECREF(consumer)
+            entry.consumer = NULL
+            consumer.in_flight -= 1
+            self.outstanding -= 1
+        if how == REQUEUED:
+            cursor.requeue(seq)
+        else:
+            cursor.settle(seq)
+        return 0
+
+    cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:
+        """Ends one delivery, or all up to `tag` (0 = all). 1, or 0: the tag is unknown and nothing changed."""
+        cdef uint64_t t
+        cdef Unacked* entry
+        if tag == 0:
+            if not multiple:
+                return 0
+            if self.next_tag == self.first_tag:
+                return 1
+            tag = self.next_tag - 1
+        elif tag < self.first_tag or tag >= self.next_tag or self.unacked[tag & self.unacked_mask].cursor == NULL:
+            return 0
+        if multiple:
+            for t in range(self.first_tag, tag + 1):
+                entry = &self.unacked[t & self.unacked_mask]
+                if entry.cursor != NULL:
+                    self.finish(entry, how)
+            self.first_tag = tag + 1
+        else:
+            self.finish(&self.unacked[tag & self.unacked_mask], how)
+        while self.first_tag < self.next_tag and self.unacked[self.first_tag & self.unacked_mask].cursor == NULL:
+            self.first_tag += 1
+        return 1
+
+    def requeue_all(self):
+        """Give back every delivery that is not settled, in order; how many."""
+        cdef uint64_t t
+        cdef Py_ssize_t n = 0
+        for t in range(self.first_tag, self.next_tag):
+            n += self.unacked[t & self.unacked_mask].cursor != NULL
+        self.settle(0, True, REQUEUED)
+        return n
+
+    @property
+    def unacked_count(self):
+        """Deliveries that are not settled, basic.get's included."""
+        cdef uint64_t t
+        cdef Py_ssize_t n = 0
+        for t in range(self.first_tag, self.next_tag):
+            n += self.unacked[t & self.unacked_mask].cursor != NULL
+        return n
+
+    def feed_starved(self):
+        """Tell the queues of the consumers that had no credit that they may have some again."""
+        cdef Consumer consumer
+        starved, self.starved = self.starved, []
+        for consumer in starved:
+            consumer.starving = False
+            if consumer.attached:
+                consumer.queue.credit_gained()
+
+    cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Item* item,
+                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag) except -1:
+        """basic.deliver or basic.get-ok of one item: head | tag | redelivered | key block | tail, then content."""
+        cdef Batch batch = <Batch>item.batch
+        cdef RecordHeader* record = &batch.headers[item.index]
+        cdef const uint8_t* blob = batch.blob + record.off
+        cdef const uint8_t* key = blob
+        cdef const uint8_t* props = blob + record.key
+        cdef uint32_t props_size = record.props
+        cdef Py_ssize_t key_size = record.key, size
+        cdef uint8_t* p
+        cdef bytes other_key, other_props
+        if record.enc != ENC_AMQP091:
+            other_key, other_props = translated(record, blob)
+            key = <const uint8_t*>PyBytes_AS_STRING(other_key)
+            key_size = PyBytes_GET_SIZE(other_key)
+            props = <const uint8_t*>PyBytes_AS_STRING(other_props)
+            props_size = <uint32_t>PyBytes_GET_SIZE(other_props)
+        size = 4 + head_size + 9 + key_size + tail_size
+        p = out.reserve(size + 8)
+        p[0] = FRAME_METHOD
+        store16(p + 1, self.number)
+        store32(p + 3, <uint32_t>size)
+        store16(p + 7, BASIC)
+        store16(p + 9, method)
+        p += 11
+        memcpy(p, head, head_size)
+        p += head_size
+        store64(p, tag)
+        p[8] = item.redelivered
+        memcpy(p + 9, key, key_size)
+        p += 9 + key_size
+        if tail_size:
+            memcpy(p, tail, tail_size)
+            p += tail_size
+        p[0] = FRAME_END
+        out.commit(size + 8)
+        return put_content(out, self.number, self.body_max, props, props_size, blob + record.key + record.props,
+                           <uint64_t>(record.size - record.key - record.props))
+
+    def encode_get(self, Cursor cursor not None, bint no_ack, uint32_t left):
+        """basic.get-ok of cursor.items[0] as bytes; `left` messages remain. Without acknowledgement it is settled."""
+        cdef OutBuffer out = OutBuffer()
+        cdef uint8_t tail[4]
+        cdef Item* item = &cursor.items[0]
+        cdef uint64_t tag, seq = item.seq
+        store32(tail, left)
+        tag = self.skip_tag() if no_ack else self.hold(<PyObject*>cursor, NULL, seq)
+        self.encode(out, GET_OK, NULL, 0, item, tail, 4, tag)
+        self.delivered += 1
+        if no_ack:
+            cursor.settle(seq)
+        return out.take()
+
+    def encode_return(self, uint16_t code, bytes text not None, bytes key not None, bytes props not None,
+                      bytes body not None):
+        """basic.return of a whole message, into the output."""
+        put_return(self, code, text, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key),
+                   <const uint8_t*>PyBytes_AS_STRING(props), <uint32_t>PyBytes_GET_SIZE(props),
+                   <const uint8_t*>PyBytes_AS_STRING(body), <uint64_t>PyBytes_GET_SIZE(body))
+
+
+cdef int put_confirm(Channel channel, uint16_t method, uint64_t seq, bint multiple) except -1:
+    cdef uint8_t* p = channel.out.reserve(21)
+    p[0] = FRAME_METHOD
+    store16(p + 1, channel.number)
+    store32(p + 3, 13)
+    store16(p + 7, BASIC)
+    store16(p + 9, method)
+    store64(p + 11, seq)
+    p[19] = multiple
+    p[20] = FRAME_END
+    channel.out.commit(21)
+    return 0
+
+
+cdef int put_return(Channel channel, uint16_t code, bytes text, const uint8_t* key, Py_ssize_t key_size,
+                    const uint8_t* props, uint32_t props_size, const uint8_t* body, uint64_t body_size) except -1:
+    cdef Py_ssize_t text_size = PyBytes_GET_SIZE(text)
+    cdef Py_ssize_t size = 4 + 2 + 1 + text_size + key_size
+    cdef uint8_t* p
+    if text_size > 255:
+        raise ValueError("a reply text has at most 255 bytes")
+    p = channel.out.reserve(size + 8)
+    p[0] = FRAME_METHOD
+    store16(p + 1, channel.number)
+    store32(p + 3, <uint32_t>size)
+    store16(p + 7, BASIC)
+    store16(p + 9, RETURN)
+    store16(p + 11, code)
+    p[13] = <uint8_t>text_size
+    memcpy(p + 14, PyBytes_AS_STRING(text), text_size)
+    memcpy(p + 14 + text_size, key, key_size)
+    p[7 + size] = FRAME_END
+    channel.out.commit(size + 8)
+    return put_content(channel.out, channel.number, channel.body_max, props, props_size, body, body_size)
+
+
+cdef class Consumer:
+    def __cinit__(self, Channel channel not None, bytes tag not None, object queue, bint no_ack, uint64_t limit,
+                  int priority, object room, object on_cancelled):
+        if PyBytes_GET_SIZE(tag) > 255:
+            raise ValueError("a consumer tag has at most 255 bytes")
+        self.channel = channel
+        self.tag = tag
+        self.queue = queue
+        self.no_ack = no_ack
+        self.limit = limit
+        self.priority = priority
+        self.room = room
+        self.on_cancelled = on_cancelled
+        self.head[0] = <uint8_t>PyBytes_GET_SIZE(tag)
+        memcpy(&self.head[1], PyBytes_AS_STRING(tag), PyBytes_GET_SIZE(tag))
+        self.head_size = 1 + PyBytes_GET_SIZE(tag)
+
+    cpdef Py_ssize_t credit(self) except -1:
+        """Messages it would take now."""
+        cdef Py_ssize_t left = TAKE_MAX
+        cdef Channel channel = self.channel
+        if channel.closing or not self.attached:
+            return 0
+        if not self.no_ack:
+            if self.limit:
+                left = min(left, <Py_ssize_t>self.limit - <Py_ssize_t>self.in_flight)
+            if channel.limit:
+                left = min(left, <Py_ssize_t>channel.limit - <Py_ssize_t>channel.outstanding)
+            if left <= 0:
+                if not self.starving:
+                    self.starving = True
+                    channel.starved.append(self)
+                return 0
+        if self.room() <= 0:
+            return 0
+        return left
+
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
+        """Encode items first, first + step ... of `cursor`; how many."""
+        cdef Channel channel = self.channel
+        cdef OutBuffer out = channel.out
+        cdef Py_ssize_t i = first, took = 0, most = self.credit(), full
+        cdef Item* item
+        cdef uint64_t tag
+        if most <= 0:
+            return 0
+        full = out.size + <Py_ssize_t>self.room()
+        while i < cursor.taken and took < most and out.size < full:
+            item = &cursor.items[i]
+            tag = channel.skip_tag() if self.no_ack else channel.hold(<PyObject*>cursor, <PyObject*>self, item.seq)
+            channel.encode(out, DELIVER, self.head, self.head_size, item, NULL, 0, tag)
+            if self.no_ack:
+                cursor.settle(item.seq)
+            took += 1
+            i += step
+        channel.delivered += took
+        if took:
+            channel.dirty()
+        return took
+
+    def cancelled(self, str reason):
+        """The queue let go of it."""
+        self.attached = False
+        self.on_cancelled(self, reason)

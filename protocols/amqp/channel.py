@@ -1,0 +1,145 @@
+"""One channel, the session's side: what its methods share, the order of its replies, its end.
+
+    open ── error ──> closing ── close-ok ──> gone            we closed it: everything but the answer is
+    ignored
+      └──── channel.close ──> answered in its order, gone     the client closed it
+
+Owns its consumers and the meaning of "" as a queue name. Per message nothing happens here: that is
+`_channel.pyx`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.protocols.amqp._channel import Channel as Core
+from penstock.protocols.amqp._channel import Consumer
+from penstock.protocols.amqp.errors import AmqpError, soft
+from penstock.protocols.amqp.gate import Gate
+from penstock.protocols.amqp.methods import Index, encode
+from penstock.protocols.amqp.values import Value
+
+if TYPE_CHECKING:
+    from penstock.protocols.amqp.session import Session
+    from penstock.router.identity import Actor
+    from penstock.router.vhost import Vhost
+
+__all__ = ["Channel"]
+
+
+class Channel:
+    """See the module."""
+
+    def __init__(self, session: Session, number: int) -> None:
+        self.session = session
+        self.number = number
+        self.core = Core(number, session.out, session.frame_max, self, session.dirty)
+        """Tags, confirms and content under way, in C."""
+        self.gate = Gate()
+        self.consumers: dict[str, Consumer] = {}
+        """By tag; a consumer stands here from its consume to its cancel."""
+        self.prefetch = 0
+        """Of consumers that will be made; 0 = no limit."""
+        self.last_queue = ""
+        """What "" means as a queue name."""
+
+    @property
+    def vhost(self) -> Vhost:
+        return self.session.vhost
+
+    @property
+    def actor(self) -> Actor:
+        return self.session.actor
+
+    # Replies
+
+    def reply(self, name: str, *values: Value, lsn: int = 0, nowait: bool = False) -> None:
+        """Send the method in its order, when `lsn` is on disk. With `nowait` nothing is sent."""
+        if not nowait:
+            self.then(lambda: self.send(name, *values), lsn)
+
+    def then(self, action: Callable[[], None], lsn: int = 0) -> None:
+        """Do `action` when every reply before it left and `lsn` is on disk."""
+
+        def done() -> bool:
+            action()
+            return True
+
+        self.submit(done, lsn)
+
+    def submit(self, action: Callable[[], bool], lsn: int = 0) -> None:
+        """The same for an action that may take its time: see `Gate`."""
+        self.gate.submit(lsn, action, self.session.synced_lsn)
+        if self.gate.waiting:
+            self.session.gated(self)
+
+    def go_on(self) -> None:
+        """An action that took its time is done."""
+        self.gate.go_on(self.session.synced_lsn)
+        if self.gate.waiting:
+            self.session.gated(self)
+
+    def send(self, name: str, *values: Value) -> None:
+        """Encode the method now."""
+        self.session.out.write(encode(name, self.number, *values))
+        self.session.dirty()
+
+    # Names
+
+    def queue_name(self, name: str) -> str:
+        """The queue that a method means: "" is the one declared last on this channel."""
+        if name:
+            return name
+        if not self.last_queue:
+            raise soft(404, "no previously declared queue")
+        return self.last_queue
+
+    # Consumers
+
+    def consumer_cancelled(self, consumer: Consumer, _reason: str) -> None:
+        """The queue let go of a consumer: tell the client, if it wants to know."""
+        tag = consumer.tag.decode("utf-8", "surrogateescape")
+        if self.consumers.get(tag) is consumer:
+            del self.consumers[tag]
+            if self.session.client_can("consumer_cancel_notify"):
+                self.reply("basic.cancel", tag, True)
+
+    def detach(self, consumer: Consumer) -> None:
+        """Its queue gives it nothing more."""
+        if consumer.attached:
+            consumer.attached = False
+            consumer.queue.detach(consumer)
+
+    def wake_consumers(self) -> None:
+        """There may be credit or room again."""
+        for consumer in self.consumers.values():
+            if consumer.attached:
+                consumer.queue.credit_gained()
+
+    # The end
+
+    def shut(self) -> None:
+        """Give back everything: consumers first, so that nothing comes back to them."""
+        self.core.closing = True
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            self.detach(consumer)
+        self.core.requeue_all()
+        self.session.codec.release(self.core)
+
+    def fail(self, error: AmqpError, index: Index) -> None:
+        """Close the channel because of `error`; channel.close leaves after the replies that are due."""
+        self.shut()
+        class_id, method_id = error.index or index
+        self.reply("channel.close", error.code, error.reply_text, class_id, method_id)
+
+    def close(self) -> None:
+        """The client closed it."""
+        self.shut()
+
+        def answer() -> None:
+            self.send("channel.close-ok")
+            self.session.forget(self)
+
+        self.then(answer)

@@ -1,0 +1,228 @@
+"""AMQP on a socket: one asyncio protocol per connection around a sans-IO session, and the listener.
+
+Owns transports, timers and the checking of passwords; every decision is the session's. After each call into
+the session `_look` carries out what it wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from typing import Any, Final, Protocol
+
+from penstock import __version__
+from penstock.errors import PenstockError
+from penstock.logs import fields
+from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
+from penstock.protocols.amqp.session import Login, Session, State
+from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.listener import Listener, listening_socket
+from penstock.router.broker import Broker
+
+__all__ = ["AmqpConfig", "AmqpConnection", "ServerConfig", "serve"]
+
+logger: Final = logging.getLogger("penstock.amqp")
+
+
+class Address(Protocol):
+    """Where to listen."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class AmqpConfig(Protocol):
+    """The configuration's section `amqp`."""
+
+    @property
+    def address(self) -> Address | None: ...
+    @property
+    def frame_max(self) -> int: ...
+    @property
+    def channel_max(self) -> int: ...
+    @property
+    def heartbeat_s(self) -> int: ...
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def handshake_timeout_s(self) -> float: ...
+
+
+class ServerConfig(Protocol):
+    """The configuration's section `server`, as far as it concerns connections."""
+
+    @property
+    def output_buffer_bytes(self) -> int: ...
+    @property
+    def max_connections(self) -> int: ...
+
+
+class AmqpConnection(Connection):
+    """One connection."""
+
+    def __init__(self, wiring: Wiring, broker: Broker, options: AmqpOptions) -> None:
+        super().__init__(wiring)
+        self._broker = broker
+        self._login: asyncio.Task[None] | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
+        self.session = Session(
+            broker,
+            options,
+            self.out,
+            version=__version__,
+            owner=self,
+            room=self.room,
+            dirty=self.dirty,
+        )
+
+    def received(self, buffer: bytearray, size: int) -> int:
+        session = self.session
+        before = session.state
+        consumed = session.receive(buffer, size)
+        if before is not session.state:
+            self._moved(before)
+        self.want = session.codec.want
+        self._look()
+        self.wiring.tick.schedule()
+        return consumed
+
+    def _moved(self, before: State) -> None:
+        """The session is in another state than before the read."""
+        state = self.session.state
+        if before is State.HEADER and state is not State.ENDED:
+            self.greeted()
+        if state is State.RUNNING and self.user is None:
+            name = self.session.client_properties.get("connection_name")
+            self.logged_in(
+                self.session.actor.identity.username, vhost=self.session.vhost.name, client=str(name or "-")
+            )
+
+    def _look(self) -> None:
+        """Carry out what the session wants."""
+        session = self.session
+        if session.login is not None:
+            login, session.login = session.login, None
+            # Nothing of this peer is handled before its password is checked.
+            self.hold("login")
+            self._login = self.loop.create_task(self._check_login(login))
+        written, synced = session.take_waits()
+        if written:
+            self.await_written(written)
+        if synced:
+            self.await_synced(synced)
+        if session.blocked:
+            self.hold("pressure")
+        else:
+            self.release("pressure")
+        if session.dropped is not None:
+            self.abort(session.dropped)
+        elif session.ended is not None:
+            self.close(session.ended)
+        elif session.state is State.CLOSING and self._close_timer is None:
+            # A paused publisher must be read again, or its close-ok never comes.
+            self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self.abort, session.failure)
+
+    async def _check_login(self, login: Login) -> None:
+        try:
+            identity = await self._broker.users.authenticate(
+                login.username, login.password, _is_loopback(self.peer_host)
+            )
+        except PenstockError as error:
+            logger.warning(
+                "login refused", extra=fields(connection=self.id, peer=self.peer, error=error.message)
+            )
+            self.session.refused(error)
+        else:
+            self.session.authenticated(identity)
+        self._login = None
+        self.release("login")
+        self._look()
+
+    def on_lost(self) -> None:
+        if self._login is not None:
+            self._login.cancel()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        self.session.lost()
+        self.wiring.tick.schedule()
+
+    def on_writable(self) -> None:
+        self.session.writable()
+
+    def on_durable(self, ok: bool) -> None:
+        self.session.durable(ok)
+        self._look()
+
+    def on_pressure(self, paused: bool) -> None:
+        self.session.pressure(paused)
+        self._look()
+
+    def on_shutdown(self) -> None:
+        self.session.shutdown()
+        self._look()
+        self.flush()
+
+    def on_clock(self, now: float) -> None:
+        interval = self.session.heartbeat_s
+        if not interval or self.session.state not in (State.OPEN, State.RUNNING):
+            return
+        # What a held peer sent lies unread in the socket: its silence is ours.
+        if now - self.last_read_at > 2 * interval and not self.held:
+            self.abort(f"missed heartbeats: nothing came for {2 * interval} s")
+        elif now - self.last_write_at >= interval / 2:
+            self.session.heartbeat()
+            self.flush()
+
+    def message_counts(self) -> tuple[int, int]:
+        return self.session.message_counts
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.split("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+async def serve(
+    broker: Broker, amqp: AmqpConfig, server: ServerConfig, loop: asyncio.AbstractEventLoop
+) -> Listener:
+    """Listen and serve until `Listener.drain`.
+
+    Raises:
+        StartError: the address cannot be listened on.
+
+    """
+    address = amqp.address
+    assert address is not None, "amqp.listen is off"
+    options = AmqpOptions(
+        frame_max=amqp.frame_max,
+        channel_max=amqp.channel_max,
+        heartbeat_s=amqp.heartbeat_s,
+        max_message_bytes=amqp.max_message_bytes,
+        handshake_timeout_s=amqp.handshake_timeout_s,
+    )
+    limits = Limits(
+        greeting_timeout_s=min(5.0, options.handshake_timeout_s),
+        login_timeout_s=options.handshake_timeout_s,
+        output_high_bytes=server.output_buffer_bytes,
+    )
+    wiring = Wiring(loop, broker.log, broker.tick, limits, logger)
+
+    def connection() -> Connection:
+        return AmqpConnection(wiring, broker, options)
+
+    listener = Listener(
+        listening_socket("amqp", address.host, address.port),
+        connection,
+        wiring,
+        max_connections=server.max_connections,
+    )
+    pressure: Any = broker.log.on_pressure
+    pressure.append(listener.pressure)
+    return listener

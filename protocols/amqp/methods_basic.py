@@ -1,0 +1,192 @@
+"""Classes basic, confirm, tx, channel and access, as far as they are not the kernel's."""
+
+from __future__ import annotations
+
+from penstock.protocols.amqp._channel import Consumer
+from penstock.protocols.amqp.channel import Channel
+from penstock.protocols.amqp.errors import answer, hard, soft
+from penstock.protocols.amqp.methods import (
+    AccessRequest,
+    Cancel,
+    CancelOk,
+    ConfirmSelect,
+    Consume,
+    Flow,
+    FlowOk,
+    Get,
+    Qos,
+    Recover,
+    RecoverAsync,
+    TxCommit,
+    TxRollback,
+    TxSelect,
+)
+from penstock.router.errors import InvalidArgument
+from penstock.router.names import server_name
+from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+from penstock.subscriptions.queue import Queue
+
+__all__ = [
+    "access_request",
+    "cancel",
+    "cancel_ok",
+    "confirm_select",
+    "consume",
+    "flow",
+    "flow_ok",
+    "get",
+    "qos",
+    "recover",
+    "recover_async",
+    "tx_commit",
+    "tx_rollback",
+    "tx_select",
+]
+
+
+def qos(channel: Channel, method: Qos) -> None:
+    if method.prefetch_size:
+        raise hard(540, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.core.limit = method.prefetch_count
+        channel.core.feed_starved()
+    else:
+        # RabbitMQ: applied separately to each *new* consumer on the channel.
+        channel.prefetch = method.prefetch_count
+    channel.reply("basic.qos-ok")
+
+
+# Consuming
+
+
+def consume(channel: Channel, method: Consume) -> None:
+    vhost = channel.vhost
+    name = channel.queue_name(method.queue)
+    queue = vhost.queue(name, channel.actor)
+    tag = method.consumer_tag or server_name("amq.ctag-")
+    if tag in channel.consumers:
+        raise hard(530, f"attempt to reuse consumer tag '{tag}'")
+    priority = method.arguments.get("x-priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidArgument("queue", name, vhost.name, "x-priority", priority, "expected_integer")
+    consumer = Consumer(
+        channel.core,
+        tag.encode("utf-8", "surrogateescape"),
+        queue,
+        method.no_ack,
+        channel.prefetch,
+        max(min(priority, 2**31 - 1), -(2**31)),
+        channel.session.room,
+        channel.consumer_cancelled,
+    )
+    channel.consumers[tag] = consumer
+
+    def start() -> None:
+        if channel.consumers.get(tag) is not consumer:
+            return  # cancelled before its consume-ok was due
+        try:
+            queue.attach(consumer, exclusive=method.exclusive)
+        except (ConsumerRefused, QueueGone) as error:
+            del channel.consumers[tag]
+            refused = isinstance(error, ConsumerRefused)
+            text = f"queue '{queue.name}' in vhost '{vhost.name}' in exclusive use"
+            channel.fail(soft(403, text) if refused else answer(error), (60, 20))
+            return
+        consumer.attached = True
+        if not method.nowait:
+            channel.send("basic.consume-ok", tag)
+
+    # Not before consume-ok may leave: deliveries follow it.
+    channel.then(start)
+
+
+def cancel(channel: Channel, method: Cancel) -> None:
+    consumer = channel.consumers.pop(method.consumer_tag, None)
+    if consumer is not None:
+        channel.detach(consumer)
+    channel.reply("basic.cancel-ok", method.consumer_tag, nowait=method.nowait)
+
+
+def cancel_ok(channel: Channel, method: CancelOk) -> None:
+    """The client's answer to a cancel of ours, which is sent with nowait: nothing to do."""
+
+
+def get(channel: Channel, method: Get) -> None:
+    queue = channel.vhost.queue(channel.queue_name(method.queue), channel.actor)
+    channel.submit(lambda: _get(channel, queue, method.no_ack))
+
+
+def _get(channel: Channel, queue: Queue, no_ack: bool) -> bool:
+    """Whether the answer left at once; otherwise the message comes from disk or with this turn's write."""
+    done = False
+    waited = False
+
+    def got(cursor: Cursor | None) -> None:
+        nonlocal done
+        done = True
+        if channel.core.closing:
+            if cursor is not None:
+                cursor.requeue(cursor.records()[0][0])
+        elif cursor is None:
+            channel.send("basic.get-empty", "")
+        else:
+            channel.session.out.write(channel.core.encode_get(cursor, no_ack, queue.ready_count))
+            channel.session.dirty()
+        if waited:
+            channel.go_on()
+
+    queue.get(got)
+    waited = not done
+    return done
+
+
+def recover_async(channel: Channel, method: RecoverAsync | Recover) -> None:
+    if not method.requeue:
+        raise hard(540, "requeue=false")
+    channel.core.requeue_all()
+    channel.core.feed_starved()
+
+
+def recover(channel: Channel, method: Recover) -> None:
+    recover_async(channel, method)
+    channel.reply("basic.recover-ok")
+
+
+# Confirms and transactions
+
+
+def confirm_select(channel: Channel, method: ConfirmSelect) -> None:
+    channel.core.confirm_select()
+    channel.reply("confirm.select-ok", nowait=method.nowait)
+
+
+def tx_select(channel: Channel, _: TxSelect) -> None:
+    if channel.core.confirming:
+        raise soft(406, "cannot switch from confirm to tx mode")
+    raise hard(540, "transactions (tx.select) are not supported; use publisher confirms")
+
+
+def tx_commit(channel: Channel, _: TxCommit) -> None:
+    raise soft(406, "channel is not transactional")
+
+
+def tx_rollback(channel: Channel, _: TxRollback) -> None:
+    raise soft(406, "channel is not transactional")
+
+
+# Channel and access
+
+
+def flow(channel: Channel, method: Flow) -> None:
+    if not method.active:
+        raise hard(540, "active=false")
+    channel.reply("channel.flow-ok", True)
+
+
+def flow_ok(channel: Channel, method: FlowOk) -> None:
+    """Never asked for: nothing to do."""
+
+
+def access_request(channel: Channel, _: AccessRequest) -> None:
+    channel.reply("access.request-ok", 1)

@@ -1,0 +1,170 @@
+"""Publishes that Python must look at: headers exchanges, CC and BCC, odd expirations and user ids.
+
+The kernel hands over a whole message it did not append. What it would have refused is refused here with
+RabbitMQ's words; the rest is appended with the same record fields.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.log_core._batch import PERSISTENT, Target
+from penstock.protocols.amqp._tables import decode_fields, encode_fields
+from penstock.protocols.amqp.channel import Channel
+from penstock.protocols.amqp.errors import soft, type_name
+from penstock.protocols.amqp.values import Table, Value
+from penstock.router._routes import Route
+from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, wire
+
+__all__ = ["decode_properties", "encode_properties", "publish"]
+
+_FIELDS: Final = (
+    ("content_type", "s"),
+    ("content_encoding", "s"),
+    ("headers", "t"),
+    ("delivery_mode", "o"),
+    ("priority", "o"),
+    ("correlation_id", "s"),
+    ("reply_to", "s"),
+    ("expiration", "s"),
+    ("message_id", "s"),
+    ("timestamp", "L"),
+    ("type", "s"),
+    ("user_id", "s"),
+    ("app_id", "s"),
+    ("cluster_id", "s"),
+)
+"""From flag bit 15 down."""
+
+_ENTRIES_MAX: Final = 8192
+"""Of a message's headers, when Python must read them."""
+_EXPIRATION_MAX: Final = 2**32 - 1
+_MANDATORY: Final = 1
+_REPLY_QUEUE: Final = "amq.rabbitmq.reply-to"
+
+
+def decode_properties(block: bytes) -> Table:
+    """The properties that are there, by name.
+
+    Raises:
+        TableError: malformed, or a table beyond the limits.
+
+    """
+    flags = int.from_bytes(block[:2], "big")
+    present = [field for bit, field in enumerate(_FIELDS) if flags >> (15 - bit) & 1]
+    values = decode_fields("".join(letter for _, letter in present), block[2:], entries=_ENTRIES_MAX)
+    return {name: value for (name, _), value in zip(present, values, strict=True)}
+
+
+def encode_properties(properties: Table) -> bytes:
+    """The twin of `decode_properties`."""
+    flags = 0
+    letters = ""
+    values: list[Value] = []
+    for bit, (name, letter) in enumerate(_FIELDS):
+        if name in properties:
+            flags |= 1 << (15 - bit)
+            letters += letter
+            values.append(properties[name])
+    return flags.to_bytes(2, "big") + encode_fields(letters, tuple(values))
+
+
+def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) -> None:
+    """Append the message, return it when it is mandatory and went nowhere, and number it for its confirm.
+
+    Raises:
+        AmqpError: a property RabbitMQ refuses.
+        RoutingError: the exchange refuses it.
+        TableError: headers with too many entries.
+
+    """
+    properties = decode_properties(block)
+    headers = properties.get("headers", {})
+    assert isinstance(headers, dict)
+    ttl_ms = _ttl(properties.get("expiration"))
+    _check_user(channel, properties.get("user_id"))
+    if str(properties.get("reply_to", "")).startswith(_REPLY_QUEUE):
+        raise soft(406, "fast reply consumer does not exist")
+    routes = _routes(channel, key, headers)
+    if "BCC" in headers:
+        # A blind copy is for routing and not for consumers.
+        del headers["BCC"]
+        block = encode_properties(properties)
+    persistent = properties.get("delivery_mode") == 2
+    priority = properties.get("priority", 0)
+    assert isinstance(priority, int)
+    route = routes[0] if len(routes) == 1 else _union(routes)
+    lsn = channel.session.log.appender.append_record(
+        route.lp,
+        route.target,
+        key,
+        block,
+        body,
+        PERSISTENT if persistent else 0,
+        priority,
+        ENC_AMQP091,
+        ttl_ms,
+    )
+    if bits & _MANDATORY and not route.routed:
+        channel.core.encode_return(312, b"NO_ROUTE", key, block, body)
+    if channel.core.confirming:
+        channel.session.codec.expect_confirm(channel.core, lsn, persistent and route.durable)
+
+
+def _routes(channel: Channel, key: bytes, headers: Table) -> list[Route]:
+    """The routes of the routing key and of each key in CC and BCC."""
+    parts = split_key_block(key)
+    assert parts is not None  # the kernel made it of two short strings
+    keys = [key]
+    for name in ("CC", "BCC"):
+        copies = headers.get(name)
+        if copies is None:
+            continue
+        if not isinstance(copies, list):
+            what = type_name(copies)
+            raise soft(406, f'invalid message: {{unacceptable_type_in_header,"{name}",{what}}}')
+        for copy in copies:
+            if isinstance(copy, str | bytes) and len(wire(copy) if isinstance(copy, str) else copy) <= 255:
+                text = copy if isinstance(copy, str) else copy.decode("utf-8", "surrogateescape")
+                keys.append(join_key_block(parts[0], text))
+    routes = []
+    for one in dict.fromkeys(keys):
+        route = channel.vhost.route(channel.actor.identity, ENC_AMQP091, one, headers)
+        if route.error is not None:
+            raise route.error
+        routes.append(route)
+    return routes
+
+
+def _union(routes: list[Route]) -> Route:
+    """To every feed of `routes` once."""
+    durable = any(route.durable for route in routes)
+    feeds = dict.fromkeys(feed for route in routes for feed in route.target.feeds)
+    return Route(Target(feeds, durable), (), any(route.routed for route in routes), durable, False)
+
+
+def _ttl(expiration: Value) -> int:
+    """The milliseconds of an expiration property; 0 = none."""
+    if expiration is None:
+        return 0
+    assert isinstance(expiration, str)
+    sign = expiration[:1] == "-"
+    digits = expiration[1:] if expiration[:1] in ("-", "+") else expiration
+    count = next((i for i, char in enumerate(digits) if char not in "0123456789"), len(digits))
+    if count == 0:
+        why = "no_integer"
+    elif count < len(digits):
+        why = f'{{leftover_string,"{digits[count:]}"}}'
+    elif sign:
+        why = f"{{value_negative,-{int(digits[:20])}}}"
+    elif len(digits) > 10 or int(digits) > _EXPIRATION_MAX:
+        why = f"{{value_too_large,{digits}}}"
+    else:
+        return max(int(digits), 1)
+    raise soft(406, f"invalid expiration '{expiration}': {why}")
+
+
+def _check_user(channel: Channel, user_id: Value) -> None:
+    name = channel.actor.identity.username
+    if isinstance(user_id, str) and user_id != name:
+        raise soft(406, f"user_id property set to '{user_id}' but authenticated user was '{name}'")

@@ -1,0 +1,571 @@
+"""An AMQP 0-9-1 connection as a state machine: bytes, calls and time in; bytes and a few wishes out. No I/O.
+
+    HEADER ── AMQP 0 0 9 1 ──> START ── start-ok ──> LOGIN ── authenticated ──> TUNE ── tune-ok ──> OPEN
+    OPEN ── open ──> RUNNING                            any ── an error ──> CLOSING ── close-ok ──> ENDED
+                                                        any ── connection.close ──> ENDED
+
+Three drivers: `receive` (bytes of a read), calls (`authenticated`, `refused`, `durable`, `pressure`,
+`shutdown`, `lost` ...), and `clock`. After each of them the endpoint looks at what the session wants: output
+lies in `out`, and
+
+    login       a name and a password to be checked; the answer is `authenticated` or `refused`
+    take_waits  positions of the log after which `durable` must be called
+    blocked     whether the peer should not be read, for the log asks publishers to pause
+    ended       a reason: flush and close the transport      dropped     a reason: close it without a word
+
+A read is scanned by the kernel (`_codec.pyx`), which handles publishes and acknowledgements itself and hands
+everything else to `_event` at its place in the order. Which methods are legal where stands in the tables
+below. An error of a method closes its channel or the connection by its code (`errors.py`); a closing channel
+or connection ignores everything but the answer.
+
+Source: AMQP 0-9-1 sections 2.2.4, 4.2; RabbitMQ's rabbit_reader and rabbit_channel as observed (3.10.8,
+3.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError
+from penstock.protocols.amqp import _codec, methods_basic, methods_exchange, methods_queue
+from penstock.protocols.amqp import publish as slow
+from penstock.protocols.amqp._codec import Codec
+from penstock.protocols.amqp._tables import TableError, decode_table
+from penstock.protocols.amqp.channel import Channel
+from penstock.protocols.amqp.errors import AmqpError, Dropped, answer, erlang, frame_fault, hard, soft
+from penstock.protocols.amqp.methods import (
+    METHODS,
+    Close,
+    ConnectionOpen,
+    Index,
+    StartOk,
+    TuneOk,
+    UpdateSecret,
+    decode,
+    encode,
+)
+from penstock.protocols.amqp.options import FRAME_MIN, NEGOTIATION_FRAME_MAX, AmqpOptions
+from penstock.protocols.amqp.values import Table, Value
+from penstock.protocols.outbuffer import OutBuffer
+from penstock.router.identity import Actor, Identity
+from penstock.router.names import ENC_AMQP091, wire
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+    from penstock.router.vhost import Vhost
+
+__all__ = ["Login", "Session", "State"]
+
+HEADER: Final = b"AMQP\x00\x00\x09\x01"
+_HEADERS: Final = frozenset({HEADER, b"AMQP\x01\x01\x00\x09"})
+"""Accepted: 0-9-1, and 0-9, which clients of its time mean by it."""
+
+_LOGIN_ENTRIES: Final = 256
+"""Entries of a table before the login."""
+_KERNEL_METHODS: Final = frozenset({(60, 40), (60, 80), (60, 90), (60, 120)})
+_CAPABILITIES: Final = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+)
+"""What is true here; direct_reply_to is not."""
+
+
+class State(Enum):
+    """Where the connection is."""
+
+    HEADER = "waiting for the protocol header"
+    START = "starting"
+    LOGIN = "logging in"
+    TUNE = "tuning"
+    OPEN = "opening"
+    RUNNING = "running"
+    CLOSING = "closing"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A login to be checked."""
+
+    username: str
+    password: bytes
+    renewal: bool = False
+    """A new secret of somebody who is in."""
+
+
+class Session:
+    """See the module."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: AmqpOptions,
+        out: OutBuffer,
+        *,
+        version: str,
+        owner: object,
+        room: Callable[[], int],
+        dirty: Callable[[], object],
+    ) -> None:
+        """`owner` stands for the connection in the broker; `room` and `dirty` are the connection's."""
+        self.broker = broker
+        self.log = broker.log
+        self.options = options
+        self.out = out
+        self.room = room
+        self._owner = owner
+        self._dirty = dirty
+        self._version = version
+        self.state = State.HEADER
+        self.codec = Codec(out, NEGOTIATION_FRAME_MAX, options.max_message_bytes)
+        self.frame_max = NEGOTIATION_FRAME_MAX
+        self.channel_max = options.channel_max
+        self.heartbeat_s = 0
+        self.client_properties: Table = {}
+        self._capabilities: Table = {}
+        self.actor: Actor
+        """Who is logged in; set from State.TUNE on."""
+        self.vhost: Vhost
+        """Set from State.RUNNING on."""
+        self.login: Login | None = None
+        self.ended: str | None = None
+        self.dropped: str | None = None
+        self.blocked = False
+        self._pressure = False
+        self._told_blocked = False
+        self._gated: dict[Channel, None] = {}
+        self._failed = False
+
+    # What the endpoint asks
+
+    @property
+    def synced_lsn(self) -> int:
+        return self.log.synced_lsn
+
+    def client_can(self, capability: str) -> bool:
+        """Whether the client announced the capability."""
+        return self._capabilities.get(capability) is True
+
+    def take_waits(self) -> tuple[int, int]:
+        """(LSN that must be written, LSN that must be synced) before `durable` has work to do; 0 = none."""
+        written, synced = self.codec.take_waits()
+        for channel in self._gated:
+            synced = max(synced, channel.gate.take_awaited())
+        return written, synced
+
+    def dirty(self) -> None:
+        """There is output."""
+        self._dirty()
+
+    def gated(self, channel: Channel) -> None:
+        """Replies of `channel` wait."""
+        self._gated[channel] = None
+
+    def forget(self, channel: Channel) -> None:
+        """The channel is closed on both sides: its number is free."""
+        channel.gate.close()
+        self._gated.pop(channel, None)
+        self.codec.drop_channel(channel.core)
+
+    # Bytes
+
+    def receive(self, buffer: bytearray, size: int) -> int:
+        """Handle buffer[0:size]; how many bytes of it are done with. Never raises for what a peer sends."""
+        start = 0
+        if self.state is State.HEADER:
+            start = self._header(buffer, size)
+            if not start:
+                return 0
+        codec = self.codec
+        codec.feed(buffer, start, size)
+        while True:
+            try:
+                event = codec.next()
+                if event is None:
+                    break
+                self._event(event)
+            except PenstockError as error:
+                # Of the kernel itself: the log takes nothing more.
+                self.fail(answer(error), (60, 40))
+            if self.ended is not None or self.dropped is not None:
+                return size
+        codec.feed_starved()
+        if self._pressure and not self.blocked:
+            self._check_pressure()
+        return codec.consumed
+
+    def _header(self, buffer: bytearray, size: int) -> int:
+        if size < 8 and HEADER.startswith(bytes(buffer[: min(size, 4)])):
+            return 0
+        if bytes(buffer[:8]) in _HEADERS and size >= 8:
+            self.state = State.START
+            self._send("connection.start", 0, 9, self._server_properties(), b"PLAIN AMQPLAIN", b"en_US")
+            return 8
+        self.out.write(HEADER)
+        self.dirty()
+        self._end("the client speaks another protocol or version")
+        return size
+
+    def _event(self, event: tuple[Any, ...]) -> None:
+        kind, number = event[0], event[1]
+        if self.state is State.CLOSING:
+            if kind == _codec.METHOD and number == 0:
+                self._closing_method((event[2], event[3]))
+            return
+        index: Index = (60, 40)
+        channel: Channel | None = None
+        try:
+            if kind == _codec.FAULT:
+                _, _, name, frame_type, octets, detail = event
+                raise frame_fault(name, frame_type, octets, detail, self.frame_max)
+            if kind == _codec.METHOD and number == 0:
+                index = (event[2], event[3])
+                self._connection_method(index, event[4])
+                return
+            if self.state is not State.RUNNING:
+                raise hard(503, f"a channel cannot be used while the connection is {self.state.value}")
+            core = self.codec.channel(number)
+            channel = core.owner if core is not None else None  # type: ignore[assignment]
+            if kind == _codec.METHOD:
+                index = (event[2], event[3])
+                self._channel_method(channel, number, index, event[4])
+                return
+            assert channel is not None  # the kernel has the table of channels
+            if kind == _codec.PUBLISH:
+                slow.publish(channel, *event[2:])
+            elif kind == _codec.REFUSED:
+                raise event[2]
+            elif kind == _codec.UNKNOWN_TAG:
+                index = (60, event[2])
+                raise soft(406, f"unknown delivery tag {event[3]}")
+            elif kind == _codec.TOO_LARGE:
+                most = self.options.max_message_bytes
+                raise soft(406, f"message size {event[2]} is larger than configured max size {most}")
+        except Dropped as error:
+            self._tear_down()
+            self.state = State.ENDED
+            self.dropped = error.message
+        except TableError:
+            octets = event[4] if kind == _codec.METHOD else event[4][:64]
+            self.fail(hard(501, f"cannot decode {erlang(octets[:64])}"), index)
+        except PenstockError as error:
+            told = answer(error)
+            if told.hard or channel is None:
+                self.fail(told, index)
+            else:
+                channel.fail(told, index)
+
+    # Methods of the connection
+
+    def _connection_method(self, index: Index, arguments: bytes) -> None:
+        handler = _CONNECTION.get((self.state, index))
+        if handler is None:
+            if index not in METHODS and index not in _KERNEL_METHODS:
+                raise Dropped(f"method {index[0]}.{index[1]} does not exist")
+            code = 504 if self.state is State.RUNNING else 503
+            raise hard(code, f"unexpected method in connection state {self.state.value}")
+        entries = 1024 if self.state is State.RUNNING else _LOGIN_ENTRIES
+        handler(self, decode(index, arguments, entries=entries))
+
+    def _closing_method(self, index: Index) -> None:
+        """We sent connection.close: wait for its answer; a close that crossed it is answered."""
+        if index == (10, 50):
+            self._send("connection.close-ok")
+        elif index == (10, 51):
+            self._end("")
+
+    def _on_start_ok(self, method: StartOk) -> None:
+        self.client_properties = method.client_properties
+        capabilities = method.client_properties.get("capabilities")
+        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+        if method.mechanism == "PLAIN":
+            parts = method.response.split(b"\0")
+            if len(parts) != 3:
+                raise hard(502, "a PLAIN response is: NUL, user, NUL, password")
+            username, password = parts[1].decode("utf-8", "surrogateescape"), parts[2]
+        elif method.mechanism == "AMQPLAIN":
+            table = decode_table(len(method.response).to_bytes(4, "big") + method.response, entries=16)
+            name, secret = table.get("LOGIN"), table.get("PASSWORD")
+            if not isinstance(name, str) or not isinstance(secret, str | bytes):
+                raise hard(502, "an AMQPLAIN response has LOGIN and PASSWORD")
+            username, password = name, secret if isinstance(secret, bytes) else wire(secret)
+        else:
+            raise hard(503, f"unknown authentication mechanism '{method.mechanism}'")
+        self.mechanism = method.mechanism
+        self.state = State.LOGIN
+        self.login = Login(username, password)
+
+    def authenticated(self, identity: Identity) -> None:
+        """The login was right."""
+        if self.state is State.LOGIN:
+            self.actor = Actor(identity, self._owner)
+            self.state = State.TUNE
+            options = self.options
+            self._send("connection.tune", options.channel_max, options.frame_max, options.heartbeat_s)
+        elif self.state is State.RUNNING:
+            self.actor = Actor(identity, self._owner)
+            self._send("connection.update-secret-ok")
+
+    def refused(self, error: PenstockError) -> None:
+        """The login was wrong; the peer learns that and no more."""
+        if self.state is State.LOGIN:
+            if not self.client_can("authentication_failure_close"):
+                self.state = State.ENDED
+                self.dropped = error.message
+                return
+            self.fail(
+                hard(
+                    403,
+                    f"Login was refused using authentication mechanism {self.mechanism}. For details see the "
+                    "broker logfile.",
+                    (0, 0),
+                ),
+                (0, 0),
+            )
+        elif self.state is State.RUNNING:
+            self.fail(hard(530, "the new secret was refused"), (10, 70))
+
+    def _on_tune_ok(self, method: TuneOk) -> None:
+        options = self.options
+        _check_negotiated("channel_max", method.channel_max, 0, options.channel_max)
+        _check_negotiated("frame_max", method.frame_max, FRAME_MIN, options.frame_max)
+        self.channel_max = method.channel_max
+        self.frame_max = self.codec.frame_max = method.frame_max
+        self.heartbeat_s = method.heartbeat
+        self.state = State.OPEN
+
+    def _on_open(self, method: ConnectionOpen) -> None:
+        self.vhost = self.broker.enter(self.actor.identity, method.virtual_host)
+        identity = self.actor.identity
+        self.codec.open(
+            self.vhost.publisher(identity, ENC_AMQP091), self.log.appender, wire(identity.username)
+        )
+        self.state = State.RUNNING
+        self._send("connection.open-ok", "")
+
+    def _on_close(self, method: Close) -> None:
+        self._tear_down()
+        self._send("connection.close-ok")
+        self._end(f"the client closed: {method.reply_code} {method.reply_text}")
+
+    def _on_update_secret(self, method: UpdateSecret) -> None:
+        self.login = Login(self.actor.identity.username, method.new_secret, renewal=True)
+
+    # Methods of channels
+
+    def _channel_method(self, channel: Channel | None, number: int, index: Index, arguments: bytes) -> None:
+        if index[0] == 10:
+            raise hard(503, "unimplemented method")
+        if index not in METHODS and index not in _KERNEL_METHODS:
+            raise Dropped(f"method {index[0]}.{index[1]} does not exist")
+        if channel is None:
+            if index != (20, 10):
+                raise hard(504, "expected 'channel.open'")
+            decode(index, arguments)
+            self._open_channel(number)
+            return
+        if channel.core.closing:
+            self._closing_channel_method(channel, index)
+            return
+        if index == (20, 10):
+            raise hard(504, "second 'channel.open' seen")
+        if index == (20, 40):
+            channel.close()
+            return
+        handler = _CHANNEL.get(index)
+        if handler is None:
+            raise hard(503, "unimplemented method")
+        handler(channel, decode(index, arguments))
+
+    def _open_channel(self, number: int) -> None:
+        if self.channel_max and self.codec.channel_count >= self.channel_max:
+            raise hard(
+                530,
+                f"number of channels opened ({self.codec.channel_count}) has reached the negotiated "
+                f"channel_max ({self.channel_max})",
+                (0, 0),
+            )
+        channel = Channel(self, number)
+        self.codec.add_channel(channel.core)
+        channel.reply("channel.open-ok", b"")
+
+    def _closing_channel_method(self, channel: Channel, index: Index) -> None:
+        if index == (20, 41):
+            self.forget(channel)
+        elif index == (20, 40):
+            # Both closed at once: each answers the other.
+            channel.reply("channel.close-ok")
+
+    # Calls
+
+    def durable(self, ok: bool) -> None:
+        """The log reached a position that was waited for; not `ok`: it failed, nothing more is confirmed."""
+        if self.state is not State.RUNNING:
+            return
+        if not ok:
+            for core in self.codec.all_channels():
+                core.refuse_all()
+            self.fail(hard(541, "the log failed; see the broker logfile"), (0, 0))
+            return
+        synced = self.log.synced_lsn
+        if self.codec.confirm(self.log.written_lsn, synced):
+            self.dirty()
+        for channel in list(self._gated):
+            channel.gate.release(synced)
+            if not channel.gate.waiting:
+                self._gated.pop(channel, None)
+
+    def writable(self) -> None:
+        """The connection takes output again."""
+        for core in self.codec.all_channels():
+            channel = core.owner
+            assert isinstance(channel, Channel)
+            channel.wake_consumers()
+
+    def pressure(self, paused: bool) -> None:
+        """The log asks publishers to pause, or lets them go on."""
+        self._pressure = paused
+        self._check_pressure()
+
+    def _check_pressure(self) -> None:
+        """Pause a connection that publishes; consumers must go on being read for their acknowledgements."""
+        blocked = self._pressure and self.codec.published > 0 and self.state is State.RUNNING
+        if blocked and not self._told_blocked and self.client_can("connection.blocked"):
+            self._told_blocked = True
+            self._send("connection.blocked", "the log is low on disk space or behind its disk")
+        elif not self._pressure and self._told_blocked:
+            self._told_blocked = False
+            self._send("connection.unblocked")
+        self.blocked = blocked
+
+    def shutdown(self) -> None:
+        """The gateway stops."""
+        if self.state in (State.CLOSING, State.ENDED):
+            return
+        if self.state in (State.HEADER, State.START, State.LOGIN):
+            self._end("the gateway stops")
+            return
+        self.fail(hard(320, "broker forced connection closure with reason 'shutdown'", (0, 0)), (0, 0))
+
+    def lost(self) -> None:
+        """The transport is gone."""
+        self._tear_down()
+        self.state = State.ENDED
+
+    def heartbeat(self) -> None:
+        """Write a heartbeat."""
+        self.out.write(b"\x08\x00\x00\x00\x00\x00\x00\xce")
+        self.dirty()
+
+    @property
+    def message_counts(self) -> tuple[int, int]:
+        """Messages received and delivered."""
+        delivered = self._delivered + sum(core.delivered for core in self.codec.all_channels())
+        return self.codec.published, delivered
+
+    # The end
+
+    def fail(self, error: AmqpError, index: Index) -> None:
+        """Close the connection because of `error`."""
+        if self.state in (State.CLOSING, State.ENDED):
+            return
+        self._tear_down()
+        class_id, method_id = error.index or index
+        self.state = State.CLOSING
+        self.failure = error.reply_text
+        self._send("connection.close", error.code, error.reply_text, class_id, method_id)
+
+    failure = ""
+    """What we closed the connection for."""
+    mechanism = ""
+    _delivered = 0
+
+    def _end(self, reason: str) -> None:
+        self.state = State.ENDED
+        self.ended = reason or self.failure
+
+    def _tear_down(self) -> None:
+        """Give back what the connection holds: consumers, unacknowledged messages, exclusive queues."""
+        self._delivered = self.message_counts[1]
+        for core in self.codec.all_channels():
+            channel = core.owner
+            assert isinstance(channel, Channel)
+            channel.shut()
+            self.forget(channel)
+        if hasattr(self, "vhost"):
+            self.vhost.connection_closed(self._owner)
+
+    # Output
+
+    def _send(self, name: str, *values: Value) -> None:
+        self.out.write(encode(name, 0, *values))
+        self.dirty()
+
+    def _server_properties(self) -> Table:
+        # kombu decides by product and version which qos it uses: global, which is supported, for RabbitMQ
+        # 3.13.
+        return {
+            "product": "RabbitMQ",
+            "version": "3.13.7",
+            "penstock": self._version,
+            "platform": "penstock " + self._version,
+            "copyright": "",
+            "information": "penstock speaks AMQP 0-9-1 as RabbitMQ 3.13 does",
+            "cluster_name": "penstock",
+            "capabilities": dict.fromkeys(_CAPABILITIES, True),
+        }
+
+
+def _check_negotiated(name: str, value: int, least: int, most: int) -> None:
+    if value and value < least:
+        raise hard(530, f"negotiated {name} = {value} is lower than the minimum allowed value ({least})")
+    if value == 0 or value > most:
+        raise hard(530, f"negotiated {name} = {value} is higher than the maximum allowed value ({most})")
+
+
+_CONNECTION: Final[dict[tuple[State, Index], Callable[[Session, Any], None]]] = {
+    (State.START, (10, 11)): Session._on_start_ok,
+    (State.TUNE, (10, 31)): Session._on_tune_ok,
+    (State.TUNE, (10, 50)): Session._on_close,
+    (State.OPEN, (10, 40)): Session._on_open,
+    (State.OPEN, (10, 50)): Session._on_close,
+    (State.RUNNING, (10, 50)): Session._on_close,
+    (State.RUNNING, (10, 70)): Session._on_update_secret,
+}
+"""Methods of channel 0 by the state in which they are legal; LOGIN has none, CLOSING is `_closing_method`."""
+
+_CHANNEL: Final[dict[Index, Callable[[Channel, Any], None]]] = {
+    (20, 20): methods_basic.flow,
+    (20, 21): methods_basic.flow_ok,
+    (30, 10): methods_basic.access_request,
+    (40, 10): methods_exchange.declare,
+    (40, 20): methods_exchange.delete,
+    (40, 30): methods_exchange.bind,
+    (40, 40): methods_exchange.unbind,
+    (50, 10): methods_queue.declare,
+    (50, 20): methods_queue.bind,
+    (50, 30): methods_queue.purge,
+    (50, 40): methods_queue.delete,
+    (50, 50): methods_queue.unbind,
+    (60, 10): methods_basic.qos,
+    (60, 20): methods_basic.consume,
+    (60, 30): methods_basic.cancel,
+    (60, 31): methods_basic.cancel_ok,
+    (60, 70): methods_basic.get,
+    (60, 100): methods_basic.recover_async,
+    (60, 110): methods_basic.recover,
+    (85, 10): methods_basic.confirm_select,
+    (90, 10): methods_basic.tx_select,
+    (90, 20): methods_basic.tx_commit,
+    (90, 30): methods_basic.tx_rollback,
+}
+"""Methods of an open channel that are not the kernel's; open, close and close-ok are the session's."""

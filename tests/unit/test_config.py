@@ -19,6 +19,7 @@ from penstock.config.render import MASK, reference, schema, show
 from penstock.config.sources import Option, all_options
 from penstock.errors import ConfigError
 from penstock.log_core.options import LogOptions
+from penstock.protocols.mqtt.options import MqttOptions
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = list(all_options())
@@ -89,6 +90,10 @@ def test_the_section_log_has_the_keys_and_defaults_of_the_log_core() -> None:
     mine = dataclasses.asdict(Config().log)
     assert mine.pop("data_dir") == "data"
     assert mine == dataclasses.asdict(LogOptions())
+
+
+def test_the_section_mqtt_has_the_keys_and_defaults_of_the_front_end() -> None:
+    assert dataclasses.asdict(Config().mqtt) == dataclasses.asdict(MqttOptions())
 
 
 def test_importing_it_imports_no_other_part_of_penstock_and_no_library() -> None:

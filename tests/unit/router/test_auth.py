@@ -1,0 +1,213 @@
+"""Logins and permissions: who gets in from where, what a storm of logins costs, what a user may do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from penstock.log_core._batch import Appender
+from penstock.log_core.tables import Tables
+from penstock.router import auth
+from penstock.router.auth import AuthOptions, Authorizer, Permission, Users
+from penstock.router.errors import AuthenticationRefused
+from penstock.router.identity import Identity
+from penstock.router.passwords import DUMMY, hash_password, is_slow, rabbitmq_hash, verify_password
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    password: str | None = None
+    password_hash: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+def exported(password: bytes, digest: str = "sha256") -> str:
+    return base64.b64encode(b"salt" + hashlib.new(digest, b"salt" + password).digest()).decode()
+
+
+class World:
+    def __init__(self, options: AuthOptions, tables: Tables | None = None) -> None:
+        self.now = 0.0
+        self.verified: list[str] = []
+        self.tables = tables if tables is not None else Tables(Appender(lambda: 1))
+        self.users = Users(self.tables, options, clock=lambda: self.now)
+        self.authorizer = Authorizer(self.tables)
+        self.users.apply_options(self.authorizer, "/", is_new=tables is None)
+
+    async def refused(self, name: str, password: bytes, loopback: bool = True) -> str:
+        with pytest.raises(AuthenticationRefused) as refused:
+            await self.users.authenticate(name, password, loopback)
+        assert refused.value.username == name
+        return refused.value.reason
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """guest from loopback only, ann from anywhere; `verified` counts the slow verifications."""
+    world = World(AuthOptions(users=(User("ann", password="secret", tags=("monitoring",)),)))
+
+    def counted(stored: str, password: bytes) -> bool:
+        world.verified.append(stored)
+        return verify_password(stored, password)
+
+    monkeypatch.setattr(auth, "verify_password", counted)
+    yield world
+    world.users.close()
+
+
+async def test_the_right_password_logs_in_with_its_tags(world: World) -> None:
+    assert await world.users.authenticate("ann", b"secret", False) == Identity(
+        "ann", frozenset({"monitoring"})
+    )
+    assert await world.users.authenticate("guest", b"guest", True) == Identity(
+        "guest", frozenset({"administrator"})
+    )
+
+
+async def test_each_refusal_has_its_reason(world: World) -> None:
+    assert await world.refused("ann", b"mistaken") == "credentials"
+    assert await world.refused("ann", b"") == "credentials"
+    assert await world.refused("nobody", b"secret") == "credentials"
+    assert await world.refused("guest", b"guest", loopback=False) == "loopback"
+    # The place is told only to who knows the password.
+    assert await world.refused("guest", b"mistaken", loopback=False) == "credentials"
+
+
+async def test_a_refusal_does_not_repeat_the_password(world: World) -> None:
+    with pytest.raises(AuthenticationRefused) as refused:
+        await world.users.authenticate("ann", b"hunter2", True)
+    assert "hunter2" not in str(refused.value) + repr(refused.value)
+
+
+async def test_an_unknown_user_costs_a_verification_too(world: World) -> None:
+    await world.refused("nobody", b"secret")
+    assert world.verified == [DUMMY]
+
+
+async def test_a_storm_of_reconnects_is_verified_once_a_minute(world: World) -> None:
+    for _ in range(100):
+        await world.users.authenticate("ann", b"secret", True)
+    assert len(world.verified) == 1
+    await world.refused("ann", b"mistaken")
+    await world.refused("ann", b"mistaken")
+    assert len(world.verified) == 3
+    world.now = 61.0
+    await world.users.authenticate("ann", b"secret", True)
+    assert len(world.verified) == 4
+
+
+async def test_a_changed_password_is_not_remembered(world: World) -> None:
+    await world.users.authenticate("ann", b"secret", True)
+    world.users.set_user("ann", hash_password(b"other"), ())
+    assert await world.refused("ann", b"secret") == "credentials"
+    assert await world.users.authenticate("ann", b"other", True) == Identity("ann")
+    world.users.delete_user("ann")
+    assert await world.refused("ann", b"other") == "credentials"
+
+
+async def test_logins_wait_in_a_bounded_queue(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "_WAITING_MAX", 2)
+    reasons: list[Any] = await asyncio.gather(
+        *(world.users.authenticate("ann", b"%d" % index, True) for index in range(5)), return_exceptions=True
+    )
+    assert sorted(error.reason for error in reasons) == ["busy"] * 3 + ["credentials"] * 2
+    await world.users.authenticate("ann", b"secret", True)
+
+
+async def test_names_and_passwords_cannot_run_into_one_another(world: World) -> None:
+    """What is remembered for (ann, secret) must not be found for (anns, ecret)."""
+    world.users.set_user("anns", world.users._users["ann"].stored, ())
+    await world.users.authenticate("ann", b"secret", True)
+    assert await world.refused("anns", b"ecret") == "credentials"
+
+
+async def test_hashes_from_rabbitmq_are_taken_as_they_are() -> None:
+    world = World(
+        AuthOptions(
+            users=(
+                User("a", password_hash=exported(b"one")),
+                User("b", password_hash=exported(b"two", "sha512")),
+            )
+        )
+    )
+    assert await world.users.authenticate("a", b"one", False)
+    assert await world.users.authenticate("b", b"two", False)
+    assert await world.refused("a", b"two") == "credentials"
+    world.users.close()
+
+
+def test_a_damaged_password_hash_is_refused() -> None:
+    for damaged in ("", "AAAA", "not base64!", base64.b64encode(bytes(35)).decode()):
+        with pytest.raises(ValueError, match="password_hash"):
+            rabbitmq_hash(damaged)
+
+
+def test_new_hashes_are_slow_salted_and_verify() -> None:
+    first, second = hash_password(b"x"), hash_password(b"x")
+    assert first != second and is_slow(first)
+    assert verify_password(first, b"x") and not verify_password(first, b"y")
+    assert not verify_password(DUMMY, b"")
+
+
+def test_a_default_user_who_was_deleted_does_not_come_back() -> None:
+    options = AuthOptions()
+    world = World(options)
+    assert world.users.names() == ["guest"]
+    world.users.delete_user("guest")
+    world.users.close()
+    again = World(options, world.tables)
+    assert again.users.names() == []
+    again.users.close()
+
+
+def test_users_and_permissions_are_restored_and_listed_users_follow_the_configuration() -> None:
+    world = World(AuthOptions(default_user="", users=(User("ann", "one"), User("bob", "two"))))
+    world.authorizer.set("ann", "/", Permission("", "^x", ""))
+    kept = world.users._users["bob"].stored
+    world.users.close()
+    again = World(AuthOptions(default_user="", users=(User("ann", "new"), User("bob", "two"))), world.tables)
+    assert verify_password(again.users._users["ann"].stored, b"new")
+    assert again.users._users["bob"].stored == kept
+    assert again.authorizer.allow(Identity("ann"), "/", "write", "xy")
+    assert not again.authorizer.allow(Identity("ann"), "/", "configure", "xy")
+    again.users.close()
+
+
+def test_anonymous_peers_are_the_default_user(world: World) -> None:
+    assert world.users.anonymous(True).username == "guest"
+    assert world.users.anonymous(False, everywhere=True).username == "guest"
+    with pytest.raises(AuthenticationRefused) as refused:
+        world.users.anonymous(False)
+    assert refused.value.reason == "anonymous"
+    world.users.delete_user("guest")
+    with pytest.raises(AuthenticationRefused):
+        world.users.anonymous(True)
+    assert world.users.identity("ann") == Identity("ann", frozenset({"monitoring"}))
+    assert world.users.identity("guest") is None
+
+
+def test_permissions_are_regular_expressions_per_vhost(world: World) -> None:
+    ann = Identity("ann")
+    world.authorizer.set("ann", "/", Permission(configure="", write="^w|x$", read=".*"))
+    allow = world.authorizer.allow
+    assert [allow(ann, "/", "write", name) for name in ("wa", "ax", "aw", "")] == [True, True, False, False]
+    assert [allow(ann, "/", "configure", name) for name in ("a", "")] == [False, False]
+    assert allow(ann, "/", "read", "anything")
+    assert not allow(ann, "other", "read", "anything")
+    assert world.authorizer.enter(ann, "/") and not world.authorizer.enter(ann, "other")
+    world.authorizer.set("ann", "/", Permission(write="^amq\\.default$"))
+    assert allow(ann, "/", "write", "")
+
+
+def test_a_pattern_that_is_none_changes_nothing(world: World) -> None:
+    with pytest.raises(re.error):
+        world.authorizer.set("ann", "/", Permission("("))
+    assert world.authorizer.allow(Identity("ann"), "/", "configure", "x")

@@ -117,6 +117,7 @@ cdef struct Found:
     size_t length
     const char* reason
     uint32_t crc_expected, crc_found
+cdef size_t columns_size(uint8_t cols, size_t count) noexcept nogil
 cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept nogil
 cdef Batch view_batch(const uint8_t* p, Slab slab)      # of bytes that check_batch found valid
 

@@ -31,6 +31,9 @@ STATE: Final = 2
 NOTE: Final = 3
 """Kinds of a batch. LOST is never on disk: it stands for records that can no longer be read."""
 
+ALIGN: Final = 32
+"""Batches are padded to a multiple of it."""
+
 MORE: Final = 1
 """Attribute of a batch: the next one belongs to the same atomic unit."""
 
@@ -104,6 +107,8 @@ class Appender:
     """When set, the next append of a tick raises it."""
     def __init__(self, clock_ms: Callable[[], int], next_lsn: int = 1, epoch: int = 1) -> None:
         """`clock_ms` gives ms since the epoch; asked once per tick, never believed to run backwards."""
+    def start(self, next_lsn: int, epoch: int) -> None:
+        """Where a recovered log goes on; before the first append."""
     def append_record(
         self,
         lp: int,

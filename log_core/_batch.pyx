@@ -58,6 +58,7 @@ RECORDS = KIND_RECORDS
 STATE = KIND_STATE
 NOTE = KIND_NOTE
 MORE = ATTR_MORE
+ALIGN = BATCH_ALIGN
 
 # --- memory ---
 
@@ -601,6 +602,12 @@ cdef class Appender:
                 batch.header.attrs &= ~ATTR_MORE
                 batch.header.head_crc = crc32c_of(0, <uint8_t*>batch.header + 8, batch.head_size - 8)
 
+    def start(self, uint64_t next_lsn, uint32_t epoch):
+        if self.appended_bytes or self.count or self.segment_feeds:
+            raise AssertionError("the appender is in use")
+        self.next_lsn = self.segment_base = next_lsn
+        self.epoch = epoch
+
     @property
     def in_unit(self):
         return self.unit > 0
@@ -614,6 +621,8 @@ cdef class Appender:
 
     def take_closed(self):
         cdef list closed
+        if self.unit:
+            raise AssertionError("the tick ends inside an atomic unit")
         self.close_batch()
         closed = self.closed
         self.closed = []

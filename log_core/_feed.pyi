@@ -54,6 +54,8 @@ class Feed:
         """Push a record number (high bit: transient) of the segment at `base`; True if that began a chunk."""
     def append_stored(self, base: int, count: int, first_record: int, last_record: int) -> None:
         """Add the chunk of a closed segment without its entries; segments come in ascending order."""
+    def count_at(self, base: int) -> int:
+        """Entries in the segment at `base`."""
     def entries_at(self, base: int) -> bytes | None:
         """The chunk's entries as u32 little-endian; None when there is no such chunk in memory."""
     def spill(self, base: int) -> int:

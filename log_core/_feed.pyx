@@ -251,6 +251,10 @@ cdef class Feed:
         cdef Chunk* chunk = self.chunk_of(index)
         return 0 if chunk == NULL else chunk.base
 
+    def count_at(self, uint64_t base):
+        cdef Chunk* chunk = self.chunk_at(base)
+        return 0 if chunk == NULL else chunk.count
+
     def entries_at(self, uint64_t base):
         cdef Chunk* chunk = self.chunk_at(base)
         if chunk == NULL or chunk.entries == NULL:

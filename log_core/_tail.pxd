@@ -24,4 +24,5 @@ cdef class Cache:                     # tail ring + read cache, both bounded in 
     cdef list runs                    # the read cache: Run objects, least recently used first
     cdef Batch find(self, uint64_t lsn)
     cpdef add(self, Batch batch)
+    cpdef add_written(self, list batches)
     cpdef add_run(self, list batches)

@@ -16,6 +16,8 @@ class Cache:
     def __init__(self, tail_limit: int, read_limit: int) -> None: ...
     def add(self, batch: Batch) -> None:
         """The newest batch; the oldest leave when the tail has more than `tail_limit` bytes."""
+    def add_written(self, batches: list[Batch]) -> None:
+        """`add` those of records; nobody looks for others."""
     def add_run(self, batches: list[Batch]) -> None:
         """Batches read back, in LSN order; the run used longest ago leaves above `read_limit` bytes."""
     def get(self, lsn: int) -> Batch | None:

@@ -13,7 +13,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
-from penstock.log_core._batch cimport Batch
+from penstock.log_core._batch cimport KIND_RECORDS, Batch
 
 
 @cython.final
@@ -116,6 +116,12 @@ cdef class Cache:
         self.tail.add(batch)
         while self.tail.nbytes > self.tail_limit and PyList_GET_SIZE(self.tail.batches) - self.tail.first > 1:
             self.tail.drop_first()
+
+    cpdef add_written(self, list batches):
+        cdef Batch batch
+        for batch in batches:
+            if batch.kind == KIND_RECORDS:
+                self.add(batch)
 
     cpdef add_run(self, list batches):
         cdef Run run = Run()

@@ -94,6 +94,10 @@ class Tables:
             self._tables.setdefault(table, {})[key] = value
         return table, key
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._tables.clear()
+
     def snapshot(self) -> dict[str, dict[bytes, bytes]]:
         """A shallow copy of all tables."""
         return {table: rows.copy() for table, rows in self._tables.items() if rows}

@@ -1,0 +1,58 @@
+"""Errors of the log core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.errors import LogError, StartError
+
+__all__ = ["Damage", "LogFailed", "data_damaged", "version_unknown"]
+
+
+class Damage(LogError):
+    """Bytes in a file of the log that are not what was written."""
+
+    path: Path
+    offset: int
+    """Where in the file."""
+    reason: str
+    expected: int
+    """The CRC that is stored; 0 with `found` 0: the reason is not a CRC."""
+    found: int
+    """The CRC of what is there."""
+
+    def __init__(self, path: Path, offset: int, reason: str, expected: int = 0, found: int = 0) -> None:
+        crc = f" (expected {expected:08x}, found {found:08x})" if expected != found else ""
+        super().__init__(f"{path}, byte {offset}: {reason}{crc}")
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+        self.expected = expected
+        self.found = found
+
+
+class LogFailed(LogError):
+    """A write or sync failed: what the disk holds is unknown, so nothing more is accepted or confirmed."""
+
+    def __init__(self, what: str, error: OSError) -> None:
+        super().__init__(
+            f"the log stopped: {what}: {error.strerror or error}",
+            remedy="look after the disk, then restart; what was confirmed is on it",
+        )
+
+
+def data_damaged(damage: Damage, copy: Path | None) -> StartError:
+    """Durable data is damaged: nothing is thrown away without being told to."""
+    kept = f"; a copy is kept in {copy}" if copy is not None else ""
+    return StartError(
+        f"the log is damaged: {damage.message}{kept}",
+        remedy="restore the file from a backup, or start once with --salvage to go on without what is lost",
+    )
+
+
+def version_unknown(path: Path, version: int, known: int) -> StartError:
+    """The data folder was written by another version of the format."""
+    return StartError(
+        f"{path} is in format version {version}; this penstock knows version {known}",
+        remedy="use the penstock that wrote it, or give another folder with --data DIR",
+    )

@@ -1,0 +1,499 @@
+"""What a start does before anything is served: find out what the files hold, and make them consistent.
+
+1. MANIFEST says where the log begins and which checkpoints there are; without it, the files themselves do.
+2. The newest checkpoint that can be read gives the tables. There are two, so that one may be lost.
+3. After a clean stop nothing is scanned: the feeds come from the directories of the feed indexes. Otherwise
+   the segments from the checkpoint's on are scanned, batch by batch. An index that is missing or damaged
+   is made anew from its segment.
+4. Where a batch is not valid, at LSN X, the rest of the log is searched for valid ones; H is the highest
+   synced LSN in any of them, in the checkpoint and in CLEAN. X > H: what follows was never promised (a
+   torn write, or pages that reached the disk out of order); it is cut off and reported. X <= H: durable
+   data is damaged. A copy goes to quarantine and the start is refused, unless it was asked to salvage:
+   then the readable rest is kept and the hole listed.
+5. Non-persistent records are in no feed afterwards: they die with the process.
+6. After an unclean stop the next LSN jumps by 2**32, so that no position is used twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from penstock.log_core._batch import ALIGN, Batch
+from penstock.log_core._feed import Feed
+from penstock.log_core._scan import Hit, Scanned, Scanner, adopt_directory
+from penstock.log_core.checkpoint import Checkpoint, read_checkpoint
+from penstock.log_core.errors import Damage, data_damaged
+from penstock.log_core.feed_index import read_directory
+from penstock.log_core.files import Files
+from penstock.log_core.layout import HEAD_BYTES, SALVAGED, TIME_INDEX, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.manifest import CleanMark, Manifest
+from penstock.log_core.segment import Marks, Segment
+from penstock.log_core.tables import FEED_TABLE, Tables, feed_of_key
+
+__all__ = ["LSN_JUMP", "Hole", "Recovery", "recover"]
+
+_LOG: Final = logging.getLogger("penstock.log")
+
+LSN_JUMP: Final = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """What a salvage could not keep."""
+
+    path: Path
+    offset: int
+    length: int
+    first_lsn: int
+    next_lsn: int
+    """LSNs in [first_lsn, next_lsn) are lost; equal when unknown."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """The report of a start."""
+
+    clean: bool = True
+    """The log was stopped cleanly, or is new."""
+    records: int = 0
+    """Scanned."""
+    bytes: int = 0
+    """Scanned."""
+    truncated_bytes: int = 0
+    """Cut off at the end: written but never synced."""
+    seconds: float = 0.0
+    last_lsn: int = 0
+    checkpoint_lsn: int = 0
+    segments: int = 0
+    holes: list[Hole] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    """What was found amiss and put right, a sentence each."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the Log goes on from."""
+
+    manifest: Manifest
+    segments: list[Segment]
+    next_lsn: int
+    number: int
+    """Of the next segment."""
+    feeds: dict[int, Feed]
+    report: Recovery
+
+
+def recover(
+    folder: Folder, files: Files, tables: Tables, make_feed: Callable[[int], Feed], *, salvage: bool
+) -> Recovered:
+    """Do all of it; nothing is written but cuts and salvaged files. Raises StartError, OSError."""
+    started = time.perf_counter()
+    run = _Run(folder, files, tables, make_feed, salvage)
+    try:
+        recovered = run.run()
+    except Damage as damage:
+        raise data_damaged(damage, run.quarantine(damage.path)) from None
+    recovered.report.seconds = time.perf_counter() - started
+    return recovered
+
+
+class _Run:
+    def __init__(
+        self, folder: Folder, files: Files, tables: Tables, make_feed: Callable[[int], Feed], salvage: bool
+    ) -> None:
+        self._folder = folder
+        self._files = files
+        self._tables = tables
+        self._make_feed = make_feed
+        self._salvage = salvage
+        self._scanner = Scanner()
+        self._feeds: dict[int, Feed] = {}
+        self._report = Recovery()
+        self._prev_lsn: dict[int, int] = {}  # by segment number: the last LSN before it, as its head says
+        self._synced = 0  # H: the highest LSN known to have been durable
+
+    def run(self) -> Recovered:
+        numbers = self._folder.segment_numbers()
+        manifest = self._read_manifest(numbers)
+        for number in [n for n in numbers if n < manifest.first_segment]:
+            self._remove(number)  # left over from a deletion
+        for path in [*self._folder.shard.rglob("*.new"), *self._folder.root.glob("*.new")]:
+            self._files.unlink(path)  # never got its name
+        segments = self._read_heads([n for n in numbers if n >= manifest.first_segment])
+        checkpoint = self._read_tables(manifest, segments)
+        clean = self._is_clean(manifest, segments, checkpoint)
+        self._report.clean = clean
+        self._report.checkpoint_lsn = checkpoint.lsn
+        self._synced = max(self._synced, checkpoint.lsn)
+        at = 0
+        while at < len(segments):
+            if (clean or segments[at].number < checkpoint.segment) and self._adopt(segments, at):
+                at += 1
+            else:
+                at = self._scan(segments, at, checkpoint)
+        if segments and segments[-1].end == WAL_HEAD_BYTES:
+            self._remove(segments.pop().number)  # prepared, or begun, and never written to
+        last_lsn = max(checkpoint.lsn, segments[-1].next_lsn - 1 if segments else 0)
+        self._report.last_lsn = last_lsn
+        self._report.segments = len(segments)
+        return Recovered(
+            manifest,
+            segments,
+            last_lsn + 1 if clean else max(last_lsn, self._synced) + 1 + LSN_JUMP,
+            max([manifest.first_segment, *(n + 1 for n in numbers)]),
+            self._feeds,
+            self._report,
+        )
+
+    def _warn(self, text: str) -> None:
+        _LOG.warning("%s", text)
+        self._report.warnings.append(text)
+
+    def _remove(self, number: int) -> None:
+        for path in self._folder.files_of(number):
+            self._files.unlink(path)
+
+    # The small files
+
+    def _read_manifest(self, numbers: list[int]) -> Manifest:
+        try:
+            return Manifest.read(self._folder.manifest)
+        except FileNotFoundError:
+            if not numbers:
+                return Manifest(secrets.token_bytes(16), 0, 1, [])
+            self._warn(f"{self._folder.manifest} is missing; made anew from the files of the log")
+        except Damage as damage:
+            self._warn(f"{damage.message}; made anew from the files of the log")
+        lsns = sorted((int(path.stem, 16) for path in self._folder.checkpoints.glob("*.ckpt")), reverse=True)
+        epoch, log_id = 0, secrets.token_bytes(16)
+        for number in numbers:
+            raw = self._folder.segment(number).open("rb").read(WAL_HEAD_BYTES)
+            if any(raw):
+                head = Head.decode(raw, self._folder.segment(number), WAL)
+                epoch, log_id = max(epoch, head.epoch), head.log_id
+        return Manifest(log_id, epoch, min(numbers, default=1), lsns[:2])
+
+    def _is_clean(self, manifest: Manifest, segments: list[Segment], checkpoint: Checkpoint) -> bool:
+        if not segments and manifest.epoch == 0:
+            return True  # a new log
+        try:
+            mark = CleanMark.read(self._folder.clean)
+        except FileNotFoundError:
+            return False
+        except Damage as damage:
+            self._warn(f"{damage.message}; the log is scanned as after a crash")
+            return False
+        self._synced = max(self._synced, mark.lsn)
+        last = segments[-1].number if segments else 0
+        if mark.log_id != manifest.log_id or mark.segment != last or mark.lsn != checkpoint.lsn:
+            self._warn(f"{self._folder.clean} does not fit the log; it is scanned as after a crash")
+            return False
+        return not segments or segments[-1].path.stat().st_size >= mark.end
+
+    # Tables
+
+    def _read_tables(self, manifest: Manifest, segments: list[Segment]) -> Checkpoint:
+        checkpoint: Checkpoint | None = None
+        for lsn in manifest.checkpoints:
+            path = self._folder.checkpoint(lsn)
+            try:
+                checkpoint = read_checkpoint(path, self._tables.apply)
+                break
+            except FileNotFoundError:
+                self._warn(f"{path} is missing; going back to the checkpoint before it")
+            except Damage as damage:
+                self._warn(f"{damage.message}; going back to the checkpoint before it")
+            self._tables.clear()
+            self._synced = max(self._synced, lsn)
+        for key in self._tables.keys(FEED_TABLE):
+            self._know(feed_of_key(key))
+        if not segments:
+            start, whole = 0, checkpoint is not None or not manifest.checkpoints
+        else:
+            segments[0].base_lsn = start = self._start_of(segments[0])
+            reached = checkpoint.lsn if checkpoint is not None else 0
+            in_first = checkpoint is not None and segments[0].number == checkpoint.segment
+            whole = in_first or start <= reached + 1
+        if checkpoint is None:
+            checkpoint = Checkpoint(0, 0)
+        if not whole:
+            missing = Damage(
+                self._folder.checkpoints, 0, f"no checkpoint fits the log, which begins at LSN {start}"
+            )
+            if not self._salvage:
+                raise missing
+            self._warn(missing.message)
+        return checkpoint
+
+    def _know(self, feed_id: int) -> None:
+        feed = self._make_feed(feed_id)
+        self._feeds[feed_id] = feed
+        self._scanner.know(feed)
+
+    def _on_state(self, block: bytes, value: bytes | None) -> None:
+        table, key = self._tables.apply(block, value)
+        if table == FEED_TABLE:
+            feed_id = feed_of_key(key)
+            if value is None:
+                self._feeds.pop(feed_id, None)
+                self._scanner.forget(feed_id)
+            elif feed_id not in self._feeds:
+                self._know(feed_id)
+
+    # Segments
+
+    def _read_heads(self, numbers: list[int]) -> list[Segment]:
+        segments: list[Segment] = []
+        for number in numbers:
+            path = self._folder.segment(number)
+            with path.open("rb") as file:
+                raw = file.read(WAL_HEAD_BYTES)
+            if not any(raw) and number == numbers[-1]:
+                self._remove(number)  # its preparation was cut short
+                continue
+            try:
+                head = Head.decode(raw, path, WAL)
+                if head.encode(WAL_HEAD_BYTES) != raw:
+                    raise Damage(path, 0, "something behind the head")
+                if segments and (number != segments[-1].number + 1 or head.epoch < segments[-1].epoch):
+                    raise Damage(path, 0, f"does not follow {segments[-1].path}")
+            except Damage as damage:
+                if not self._salvage:
+                    raise
+                mended = self._salvage_head(damage, number)
+                if mended is None:
+                    continue
+                head = mended
+            self._prev_lsn[number] = head.prev_lsn
+            self._synced = max(self._synced, head.prev_lsn)  # a start syncs what it found
+            segment = Segment(number, path, head.base_lsn, head.epoch, head.base_lsn, recovered=True)
+            segment.gaps = bool(head.flags & SALVAGED)
+            segments.append(segment)
+        return segments
+
+    def _start_of(self, segment: Segment) -> int:
+        """The first LSN of the oldest segment, by head, first batch or index; 0 = it is empty."""
+        if segment.base_lsn:
+            return segment.base_lsn
+        found = self._peek(segment)
+        if not found:
+            try:
+                path = self._folder.time_index(segment.number)
+                found = Head.decode(path.read_bytes()[:HEAD_BYTES], path, TIME_INDEX).base_lsn
+            except (FileNotFoundError, Damage):
+                self._read(segment)
+                hit = self._scanner.search(WAL_HEAD_BYTES, 1, segment.epoch)
+                found = hit.lsn if hit is not None else 0
+        return found
+
+    def _peek(self, segment: Segment) -> int:
+        """The LSN of a segment's first batch; 0 when there is no valid one at its place."""
+        with segment.path.open("rb") as file:
+            file.seek(WAL_HEAD_BYTES)
+            raw = file.read(4)
+            raw += file.read(max(0, int.from_bytes(raw, "little") - 4))
+        try:
+            return Batch.parse(raw).base_lsn
+        except ValueError:
+            return 0
+
+    def _adopt(self, segments: list[Segment], at: int) -> bool:
+        """Take a closed segment's place in the log and in the feeds from its index files; False: scan it."""
+        segment = segments[at]
+        if not segment.base_lsn:
+            segment.base_lsn = segments[at - 1].next_lsn if at else 0
+        try:
+            segment.read_time_index(self._folder)
+            directory = read_directory(self._folder.feed_index(segment.number), segment.base_lsn)
+        except FileNotFoundError as error:
+            self._warn(f"{error.filename} is missing; made anew from its segment")
+        except Damage as damage:
+            self._warn(f"{damage.message}; made anew from its segment")
+        else:
+            if segment.path.stat().st_size >= segment.end:
+                segment.feeds = adopt_directory(self._scanner, directory, segment.base_lsn)
+                segment.indexed = True
+                segment.marks = None
+                return True
+            self._warn(f"{segment.path} is shorter than its index says; scanned")
+        return False
+
+    def _read(self, segment: Segment) -> None:
+        with segment.path.open("rb") as file:
+            self._scanner.read(file.fileno(), os.fstat(file.fileno()).st_size)
+
+    def _scan(self, segments: list[Segment], at: int, checkpoint: Checkpoint) -> int:
+        """Scan one segment, and cut or mend what is wrong with it; where in `segments` to go on."""
+        segment = segments[at]
+        before = segments[at - 1] if at else None
+        if not segment.base_lsn or (before is not None and before.gaps):
+            segment.base_lsn = self._peek(segment) if before is None or before.gaps else before.next_lsn
+            segment.base_lsn = segment.base_lsn or (before.next_lsn if before else checkpoint.lsn + 1)
+        segment.marks = Marks()
+        self._read(segment)
+        self._report.bytes += self._scanner.size
+        found = self._walk(segment, WAL_HEAD_BYTES, segment.base_lsn, checkpoint)
+        written = self._scanner.written_end(found.end)
+        if found.reason is not None or written > found.end or found.next_lsn < self._promised(segments, at):
+            hits = self._look_behind(segments, at, found)
+            if found.next_lsn > self._synced:
+                self._cut(segments, at, found, written)
+            else:
+                reason = found.reason or "the log goes on elsewhere, but what belongs here is missing"
+                damage = Damage(segment.path, found.end, reason, found.crc_expected, found.crc_found)
+                if not self._salvage:
+                    raise damage
+                self._mend(segment, damage, found, hits)
+                self._read(segment)
+                self._walk(segment, found.end, found.next_lsn, checkpoint)
+        with segment.path.open("r+b") as file:
+            os.ftruncate(file.fileno(), segment.end)
+            os.fdatasync(file.fileno())
+        segment.feeds = self._scanner.feeds_at(segment.base_lsn)
+        segment.indexed = self._indexes_fit(segment)
+        return at + 1
+
+    def _walk(self, segment: Segment, offset: int, lsn: int, checkpoint: Checkpoint) -> Scanned:
+        assert segment.marks is not None
+        found = self._scanner.scan(
+            offset,
+            lsn,
+            segment.epoch,
+            base=segment.base_lsn,
+            gaps=segment.gaps,
+            on_state=self._on_state,
+            state_after=checkpoint.lsn,
+            sparse=segment.marks.add,
+        )
+        segment.end = found.end
+        segment.next_lsn = found.next_lsn
+        segment.min_ts = segment.min_ts or found.min_ts
+        segment.max_ts = max(segment.max_ts, found.max_ts)
+        self._report.records += found.records
+        self._synced = max(self._synced, found.synced_lsn)
+        return found
+
+    def _promised(self, segments: list[Segment], at: int) -> int:
+        """The LSN that a segment must reach, by what the next one or the rest of the folder says."""
+        if at + 1 == len(segments):
+            return self._synced + 1
+        following = segments[at + 1]
+        if following.base_lsn:
+            return self._prev_lsn[following.number] + 1
+        return self._peek(following)
+
+    def _look_behind(self, segments: list[Segment], at: int, found: Scanned) -> list[Hit]:
+        """Find what is valid behind the place where a walk stopped; raises H to what it says."""
+        hits: list[Hit] = []
+        for segment in segments[at:]:
+            offset = WAL_HEAD_BYTES
+            if segment is segments[at]:
+                offset = found.end + ALIGN
+            else:
+                self._read(segment)
+            lsn = found.next_lsn
+            while (hit := self._scanner.search(offset, lsn, segment.epoch)) is not None:
+                self._synced = max(self._synced, hit.synced_lsn)
+                offset, lsn = hit.offset + hit.length, hit.next_lsn
+                if segment is segments[at]:
+                    hits.append(hit)
+        return hits
+
+    def _cut(self, segments: list[Segment], at: int, found: Scanned, written: int) -> None:
+        """Throw away what was never promised: the rest of this segment and all later ones."""
+        segment = segments[at]
+        dropped = written - found.end
+        for later in segments[at + 1 :]:
+            self._read(later)
+            dropped += self._scanner.written_end(WAL_HEAD_BYTES) - WAL_HEAD_BYTES
+            self._remove(later.number)
+        del segments[at + 1 :]
+        if dropped:
+            self._report.truncated_bytes += dropped
+            self._warn(
+                f"{segment.path}: the log ends at byte {found.end}, LSN {found.next_lsn - 1}; {dropped} bytes "
+                f"behind it were never synced and are cut off ({found.reason or 'a piece is missing'})"
+            )
+
+    def _mend(self, segment: Segment, damage: Damage, found: Scanned, hits: list[Hit]) -> None:
+        """Replace a damaged segment by what can be read of it, and list what cannot."""
+        self._read(segment)
+        copy = self.quarantine(segment.path)
+        _LOG.error("%s; salvaged, a copy is kept in %s", damage.message, copy)
+        head = Head.decode(self._scanner.bytes_at(0, WAL_HEAD_BYTES), segment.path, WAL)
+        head = replace(head, base_lsn=segment.base_lsn, flags=head.flags | SALVAGED)
+        segment.gaps = True
+        kept = self._scanner.bytes_at(WAL_HEAD_BYTES, found.end - WAL_HEAD_BYTES)
+        parts = [head.encode(WAL_HEAD_BYTES), kept]
+        end, lsn = found.end, found.next_lsn
+        for hit in hits:
+            if hit.offset != end:
+                self._report.holes.append(Hole(segment.path, end, hit.offset - end, lsn, hit.lsn))
+            parts.append(self._scanner.bytes_at(hit.offset, hit.length))
+            end, lsn = hit.offset + hit.length, hit.next_lsn
+        written = self._scanner.written_end(end)
+        if written > end or not hits:
+            self._report.holes.append(Hole(segment.path, end, written - end, lsn, lsn))
+        new = segment.path.with_name(segment.path.name + ".new")
+        fd = self._files.create(new)
+        try:
+            self._files.write_all(fd, b"".join(parts), 0)
+            self._files.fsync(fd)
+        finally:
+            os.close(fd)
+        self._files.rename(new, segment.path)
+        self._files.sync_folder(self._folder.wal)
+
+    def _salvage_head(self, damage: Damage, number: int) -> Head | None:
+        """Give a segment whose head is damaged a new one; None when nothing in it can be read."""
+        path = damage.path
+        copy = self.quarantine(path)
+        _LOG.error("%s; salvaged, a copy is kept in %s", damage.message, copy)
+        with path.open("r+b") as file:
+            size = self._scanner.read(file.fileno(), os.fstat(file.fileno()).st_size)
+            hit = self._scanner.search(WAL_HEAD_BYTES, 1, None)
+            if hit is None:
+                self._report.holes.append(Hole(path, 0, size, 0, 0))
+                self._remove(number)
+                return None
+            head = Head(
+                kind=WAL,
+                log_id=b"",
+                epoch=hit.epoch,
+                number=number,
+                base_lsn=hit.lsn,
+                flags=SALVAGED,
+            )
+            self._report.holes.append(Hole(path, 0, WAL_HEAD_BYTES, 0, 0))
+            self._files.write_all(file.fileno(), head.encode(WAL_HEAD_BYTES), 0)
+            self._files.fsync(file.fileno())
+        return head
+
+    def _indexes_fit(self, segment: Segment) -> bool:
+        """Whether a scanned segment has its index files already."""
+        stored = replace(segment)
+        try:
+            stored.read_time_index(self._folder)
+            read_directory(self._folder.feed_index(segment.number), segment.base_lsn)
+        except (FileNotFoundError, Damage):
+            return False
+        return (stored.next_lsn, stored.end) == (segment.next_lsn, segment.end)
+
+    def quarantine(self, path: Path) -> Path | None:
+        """Keep a copy of a damaged file, once; None when there is nothing to copy or no room."""
+        copy = self._folder.quarantine / path.name
+        if path.is_file() and not copy.exists():
+            try:
+                shutil.copyfile(path, copy)
+            except OSError as error:
+                _LOG.error("no copy of %s could be kept: %s", path, error.strerror)
+                copy.unlink(missing_ok=True)
+        return copy if copy.exists() else None

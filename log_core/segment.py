@@ -1,0 +1,169 @@
+"""Segments: what is known of each WAL file, and the sparse index that finds an LSN or a time in it.
+
+    index/NNNNNNNNNN.tix payload, little-endian:
+    | next_lsn u64 | end u64 | min_ts i64 | max_ts i64 | marks u64 |
+    | LSN u64 * marks | offset u64 * marks | time i64 * marks |
+
+A mark, about every 64 KiB: a batch begins at that offset with that LSN, and no record before it in the
+segment is younger than that time (ms). Times need not rise: the clock may be set back.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from penstock.log_core._feed import Feed
+from penstock.log_core.errors import Damage
+from penstock.log_core.files import Files
+from penstock.log_core.layout import TIME_INDEX, WAL_HEAD_BYTES, Folder, Head, read_sealed, write_sealed
+
+__all__ = ["MARK_BYTES", "Marks", "Segment", "Segments"]
+
+MARK_BYTES: Final = 65536
+_FIXED: Final = struct.Struct("<QQqqQ")
+_KEPT_MARKS: Final = 64
+
+
+class Marks:
+    """The sparse index of one segment."""
+
+    def __init__(self) -> None:
+        self.lsns = array("Q")
+        self.offsets = array("Q")
+        self.times = array("q")
+
+    def add(self, lsn: int, offset: int, time_ms: int) -> None:
+        """A batch begins at `offset` with `lsn`; nothing up to it is younger than `time_ms`."""
+        self.lsns.append(lsn)
+        self.offsets.append(offset)
+        self.times.append(time_ms)
+
+    def offset_of(self, lsn: int) -> int:
+        """Where to begin reading to find `lsn`."""
+        at = bisect_right(self.lsns, lsn) - 1
+        return self.offsets[at] if at >= 0 else WAL_HEAD_BYTES
+
+    def offset_of_time(self, time_ms: int) -> int:
+        """Where to begin reading to find the first record not older than `time_ms`."""
+        at = bisect_left(self.times, time_ms) - 1
+        return self.offsets[at] if at >= 0 else WAL_HEAD_BYTES
+
+    def encode(self) -> bytes:
+        """The three columns, little-endian."""
+        return self.lsns.tobytes() + self.offsets.tobytes() + self.times.tobytes()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Marks:
+        """`encode` undone; `raw` has a multiple of 24 bytes."""
+        marks = cls()
+        size = len(raw) // 3
+        marks.lsns.frombytes(raw[:size])
+        marks.offsets.frombytes(raw[size : 2 * size])
+        marks.times.frombytes(raw[2 * size :])
+        return marks
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One WAL file."""
+
+    number: int
+    path: Path
+    base_lsn: int
+    epoch: int
+    next_lsn: int
+    """Behind its last record; of the active segment: behind what is written."""
+    end: int = WAL_HEAD_BYTES
+    """File offset behind its last batch."""
+    gaps: bool = False
+    """Salvaged: LSNs are missing."""
+    recovered: bool = False
+    """Written by an earlier process: its transient records are gone from the feeds."""
+    min_ts: int = 0
+    max_ts: int = 0
+    marks: Marks | None = field(default_factory=Marks)
+    """None: on disk only."""
+    feeds: list[Feed] = field(default_factory=list)
+    """The feeds with entries in it."""
+    indexed: bool = False
+    """Closed, and both index files are durable."""
+
+    def note_written(self, lsn: int, offset: int, time_ms: int) -> None:
+        """A tick was written at `offset`, beginning with `lsn`."""
+        marks = self.marks
+        assert marks is not None
+        if time_ms > self.max_ts:
+            self.max_ts = time_ms
+        if not self.min_ts:
+            self.min_ts = time_ms
+        if not marks.offsets or offset - marks.offsets[-1] >= MARK_BYTES:
+            marks.add(lsn, offset, self.max_ts)
+
+    def write_time_index(self, files: Files, folder: Folder, log_id: bytes) -> None:
+        """Make the .tix file."""
+        assert self.marks is not None
+        payload = _FIXED.pack(self.next_lsn, self.end, self.min_ts, self.max_ts, len(self.marks.lsns))
+        head = Head(
+            kind=TIME_INDEX, log_id=log_id, epoch=self.epoch, number=self.number, base_lsn=self.base_lsn
+        )
+        path = folder.time_index(self.number)
+        write_sealed(files, path, head, payload + self.marks.encode(), "tix")
+
+    def read_time_index(self, folder: Folder) -> None:
+        """Take end, times and marks from the .tix file. Raises FileNotFoundError, Damage, StartError."""
+        path = folder.time_index(self.number)
+        head, payload = read_sealed(path, TIME_INDEX)
+        if len(payload) < _FIXED.size:
+            raise Damage(path, 0, "a sparse index too short")
+        next_lsn, end, min_ts, max_ts, count = _FIXED.unpack_from(payload)
+        fits = head.base_lsn == self.base_lsn and next_lsn >= head.base_lsn
+        if not fits or len(payload) != _FIXED.size + 24 * count:
+            raise Damage(path, 0, "not the sparse index of its segment")
+        self.next_lsn, self.end, self.min_ts, self.max_ts = next_lsn, end, min_ts, max_ts
+        self.marks = Marks.decode(payload[_FIXED.size :])
+
+
+class Segments:
+    """The live segments in log order, the last one active."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self.live: list[Segment] = []
+        self._marks: OrderedDict[int, Marks] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, lsn: int) -> Segment | None:
+        """The segment that holds `lsn`."""
+        at = bisect_right(self.live, lsn, key=lambda segment: segment.base_lsn) - 1
+        if at < 0 or lsn >= self.live[at].next_lsn:
+            return None
+        return self.live[at]
+
+    def at_base(self, base_lsn: int) -> Segment | None:
+        """The segment that begins with `base_lsn`."""
+        at = bisect_left(self.live, base_lsn, key=lambda segment: segment.base_lsn)
+        if at == len(self.live) or self.live[at].base_lsn != base_lsn:
+            return None
+        return self.live[at]
+
+    def marks_of(self, segment: Segment) -> Marks:
+        """Its sparse index, from disk when it is not in memory; for any thread. Raises OSError, Damage."""
+        marks = segment.marks
+        if marks is not None:
+            return marks
+        with self._lock:
+            marks = self._marks.get(segment.number)
+            if marks is None:
+                path = self._folder.time_index(segment.number)
+                marks = Marks.decode(read_sealed(path, TIME_INDEX)[1][_FIXED.size :])
+                self._marks[segment.number] = marks
+                if len(self._marks) > _KEPT_MARKS:
+                    self._marks.popitem(last=False)
+        return marks

@@ -1,0 +1,98 @@
+"""The work on closed segments, off the loop: index files, checkpoints, deletion. One thread, in order.
+
+Everything is made so that a crash between any two steps leaves a folder that a start can use: index files
+and checkpoints count from their rename on, and MANIFEST names a checkpoint, or moves the first segment up,
+before files are removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from penstock.log_core.checkpoint import Checkpoint, Rows, write_checkpoint
+from penstock.log_core.feed_index import write_feed_index
+from penstock.log_core.files import Files
+from penstock.log_core.layout import Folder
+from penstock.log_core.manifest import Manifest
+from penstock.log_core.segment import Segment
+
+__all__ = ["Upkeep", "deletable"]
+
+_KEPT_CHECKPOINTS = 2
+
+
+class Upkeep:
+    """Its methods run on `pool` (or when that has stopped), never at the same time. All raise OSError."""
+
+    def __init__(self, files: Files, folder: Folder, manifest: Manifest) -> None:
+        self._files = files
+        self._folder = folder
+        self._manifest = manifest
+        self.pool = ThreadPoolExecutor(1, "penstock-upkeep")
+
+    def finish(self, segment: Segment) -> int:
+        """Cut a closed segment to its size and make its index files; the bytes of feed entries."""
+        self._files.reached("finish.before")
+        fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._files.truncate(fd, segment.end)
+            self._files.fsync(fd)
+        finally:
+            os.close(fd)
+        self._files.reached("finish.cut")
+        segment.write_time_index(self._files, self._folder, self._manifest.log_id)
+        return write_feed_index(self._files, self._folder, segment, self._manifest.log_id)
+
+    def checkpoint(self, where: Checkpoint, rows: Rows) -> list[int]:
+        """Write a checkpoint and let go of the one before the last; the LSNs of those kept, newest first."""
+        manifest = self._manifest
+        if where.lsn not in manifest.checkpoints:
+            write_checkpoint(
+                self._files, self._folder, where, rows, log_id=manifest.log_id, epoch=manifest.epoch
+            )
+            kept = [where.lsn, *manifest.checkpoints][:_KEPT_CHECKPOINTS]
+            manifest.checkpoints = kept
+            manifest.write(self._files, self._folder.manifest)
+            self._files.reached("checkpoint.listed")
+            for path in self._folder.checkpoints.iterdir():
+                if path not in [self._folder.checkpoint(lsn) for lsn in kept]:
+                    self._files.unlink(path)
+        return manifest.checkpoints
+
+    def delete(self, segments: Sequence[Segment]) -> None:
+        """Remove the oldest segments and their index files."""
+        self._files.reached("delete.before")
+        self._manifest.first_segment = segments[-1].number + 1
+        self._manifest.write(self._files, self._folder.manifest)
+        for segment in segments:
+            for path in reversed(self._folder.files_of(segment.number)):
+                self._files.reached("delete.unlink")
+                self._files.unlink(path)
+        self._files.reached("delete.done")
+
+
+def deletable(
+    live: Sequence[Segment], low_water: int, checkpoint_lsn: int, now_ms: int, keep_bytes: int, keep_s: float
+) -> int:
+    """How many of the oldest segments may go.
+
+    A segment may go when it is closed and indexed, a checkpoint lies behind it, no queue needs anything in it
+    (all of it is below `low_water`), and it is outside retention: more than `keep_bytes` of such segments
+    were kept with it, or all of it is older than `keep_s` seconds.
+    """
+    consumed = 0
+    total = 0
+    for segment in live[:-1]:
+        if not segment.indexed or segment.next_lsn > min(low_water, checkpoint_lsn + 1):
+            break
+        consumed += 1
+        total += segment.end
+    gone = 0
+    for segment in live[:consumed]:
+        if total <= keep_bytes and now_ms - segment.max_ts <= keep_s * 1000:
+            break
+        total -= segment.end
+        gone += 1
+    return gone

@@ -1,0 +1,177 @@
+"""The writing end of the log: the active segment, one write per tick, the change to the next file.
+
+A tick goes into one file whole, so an atomic unit never crosses files; a tick larger than the room left
+makes the file longer than `segment_bytes`. Files change between ticks. The next file is made early, off
+the loop: created, preallocated (syncing a file that does not grow is half as expensive), its head written,
+file and name synced. So a segment whose head cannot be read is damaged, never merely unfinished. The head
+has no first LSN, except in the first segment of a process: it goes on where the one before it ends.
+
+Knows nothing of confirms, tables or feeds. Everything here runs on the loop, except `_make`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Final
+
+from penstock.log_core._batch import Batch
+from penstock.log_core.files import Files, is_full
+from penstock.log_core.layout import WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.segment import MARK_BYTES, Segment
+
+__all__ = ["Wal"]
+
+_TICK_ROOM: Final = 1024 * 1024
+
+
+class Wal:
+    """Owned by one Log."""
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Folder,
+        worker: Executor,
+        *,
+        log_id: bytes,
+        epoch: int,
+        segment_bytes: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._worker = worker
+        self._log_id = log_id
+        self._epoch = epoch
+        self._size = max(segment_bytes, 2 * WAL_HEAD_BYTES)
+        self._roll_at = self._size - min(_TICK_ROOM, self._size // 8)
+        self._now_ms = now_ms
+        self._next: Future[int] | None = None
+        self.segment: Segment
+        self.fd = -1
+        self.pending: list[Batch] = []
+        """Batches of earlier ticks that the disk had no room for, and how much of them is written."""
+        self._pending_done = 0
+
+    @property
+    def wants_roll(self) -> bool:
+        """The active file is full; the next tick belongs into another."""
+        return self.segment.end >= self._roll_at and not self.pending
+
+    def begin(self, number: int, lsn: int, prev_lsn: int) -> Segment:
+        """Make the first segment of this process, durably, and start preparing the second. Raises OSError."""
+        self._take(self._make(number, lsn, prev_lsn), number, lsn)
+        self.prepare()
+        return self.segment
+
+    def prepare(self) -> None:
+        """Have the next file made off the loop, unless it is."""
+        if self._next is None:
+            self._next = self._worker.submit(self._make, self.segment.number + 1)
+
+    def _make(self, number: int, lsn: int = 0, prev_lsn: int = 0) -> int:
+        head = Head(
+            kind=WAL,
+            log_id=self._log_id,
+            epoch=self._epoch,
+            number=number,
+            base_lsn=lsn,
+            prev_lsn=prev_lsn,
+            created_ms=self._now_ms(),
+        )
+        self._files.reached("roll.before")
+        fd = self._files.create(self._folder.segment(number))
+        try:
+            self._files.allocate(fd, self._size)
+            self._files.write_all(fd, head.encode(WAL_HEAD_BYTES), 0)
+            self._files.fsync(fd)
+            self._files.reached("roll.made")
+            self._files.sync_folder(self._folder.wal)
+        except OSError:
+            os.close(fd)
+            raise
+        self._files.reached("roll.prepared")
+        return fd
+
+    def _take(self, fd: int, number: int, lsn: int) -> None:
+        self._files.reached("roll.taken")
+        self.segment = Segment(number, self._folder.segment(number), lsn, self._epoch, lsn)
+        self.fd = fd
+
+    def roll(self, lsn: int) -> Segment | None:
+        """Go on in the next file, whose first record will be `lsn`.
+
+        Returns the segment that is now closed (its descriptor, the old `fd`, is the caller's to sync and
+        close), or None when there is no room for a next file: the active one grows on. Waits for the
+        preparation if that is still running. Raises OSError for other failures.
+        """
+        old = self.segment
+        self.prepare()
+        assert self._next is not None
+        preparing, self._next = self._next, None
+        try:
+            fd = preparing.result()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._roll_at = old.end + self._size // 8
+            return None
+        self._take(fd, old.number + 1, lsn)
+        self._roll_at = self._size - min(_TICK_ROOM, self._size // 8)
+        self.prepare()
+        return old
+
+    def write(self, batches: list[Batch]) -> list[Batch]:
+        """Write the batches of a tick, and those still pending; returns all that are written now.
+
+        Empty when the disk is full: call again later, with the next ones.
+
+        Raises OSError for every other failure; what is in the file is then unknown.
+        """
+        pending = self.pending
+        if pending:
+            pending.extend(batches)
+            batches = pending
+        segment = self.segment
+        size = 0
+        for batch in batches:
+            size += batch.nbytes
+        done = self._pending_done
+        start = segment.end
+        try:
+            while done < size:
+                done += self._files.write_batches(self.fd, batches, start + done, done)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.pending = batches
+            self._pending_done = done
+            return []
+        self._pending_done = 0
+        self.pending = []
+        first = batches[0]
+        if size <= MARK_BYTES or len(batches) == 1:
+            segment.note_written(first.base_lsn, start, first.base_ts)
+        else:
+            at = start
+            for batch in batches:
+                segment.note_written(batch.base_lsn, at, batch.base_ts)
+                at += batch.nbytes
+        last = batches[-1]
+        segment.end = start + size
+        segment.next_lsn = last.base_lsn + last.count
+        return batches
+
+    def close(self) -> None:
+        """Give up the prepared file. The active one is the caller's, as after `roll`."""
+        if self._next is not None:
+            preparing, self._next = self._next, None
+            number = self.segment.number + 1
+            try:
+                os.close(preparing.result())
+            except OSError as error:
+                if not is_full(error):
+                    raise
+            self._files.unlink(self._folder.segment(number))

@@ -199,6 +199,8 @@ class Session:
             if self.ended is not None or self.dropped is not None:
                 return size
         codec.feed_starved()
+        if self.out.size:
+            self.dirty()
         if self._pressure and not self.blocked:
             self._check_pressure()
         return codec.consumed

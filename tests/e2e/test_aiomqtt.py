@@ -1,0 +1,51 @@
+"""aiomqtt: the asyncio face of paho, as asyncio programs use it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiomqtt
+import pytest
+
+pytestmark = pytest.mark.timeout(60)
+
+both_versions = pytest.mark.parametrize("version", [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5])
+
+
+@both_versions
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_publish_and_iterate(
+    mqtt_port: int, unique: str, version: aiomqtt.ProtocolVersion, qos: int
+) -> None:
+    async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version) as client:
+        await client.subscribe(f"{unique}/+", qos)
+        for i in range(50):
+            await client.publish(f"{unique}/{i}", str(i), qos)
+        got = []
+        async for message in client.messages:
+            got.append((message.topic.value, message.payload, message.qos))
+            if len(got) == 50:
+                break
+    assert got == [(f"{unique}/{i}", str(i).encode(), qos) for i in range(50)]
+
+
+@both_versions
+async def test_many_clients_at_once(mqtt_port: int, unique: str, version: aiomqtt.ProtocolVersion) -> None:
+    count = 20
+    ready = asyncio.Barrier(count + 1)
+
+    async def listen() -> bytes:
+        async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version) as client:
+            await client.subscribe(unique, 1)
+            await ready.wait()
+            message = await anext(client.messages)
+            assert isinstance(message.payload, bytes)
+            return message.payload
+
+    async def speak() -> None:
+        async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version) as client:
+            await ready.wait()
+            await client.publish(unique, b"to all", 1)
+
+    *heard, _ = await asyncio.gather(*(listen() for _ in range(count)), speak())
+    assert heard == [b"to all"] * count

@@ -1,0 +1,113 @@
+"""Mosquitto's command-line clients: mosquitto_pub, mosquitto_sub and mosquitto_rr."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
+]
+
+versions = pytest.mark.parametrize("version", ["mqttv31", "mqttv311", "mqttv5"])
+
+
+def command(tool: str, port: int, version: str, *words: str) -> list[str]:
+    return [f"mosquitto_{tool}", "-h", "127.0.0.1", "-p", str(port), "-V", version, *words]
+
+
+@contextmanager
+def subscriber(port: int, version: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """mosquitto_sub, from when it is subscribed (its debug lines say so)."""
+    process = subprocess.Popen(
+        ["stdbuf", "-oL", *command("sub", port, version, "-d", "-W", "20", *words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if "received SUBACK" in line or line.startswith("Subscribed"):
+                break
+        else:
+            raise AssertionError(f"mosquitto_sub ended with {process.wait()}")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def received(process: subprocess.Popen[str], count: int) -> list[str]:
+    """The next `count` lines that are messages."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    deadline = time.monotonic() + 15
+    while len(lines) < count:
+        assert time.monotonic() < deadline
+        line = process.stdout.readline()
+        assert line, "mosquitto_sub ended"
+        if not line.startswith(("Client ", "Subscribed")):
+            lines.append(line.rstrip("\n"))
+    return lines
+
+
+def publish(port: int, version: str, *words: str, stdin: str = "") -> None:
+    subprocess.run(command("pub", port, version, *words), input=stdin, text=True, check=True, timeout=15)
+
+
+@versions
+@pytest.mark.parametrize("qos", ["0", "1", "2"])
+def test_publish_and_subscribe(mqtt_port: int, unique: str, version: str, qos: str) -> None:
+    with subscriber(mqtt_port, version, "-q", qos, "-t", f"{unique}/#", "-F", "%t %p %q") as sub:
+        publish(mqtt_port, version, "-q", qos, "-t", f"{unique}/a", "-m", "hello")
+        assert received(sub, 1) == [f"{unique}/a hello {qos}"]
+
+
+@versions
+def test_lines_from_standard_input(mqtt_port: int, unique: str, version: str) -> None:
+    with subscriber(mqtt_port, version, "-q", "1", "-t", unique) as sub:
+        publish(
+            mqtt_port, version, "-q", "1", "-t", unique, "-l", stdin="".join(f"{i}\n" for i in range(100))
+        )
+        assert received(sub, 100) == [str(i) for i in range(100)]
+
+
+@versions
+def test_retained(mqtt_port: int, unique: str, version: str) -> None:
+    publish(mqtt_port, version, "-q", "1", "-r", "-t", unique, "-m", "kept")
+    with subscriber(mqtt_port, version, "-t", unique, "-F", "%p %r") as sub:
+        assert received(sub, 1) == ["kept 1"]
+    publish(mqtt_port, version, "-q", "1", "-r", "-n", "-t", unique)
+
+
+def test_request_and_response(mqtt_port: int, unique: str) -> None:
+    """mosquitto_rr asks with a response topic; the answer is sent with mosquitto_pub."""
+    with subscriber(mqtt_port, "mqttv5", "-t", f"{unique}/ask", "-F", "%R %p") as server:
+        caller = subprocess.Popen(
+            command(
+                "rr",
+                mqtt_port,
+                "mqttv5",
+                "-W",
+                "15",
+                "-t",
+                f"{unique}/ask",
+                "-e",
+                f"{unique}/answer",
+                "-m",
+                "2+2",
+            ),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert received(server, 1) == [f"{unique}/answer 2+2"]
+        publish(mqtt_port, "mqttv5", "-q", "1", "-t", f"{unique}/answer", "-m", "4")
+        assert caller.communicate(timeout=15)[0] == "4\n"

@@ -85,7 +85,7 @@ class StartError(PenstockError):
         """Another process owns the data folder; `holder` says which ("pid 4711") when known."""
         by = f" ({holder})" if holder else ""
         return cls(
-            f"the data folder {folder} is in use by another penstock{by}",
+            f"the data folder {folder} is locked by another penstock{by}",
             remedy="stop that one, or give this one its own folder with --data DIR",
         )
 

@@ -9,7 +9,6 @@ from penstock.router.arguments import Arguments
 from penstock.router.exchanges import Exchange, Slot
 
 if TYPE_CHECKING:
-    from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
 __all__ = ["Binding", "DestinationKind", "QueueEntry"]
@@ -21,7 +20,6 @@ DestinationKind = Literal["queue", "exchange", "session"]
 class QueueEntry:
     """A declared queue, or the queue of an MQTT session."""
 
-    vhost: Vhost
     kind: Literal["queue", "session"]
     name: str
     """The queue's name, or the session's client id."""

@@ -83,7 +83,6 @@ class Sessions:
     def _add(self, client_id: str, queue: Queue, durable: bool) -> QueueEntry:
         vhost = self._vhost
         entry = QueueEntry(
-            vhost=vhost,
             kind="session",
             name=client_id,
             queue=queue,

@@ -1,0 +1,92 @@
+"""What all methods of a vhost share: its exchanges, queues and bindings, permissions, and units of change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.router._routes import Scope, Topology
+from penstock.router.bindings import Bindings
+from penstock.router.entries import QueueEntry
+from penstock.router.errors import AccessRefused, DefaultExchange, Kind, NotFound, Operation, ResourceLocked
+from penstock.router.exchanges import PREDECLARED, Exchange, Slot
+from penstock.router.identity import Actor
+from penstock.router.names import text, wire
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+
+__all__ = ["VhostState"]
+
+
+class VhostState:
+    """See the module; `Vhost` is the whole."""
+
+    def __init__(self, name: str, broker: Broker) -> None:
+        self.name = name
+        self.broker = broker
+        self.topology = Topology()
+        self.exchanges: dict[str, Exchange] = {
+            exchange: Exchange(exchange, type_, self.topology, durable=True, internal=internal)
+            for exchange, (type_, internal) in PREDECLARED.items()
+        }
+        self.queues: dict[str, QueueEntry] = {}
+        self.bindings = Bindings(name, broker.log, broker.feeds)
+        self._exclusive: dict[object, list[QueueEntry]] = {}
+        self._names = Scope(self.topology, 1)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """What is put within is one atomic unit, and this turn's write comes."""
+        with self.broker.log.unit():
+            yield
+        self.broker.tick.schedule()
+
+    def _default_slot(self, key: bytes) -> Slot | None:
+        """The default exchange's slot of the queue with this name; made by the first message to it."""
+        entry = self.queues.get(text(key))
+        if entry is None:
+            return None
+        if entry.default_slot is None:
+            with self.changing():
+                self._join_default_slot(entry, key)
+        return entry.default_slot
+
+    def _join_default_slot(self, entry: QueueEntry, key: bytes, *, restored: bool = False) -> None:
+        slot = self.exchanges[""].slot("direct", key)
+        if restored:
+            self.broker.feeds.take_over(self.name, slot)
+        entry.default_slot = slot
+        self.broker.feeds.join(self.name, slot, entry)
+
+    def _default_exchange_slot_changed(self, entry: QueueEntry) -> None:
+        self.exchanges[""].scope.touch_exact(wire(entry.name))
+
+    def _exchange(self, name: str) -> Exchange:
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise NotFound("exchange", name, self.name)
+        return exchange
+
+    def _entry(self, name: str, owner: object) -> QueueEntry:
+        entry = self.queues.get(name)
+        if entry is None:
+            raise NotFound("queue", name, self.name)
+        if entry.owner is not None and entry.owner is not owner:
+            raise ResourceLocked(name, self.name)
+        return entry
+
+    def _not_default(self, name: str) -> None:
+        if name == "":
+            raise DefaultExchange(self.name)
+
+    def _permit(self, actor: Actor, operation: Operation, kind: Kind, name: str) -> None:
+        if not self.broker.authorizer.allow(actor.identity, self.name, operation, name):
+            raise AccessRefused(kind, name, self.name, actor.identity.username, operation)
+
+    def _permit_any(self, actor: Actor, kind: Kind, name: str) -> None:
+        operations: tuple[Operation, ...] = ("configure", "write", "read")
+        allow = self.broker.authorizer.allow
+        if not any(allow(actor.identity, self.name, operation, name) for operation in operations):
+            raise AccessRefused(kind, name, self.name, actor.identity.username, "configure")

@@ -140,9 +140,11 @@ class Session:
         """
         self._last_input = now
         self.want = 0
-        if not self._connected:
-            return self._receive_connect(data, size)
         at = 0
+        if not self._connected:
+            at = self._receive_connect(data, size)
+            if not self._connected:
+                return at
         while True:
             scanner = self._scanner
             assert scanner is not None

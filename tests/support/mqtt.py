@@ -1,0 +1,223 @@
+"""MQTT sessions without sockets: a gateway in a temporary folder, peers that speak bytes with its sessions.
+
+`Gateway.settle` runs turns until nothing moves, waiting for the log's own threads where the log is waited for.
+`Gateway.crash` starts another gateway from a copy of the data as it lies on the disk at that moment: what a
+kill -9 leaves.
+"""
+
+from __future__ import annotations
+
+import queue
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.log_core.log import Log
+from penstock.log_core.options import LogOptions
+from penstock.protocols.mqtt.clients import Clients
+from penstock.protocols.mqtt.options import MqttOptions
+from penstock.protocols.mqtt.session import Session, State
+from penstock.protocols.outbuffer import OutBuffer
+from penstock.router.broker import DEFAULT_VHOST, Broker
+from penstock.router.identity import Identity
+from penstock.subscriptions.tick import Tick
+from tests.reference import mqtt_frames as frames
+from tests.reference.mqtt_frames import Packet, Publish
+from tests.support.queues import Clock, Loop
+
+
+class Peer:
+    """A client: sends bytes, keeps what comes back. It is also the host of its session."""
+
+    def __init__(self, gateway: Gateway, version: int) -> None:
+        self.gateway = gateway
+        self.version = version
+        self.out = OutBuffer()
+        self.space = 1 << 20
+        """Bytes the connection takes per turn."""
+        self.received: list[Packet] = []
+        """Packets that nobody looked at yet."""
+        self.session_present = False
+        """What CONNACK said."""
+        self.ended: str | None = None
+        self.held: set[str] = set()
+        self.identity: Identity | None = gateway.guest
+        """Who logs in; None = the password is wrong."""
+        self.logins: list[tuple[str | None, bytes | None]] = []
+        self._rest = b""
+        self._input = b""
+        self.session = Session(self, gateway.clients, gateway.options)
+
+    # What the session calls
+
+    def dirty(self) -> None:
+        self.gateway.tick.dirty_connection(self)
+
+    def await_written(self, lsn: int) -> None:
+        self.gateway.waits += 1
+        self.gateway.log.when_written(lsn, self._durable)
+
+    def await_synced(self, lsn: int) -> None:
+        self.gateway.waits += 1
+        self.gateway.log.when_synced(lsn, self._durable)
+
+    def _durable(self, ok: bool) -> None:
+        self.gateway.waits -= 1
+        self.session.durable(ok)
+
+    def room(self) -> int:
+        return max(self.space - self.out.size, 0)
+
+    def hold(self, reason: str) -> None:
+        self.held.add(reason)
+
+    def release(self, reason: str) -> None:
+        self.held.discard(reason)
+
+    def login(self, user_name: str | None, password: bytes | None) -> None:
+        self.logins.append((user_name, password))
+        if self.identity is not None:
+            self.session.logged_in(self.identity)
+        else:
+            self.session.refused(0x86, "wrong password")
+
+    def opened(self, user: str, client_id: str, version: int) -> None:
+        pass
+
+    def deadline_changed(self) -> None:
+        pass
+
+    def end(self, reason: str) -> None:
+        self.ended = reason
+        self.flush()
+
+    def flush(self) -> None:
+        found, self._rest = frames.split(self._rest + self.out.take())
+        self.received += found
+
+    # What the test calls
+
+    def send(self, data: bytes, *, settle: bool = True) -> Peer:
+        """Send bytes in one read."""
+        data = self._input + data
+        consumed = self.session.receive(bytearray(data), len(data), self.gateway.loop.time())
+        self._input = data[consumed:]
+        if settle:
+            self.gateway.settle()
+        return self
+
+    def drop(self) -> None:
+        """The network is gone."""
+        self.session.lost()
+        self.gateway.settle()
+
+    def take(self) -> list[Packet]:
+        """What came since the last call."""
+        self.gateway.settle()
+        taken, self.received = self.received, []
+        return taken
+
+    def bytes_taken(self) -> bytes:
+        """The same, as bytes."""
+        return b"".join(frames.packet(p.kind, p.flags, p.body) for p in self.take())
+
+    def publishes(self) -> list[Publish]:
+        """What came, all of it PUBLISH."""
+        found = self.take()
+        assert all(p.kind == frames.PUBLISH for p in found), found
+        return [frames.parse_publish(p, self.version) for p in found]
+
+    def publish(self, topic: str, payload: bytes = b"x", **options: Any) -> Peer:
+        if self.version == 5:
+            options.setdefault("props", b"")
+        return self.send(frames.publish(topic, payload, **options))
+
+    def subscribe(self, *filters: tuple[str, int], props: bytes = b"") -> list[int]:
+        """Subscribe; the results in SUBACK. What else came stays to be taken."""
+        self.take()
+        self.send(frames.subscribe(9, *filters, version=self.version, props=props))
+        suback = next(p for p in self.received if p.kind == 9)
+        self.received.remove(suback)
+        assert suback.body[:2] == b"\0\x09"
+        return list(suback.body[3:] if self.version == 5 else suback.body[2:])
+
+    @property
+    def closed(self) -> bool:
+        return self.session.state is State.CLOSED
+
+
+class Gateway:
+    """One process of penstock, as far as MQTT sessions see it."""
+
+    def __init__(self, folder: Path, options: MqttOptions | None = None, clock: Clock | None = None) -> None:
+        self.folder = folder
+        self.options = options or MqttOptions()
+        self.clock = clock or Clock()
+        self.loop = Loop()
+        self.waits = 0
+        self.stopped = False
+        self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = queue.SimpleQueue()
+        self.log = Log.open(folder, LogOptions(segment_bytes=1 << 20), clock=self.clock)
+        self.log.attach(self._from_thread)
+        self.tick = Tick(self.log, self.loop)
+        self.broker = Broker.open(self.log, self.tick)
+        identity = self.broker.users.identity("guest")
+        assert identity is not None
+        self.guest = identity
+        self.vhost = self.broker.vhost(DEFAULT_VHOST)
+        self.clients = Clients(self.broker, self.clock)
+        self.settle()
+
+    def _from_thread(self, callback: Callable[..., object], *arguments: object) -> None:
+        self._calls.put((callback, arguments))
+
+    def settle(self) -> None:
+        """Run turns until nothing moves any more."""
+        while True:
+            self.loop.settle()
+            try:
+                callback, arguments = self._calls.get(timeout=5.0 if self.waits else 0.0)
+            except queue.Empty:
+                assert not self.waits, "a position that is waited for does not become durable"
+                return
+            callback(*arguments)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.now += seconds
+        self.loop.advance(seconds)
+        self.clients.handle_deadline()
+        self.settle()
+
+    def peer(self, version: int = 4) -> Peer:
+        """A connection that has not said anything."""
+        return Peer(self, version)
+
+    def connect(self, client_id: str, version: int = 4, **options: Any) -> Peer:
+        """A connected client; its CONNACK is taken."""
+        peer = Peer(self, version)
+        peer.send(frames.connect(client_id, version=version, **options))
+        connack = peer.received.pop(0)
+        assert connack.kind == 2 and connack.body[1] == 0, connack
+        peer.session_present = bool(connack.body[0])
+        return peer
+
+    def stop(self) -> None:
+        """A clean stop. Again: nothing."""
+        if self.stopped:
+            return
+        self.stopped = True
+        self.clients.close()
+        self.broker.close()
+        self.log.close_sync()
+
+    def restart(self) -> Gateway:
+        """Stop cleanly and start again."""
+        self.stop()
+        return Gateway(self.folder, self.options, self.clock)
+
+    def crash(self, folder: Path) -> Gateway:
+        """What a start finds after a kill -9 at this moment, in a folder of its own."""
+        shutil.copytree(self.folder, folder)
+        return Gateway(folder, self.options, self.clock)

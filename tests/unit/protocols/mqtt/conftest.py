@@ -1,0 +1,20 @@
+"""What the tests of MQTT sessions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.protocols.mqtt._deliver import forget_runs
+from tests.support.mqtt import Gateway
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    """A gateway over an empty folder."""
+    made = Gateway(tmp_path / "data")
+    yield made
+    forget_runs()
+    made.stop()

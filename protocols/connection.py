@@ -261,6 +261,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         size = len(self._rest) + nbytes
         self._rest = b""
+        if size == len(ARENA) and not self._holds:
+            # There is more in the socket, and libuv would read on, up to 32 times: everybody else first.
+            self.hold("turn")
+            self.loop.call_soon(self.release, "turn")
         self._handle(ARENA, size)
 
     def _handle(self, buffer: bytearray, size: int) -> None:

@@ -13,7 +13,7 @@ class QueueOptions:
 
     cursor_flush_ms: int = 50
     """Longest time from a settlement to its state record; what a crash may deliver again, in milliseconds."""
-    pump_messages: int = 1024
+    pump_messages: int = 16384
     """Messages one queue hands out before the next one's turn."""
     window_max: int = 1 << 22
     """Places of a queue's window; a consumer that acknowledges nothing stops there. 16 bytes each."""

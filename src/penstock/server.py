@@ -23,7 +23,6 @@ from penstock.config import Config
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.amqp import endpoint as amqp
-from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.router.auth import AuthOptions
@@ -80,16 +79,21 @@ def serve(config: Config) -> int:
 async def _serve(config: Config, log: Log) -> int:
     loop = asyncio.get_running_loop()
     tick = Tick(log, loop)
-    log.attach(loop.call_soon_threadsafe, tick.schedule)
+    log.attach(loop.call_soon_threadsafe)
     stopping = asyncio.Event()
-    log.on_failure = stopping.set
+
+    def on_pressure(paused: bool) -> None:
+        if log.failed is not None:
+            stopping.set()
+
+    log.on_pressure.append(on_pressure)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     broker = Broker.open(log, tick, BrokerOptions(auth=_options(AuthOptions, config.auth)))
     fronts: dict[str, Front] = {}
     try:
         if config.amqp.listen:
-            fronts["amqp"] = await amqp.serve(broker, _options(AmqpOptions, config.amqp), config.server, loop)
+            fronts["amqp"] = await amqp.serve(broker, config.amqp, config.server, loop)
         if config.mqtt.listen:
             fronts["mqtt"] = await mqtt.serve(broker, _options(MqttOptions, config.mqtt), config.server, loop)
         started = time.perf_counter()

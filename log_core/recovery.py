@@ -148,7 +148,8 @@ class _Run:
             manifest,
             segments,
             last_lsn + 1 if clean else max(last_lsn, self._synced) + 1 + LSN_JUMP,
-            max([manifest.first_segment, *(n + 1 for n in numbers)]),
+            # The numbers have no gaps: a file that was only prepared, and is removed, leaves its number.
+            segments[-1].number + 1 if segments else max([manifest.first_segment, *(n + 1 for n in numbers)]),
             self._feeds,
             self._report,
         )

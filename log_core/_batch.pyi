@@ -126,6 +126,10 @@ class Appender:
 
         Raises ValueError for a key over 65535 bytes or a record over 1 GiB; `failure` after the log failed.
         """
+    def append_repeated(
+        self, n: int, lp: int, target: Target, key: bytes, props: bytes, body: bytes, flags: int
+    ) -> int:
+        """Append the same record `n` times, called in C as kernels do (benchmarks); the last LSN."""
     def append_state(self, key: bytes, value: bytes, tombstone: bool = False) -> int:
         """Append one change of a table; returns its LSN."""
     def append_note(self) -> None:

@@ -551,6 +551,19 @@ cdef class Appender:
         return self.append(lp, target, key, <uint16_t>len(key), props, <uint32_t>len(props), body, <uint32_t>len(body),
                            flags, priority, enc, ttl_ms, origin)
 
+    def append_repeated(self, uint32_t n, uint32_t lp, Target target not None, bytes key, bytes props, bytes body,
+                        uint16_t flags):
+        cdef uint32_t k
+        cdef const uint8_t* at_key = key
+        cdef const uint8_t* at_props = props
+        cdef const uint8_t* at_body = body
+        if len(key) > 0xffff or len(body) + len(props) > RECORD_BYTES_MAX:
+            raise ValueError("a record too large")
+        for k in range(n):
+            self.append(lp, target, at_key, <uint16_t>len(key), at_props, <uint32_t>len(props), at_body,
+                        <uint32_t>len(body), flags, 0, ENC_NONE, 0, 0)
+        return self.next_lsn - 1
+
     def append_state(self, bytes key, bytes value, bint tombstone=False):
         cdef RecordHeader* record
         cdef uint64_t lsn

@@ -33,7 +33,9 @@ def measure_ticks(log: Log, feeds: int, per_tick: int, body: int, ticks: int) ->
     began = log.appender.appended_bytes
     for _ in range(ticks):
         start = time.perf_counter()
-        log.appender.append_repeated(per_tick, 0, target, b"\x00\x05queue", b"\x10\x00\x02", payload, PERSISTENT)
+        log.appender.append_repeated(
+            per_tick, 0, target, b"\x00\x05queue", b"\x10\x00\x02", payload, PERSISTENT
+        )
         middle = time.perf_counter()
         log.flush()
         log.take_dirty()
@@ -57,7 +59,8 @@ def measure_syncs(log: Log, count: int) -> str:
         log.appender.append_repeated(1, 0, target, b"k", b"", bytes(100), PERSISTENT)
         log.wait_synced(log.appender.next_lsn - 1)
         took.append(time.perf_counter() - start)
-    return f"append, write, fdatasync: p50 {median(took) * 1e6:.0f} us, p99 {quantiles(took, n=100)[-1] * 1e6:.0f} us"
+    p99 = quantiles(took, n=100)[-1]
+    return f"append, write, fdatasync: p50 {median(took) * 1e6:.0f} us, p99 {p99 * 1e6:.0f} us"
 
 
 def measure_recovery(folder: Path, mib: int) -> str:
@@ -90,14 +93,20 @@ def measure_recovery(folder: Path, mib: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mib", type=int, default=256, help="size of the log that is recovered (default 256)")
+    parser.add_argument("--mib", type=int, default=256, help="log that is recovered (default 256)")
     parser.add_argument("--ticks", type=int, default=1000)
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-log-") as name:
         log = Log.open(Path(name) / "ticks", LogOptions(min_free_bytes=0, retention_bytes=0))
         log.low_water = lambda: (1 << 64) - 1
         print("feeds records   body  KiB/tick ns/append  us/flush       p99       max faults/tick")
-        for feeds, per_tick, body in ((1, 1, 100), (1, 100, 100), (1, 2000, 100), (10, 2000, 100), (1, 2000, 16)):
+        for feeds, per_tick, body in (
+            (1, 1, 100),
+            (1, 100, 100),
+            (1, 2000, 100),
+            (10, 2000, 100),
+            (1, 2000, 16),
+        ):
             print(measure_ticks(log, feeds, per_tick, body, chosen.ticks))
         print(measure_syncs(log, 200))
         log.close_sync()

@@ -23,7 +23,7 @@ from penstock.log_core.files import Files
 from penstock.log_core.layout import FEED_INDEX, HEAD_BYTES, Folder, Head, write_sealed
 from penstock.log_core.segment import Segment
 
-__all__ = ["ROW_BYTES", "read_directory", "read_entries", "write_feed_index"]
+__all__ = ["ROW_BYTES", "read_directory", "read_entries", "verify_entries", "write_feed_index"]
 
 _FIXED: Final = struct.Struct("<IIQ")
 _ROW: Final = struct.Struct("<8I")
@@ -93,3 +93,22 @@ def read_entries(path: Path, base_lsn: int, feed_id: int) -> bytes:
         return b""
     finally:
         os.close(fd)
+
+
+def verify_entries(path: Path, rows: int) -> None:
+    """Check the entries of all feeds. Raises OSError, Damage."""
+    with path.open("rb") as file:
+        file.seek(HEAD_BYTES + _FIXED.size)
+        directory = file.read(rows * ROW_BYTES)
+        start = HEAD_BYTES + _FIXED.size + rows * ROW_BYTES
+        end = start
+        for feed, first, count, _, _, _, stored, _ in _ROW.iter_unpack(directory):
+            file.seek(start + 4 * first)
+            entries = file.read(4 * count)
+            found = crc32c(entries)
+            end = max(end, start + 4 * (first + count))
+            if len(entries) != 4 * count or found != stored:
+                raise Damage(path, start + 4 * first, f"CRC of the entries of feed {feed}", stored, found)
+        file.seek(end)
+        if file.read(1):
+            raise Damage(path, end, "something behind the last entry")

@@ -130,7 +130,7 @@ class Log:
             files: The operating system; a test's own to make it fail.
 
         Raises:
-            StartError: The folder is locked, unusable, damaged or of another version; the text has the remedy.
+            StartError: The folder is locked, unusable, damaged or of another version; with the remedy.
 
         """
         folder = Folder(data_dir)
@@ -253,7 +253,7 @@ class Log:
         try:
             for segment in self._segments.live:
                 if not segment.indexed:
-                    self._upkeep.finish(segment)
+                    self._upkeep.finish(segment, needed=True)
             number = self._segments.live[-1].number if self._segments.live else 0
             end = self._segments.live[-1].end if number else 0
             self._upkeep.checkpoint(Checkpoint(self.written_lsn, number), self.tables.snapshot())
@@ -273,7 +273,7 @@ class Log:
     def new_feed(self) -> Feed:
         """A feed with an id that no feed ever had.
 
-        It survives a restart only when the caller puts a row with `tables.feed_key(feed.id)` into table `feed`.
+        It survives a restart only when the caller puts a row `tables.feed_key(feed.id)` into table `feed`.
         """
         bound = int.from_bytes(self.tables.get(_OWN_TABLE, _FEED_BOUND) or b"\1", "little")
         if self._next_feed >= bound:
@@ -295,7 +295,7 @@ class Log:
 
     @contextmanager
     def unit(self) -> Iterator[None]:
-        """What is appended and put inside is one atomic unit: after a crash all of it is there, or nothing."""
+        """What is appended and put inside is one atomic unit: after a crash all of it is there or none."""
         self.appender.begin_unit()
         try:
             yield
@@ -311,7 +311,7 @@ class Log:
         return self.appender.take_dirty()
 
     def flush(self) -> None:
-        """End the tick: write what was appended with one call, then call back who waits for the written end."""
+        """End the tick: write what was appended with one call, then call back who waits for that."""
         if self._call_soon is None:
             self._drain()
         batches = self.appender.take_closed()
@@ -377,7 +377,7 @@ class Log:
         self._synced.reached(self.synced_lsn)
 
     def wait_synced(self, lsn: int) -> bool:
-        """Flush and block until `lsn` is durable; for tests and tools, without a loop. False = the log failed."""
+        """Flush and block until `lsn` is durable, without a loop (tests, tools). False = the log failed."""
         done: list[bool] = []
         self.when_synced(lsn, done.append)
         self.flush()
@@ -595,7 +595,8 @@ class Log:
             self._feed_memory.trim()
             self._delete_old()
 
-        self._background(lambda: self._upkeep.finish(segment), done)
+        needed = self.low_water() < segment.next_lsn
+        self._background(lambda: self._upkeep.finish(segment, needed), done)
 
     def _begin_checkpoint(self) -> None:
         if self._checkpointing:

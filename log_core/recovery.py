@@ -420,8 +420,9 @@ class _Run:
         if dropped:
             self._report.truncated_bytes += dropped
             self._warn(
-                f"{segment.path}: the log ends at byte {found.end}, LSN {found.next_lsn - 1}; {dropped} bytes "
-                f"behind it were never synced and are cut off ({found.reason or 'a piece is missing'})"
+                f"{segment.path}: the log ends at byte {found.end}, LSN {found.next_lsn - 1}; "
+                f"{dropped} bytes behind it were never synced and are cut off "
+                f"({found.reason or 'a piece is missing'})"
             )
 
     def _mend(self, segment: Segment, damage: Damage, found: Scanned, hits: list[Hit]) -> None:

@@ -29,6 +29,11 @@ cdef struct Entry:              # one place of the window
     uint8_t reserved
 
 
+cdef struct Straggler:          # a place that was set aside
+    uint64_t seq
+    Entry entry
+
+
 cdef struct Run:                # what a restored cursor knows of positions [first, last] above its mark
     uint64_t first
     uint64_t last
@@ -58,7 +63,6 @@ cdef class Cursor:
     cdef readonly uint64_t run_feed, run_first
     cdef readonly uint32_t run_count        # > 0: the items are entries [run_first, run_first + run_count) of feed run_feed
 
-    cdef readonly uint64_t mark             # every position of this queue up to here is done
     cdef readonly uint64_t frontier         # the highest position looked at
     cdef readonly Py_ssize_t outstanding    # taken and neither settled nor given back
     cdef readonly uint64_t expired          # records dropped because their time was over
@@ -79,6 +83,9 @@ cdef class Cursor:
     cdef Py_ssize_t _nmembers, _cmembers, _nclosed
     cdef Entry* _ring                       # entry of seq = _ring[seq & _mask]
     cdef uint64_t _mask, _head, _tail       # [_head, _tail) = seqs in the window; capacity _mask + 1 (0: no ring)
+    cdef uint64_t _done_to                  # every position up to here is done, but for what was set aside
+    cdef Straggler* _aside                  # [_aside_first, _naside), ascending seqs below _head
+    cdef Py_ssize_t _aside_first, _naside, _caside, _aside_done
     cdef uint64_t* _heap                    # seqs that are READY, a binary min-heap
     cdef Py_ssize_t _nheap, _cheap
     cdef Run* _runs
@@ -111,6 +118,9 @@ cdef class Cursor:
     cdef Py_ssize_t _heads(self, bint counting) except -2
     cdef Py_ssize_t _next_head(self, Py_ssize_t heads, bint counting) except -2
     cdef void _advance(self) noexcept
+    cdef uint64_t _undone(self) noexcept
+    cdef int _set_aside(self) except -1
+    cdef void _trim_aside(self) noexcept
     cdef void _soil(self) noexcept
     cdef int _ready(self, uint64_t seq) except -1
     cdef void _unready(self) noexcept

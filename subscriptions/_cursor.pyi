@@ -29,6 +29,9 @@ class CursorLog(Protocol):
 def release() -> None:
     """Let go of the batches of the last take: its items are invalid from here on."""
 
+def set_ring_kept(places: int) -> int:
+    """For tests: the ring size (a power of two) from which on stragglers are set aside; the one before."""
+
 class Cursor:
     """A queue's memberships, and the window of what it took and has not finished."""
 
@@ -45,8 +48,6 @@ class Cursor:
     """> 0: the items are entries [run_first, run_first + run_count) of feed run_feed, none redelivered."""
     run_feed: int
     run_first: int
-    mark: int
-    """Every position of this queue up to here is done."""
     frontier: int
     """The highest position looked at; no membership joined later reaches below."""
     outstanding: int
@@ -101,8 +102,12 @@ class Cursor:
     @property
     def member_count(self) -> int: ...
     @property
+    def mark(self) -> int:
+        """Every position of this queue up to here is done."""
+
+    @property
     def window(self) -> int:
-        """Places from the first that is not done to the last taken."""
+        """Places that are kept: what is out, what was given back, and done ones between these."""
 
     # Taking
 

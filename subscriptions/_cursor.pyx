@@ -29,6 +29,9 @@ A state record (`state`), varints as in LEB128:
 Runs are ascending, apart, and above the mark. One that is not done says how often its records
 were delivered before. Nothing else of a window is kept: what was out comes back.
 
+Places that stay undone while thousands after them are done are set aside, so that one consumer that
+never acknowledges does not make the ring grow with the traffic. Everything between them is done.
+
 `items` is one scratch array of the process: the next take of any cursor overwrites it.
 """
 
@@ -50,7 +53,6 @@ cdef enum:
     DONE = 3
     STATE_VERSION = 1
     RING_MIN = 16               # places of a first ring: 256 B
-    RING_KEPT = 1024            # a larger ring is freed when the window empties
     TTL_NEVER = 0xFFFFFFFF
 
 cdef struct Head:               # one feed's next entry while several are merged
@@ -75,6 +77,7 @@ cdef bint PLAIN = True          # no item of this take is redelivered
 cdef Head* HEADS = NULL
 cdef uint32_t* TAGS = NULL
 cdef Py_ssize_t HEADS_ROOM = 0
+cdef Py_ssize_t RING_KEPT = 1024    # a larger ring is freed when the window empties, and sets stragglers aside
 
 memset(&READ, 0, sizeof(READ))
 
@@ -85,6 +88,13 @@ def release() -> None:
     HELD.clear()
     READ_CACHE = None
     memset(&READ, 0, sizeof(READ))
+
+
+def set_ring_kept(places: int) -> int:
+    """For tests: the ring size (a power of two) from which on stragglers are set aside; the one before."""
+    global RING_KEPT
+    before, RING_KEPT = RING_KEPT, places
+    return before
 
 
 cdef inline void _start_take() noexcept:
@@ -147,6 +157,43 @@ cdef inline uint8_t* _put_varint(uint8_t* p, uint64_t value) noexcept:
     return p + 1
 
 
+cdef struct Runs:               # the runs of a state record while it is made
+    Run* runs
+    Py_ssize_t n, limit
+    bint broken                 # the next run does not continue the last one
+
+
+cdef inline void _add_run(Runs* runs, uint64_t first, uint64_t last, uint16_t count, bint done) noexcept nogil:
+    """One more run, or more of the last; what is over the limit is left out, and all after it."""
+    cdef Run* run
+    if runs.n and not runs.broken and runs.runs[runs.n - 1].done == done and runs.runs[runs.n - 1].count == count:
+        runs.runs[runs.n - 1].last = last
+    elif runs.n < runs.limit:
+        run = &runs.runs[runs.n]
+        run.first = first
+        run.last = last
+        run.count = count
+        run.done = done
+        runs.n += 1
+        runs.broken = False
+    else:
+        runs.limit = 0
+        runs.broken = True          # or the last run would grow over what was left out
+
+
+cdef inline void _add_entry(Runs* runs, Entry* entry, uint64_t first, bint final) noexcept nogil:
+    cdef uint16_t count = entry.count
+    if entry.state == DONE:
+        _add_run(runs, first, entry.pos, 0, True)
+        return
+    if final and entry.state == OUT and count < 0xFFFF:
+        count += 1
+    if count:
+        _add_run(runs, first, entry.pos, count, False)
+    else:
+        runs.broken = True          # neither done nor delivered before: no run
+
+
 cdef class _Varints:
     """Reads a state record; every length is checked against its end."""
 
@@ -184,12 +231,14 @@ cdef class Cursor:
         PyMem_Free(self._ring)
         PyMem_Free(self._heap)
         PyMem_Free(self._runs)
+        PyMem_Free(self._aside)
 
     def __sizeof__(self):
         """Bytes of this cursor and all it owns, without the interned sets of tags."""
         size = type(self).__basicsize__ + self._cmembers * sizeof(Member) + self._feeds.__sizeof__()
         if self._ring != NULL:
             size += (self._mask + 1) * sizeof(Entry)
+        size += self._caside * sizeof(Straggler)
         return size + self._cheap * sizeof(uint64_t) + self._nruns * sizeof(Run)
 
     # Memberships
@@ -241,7 +290,7 @@ cdef class Cursor:
         cdef uint64_t undone
         if self._nclosed == 0:
             return gone
-        undone = self._ring[self._head & self._mask].pos if self._head < self._tail else UINT64_MAX
+        undone = self._undone() or UINT64_MAX
         while i < self._nmembers:
             member = &self._members[i]
             # What is out must be found again after a crash: the membership stays until it is done.
@@ -275,11 +324,15 @@ cdef class Cursor:
 
     @property
     def window(self):
-        return self._tail - self._head
+        return self._tail - self._head + self._naside - self._aside_first
+
+    @property
+    def mark(self):
+        return self._undone() - 1 if self._undone() else self._done_to
 
     cdef uint64_t _floor(self) noexcept:
         """The highest position a new membership may not reach below."""
-        cdef uint64_t floor = max(self.frontier, self.mark)
+        cdef uint64_t floor = max(self.frontier, self._done_to)
         if self._nruns:
             floor = max(floor, self._runs[self._nruns - 1].last)
         return floor
@@ -590,7 +643,7 @@ cdef class Cursor:
         self.frontier = pos
         self._soil()
         if self._head == self._tail:
-            self.mark = pos
+            self._done_to = pos
         elif self._ring[(self._tail - 1) & self._mask].state == DONE:
             self._ring[(self._tail - 1) & self._mask].pos = pos
         else:
@@ -601,6 +654,9 @@ cdef class Cursor:
         cdef Entry* entry
         if self._tail - self._head > self._mask:
             self._grow()
+            if self._head == self._tail:    # all that was left of the ring was done
+                self._done_to = pos
+                return 0
         entry = &self._ring[self._tail & self._mask]
         entry.pos = pos
         entry.match = 0
@@ -612,11 +668,8 @@ cdef class Cursor:
     # Settling
 
     cpdef void settle(self, uint64_t seq) noexcept:
-        cdef Entry* entry
-        if seq - self._head >= self._tail - self._head:
-            return
-        entry = &self._ring[seq & self._mask]
-        if entry.state == OUT:
+        cdef Entry* entry = self._entry(seq)
+        if entry != NULL and entry.state == OUT:
             self.outstanding -= 1
             self.settled += 1
             self._settle(seq, entry)
@@ -633,15 +686,18 @@ cdef class Cursor:
             self._soil()
         if seq == self._head:
             self._advance()
+        elif seq < self._head:
+            self._aside_done += 1
+            self._trim_aside()
 
     cdef void _advance(self) noexcept:
         cdef uint64_t head = self._head, tail = self._tail, mask = self._mask
         cdef Entry* ring = self._ring
         while head < tail and ring[head & mask].state == DONE:
-            self.mark = ring[head & mask].pos
+            self._done_to = ring[head & mask].pos
             head += 1
         self._head = head
-        if head == tail and mask >= RING_KEPT:
+        if head == tail and mask >= <uint64_t>RING_KEPT:
             self._free_ring()
 
     cdef void _free_ring(self) noexcept:
@@ -666,9 +722,11 @@ cdef class Cursor:
 
     cpdef Py_ssize_t requeue_all(self) except -1:
         cdef uint64_t seq
-        cdef Py_ssize_t n = 0
+        cdef Py_ssize_t i, n = 0
         if self.outstanding == 0:
             return 0
+        for i in range(self._aside_first, self._naside):
+            n += self.requeue(self._aside[i].seq)
         for seq in range(self._head, self._tail):
             n += self.requeue(seq)
         return n
@@ -695,6 +753,7 @@ cdef class Cursor:
         cdef Entry* entry
         for i in range(self._nheap):
             self._entry(self._heap[i]).state = DONE
+            self._aside_done += self._heap[i] < self._head
         self._nheap = 0
         for i in range(self._nmembers):
             end = _end(&self._members[i])
@@ -704,6 +763,7 @@ cdef class Cursor:
         PyMem_Free(self._runs)
         self._runs = NULL
         self._nruns = self._run = 0
+        self._trim_aside()
         if self._head < self._tail:
             self._advance()
         if pos > self.frontier:
@@ -721,13 +781,82 @@ cdef class Cursor:
             self._cheap = 0
 
     cdef Entry* _entry(self, uint64_t seq) noexcept:
-        if seq - self._head >= self._tail - self._head:
-            return NULL
-        return &self._ring[seq & self._mask]
+        cdef Py_ssize_t low, high, middle
+        if seq - self._head < self._tail - self._head:
+            return &self._ring[seq & self._mask]
+        low = self._aside_first
+        high = self._naside
+        while low < high:
+            middle = (low + high) // 2
+            if self._aside[middle].seq < seq:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self._naside and self._aside[low].seq == seq:
+            return &self._aside[low].entry
+        return NULL
+
+    cdef uint64_t _undone(self) noexcept:
+        """The lowest position that was taken and is not done; 0: none."""
+        if self._aside_first < self._naside:
+            return self._aside[self._aside_first].entry.pos
+        if self._head < self._tail:
+            return self._ring[self._head & self._mask].pos
+        return 0
+
+    cdef int _set_aside(self) except -1:
+        """Move what is not done from the older half of the ring aside."""
+        cdef uint64_t seq, half = self._head + (self._tail - self._head) // 2
+        cdef Py_ssize_t room
+        cdef void* p
+        for seq in range(self._head, half):
+            if self._ring[seq & self._mask].state == DONE:
+                continue
+            if self._naside == self._caside:
+                room = max(<Py_ssize_t>16, 2 * self._caside)
+                p = PyMem_Realloc(self._aside, room * sizeof(Straggler))
+                if p == NULL:
+                    raise MemoryError
+                self._aside = <Straggler*>p
+                self._caside = room
+            self._aside[self._naside].seq = seq
+            self._aside[self._naside].entry = self._ring[seq & self._mask]
+            self._naside += 1
+            # One by one, so that a failure between two leaves each place in one of them.
+            self._head = seq + 1
+        self._done_to = self._ring[(half - 1) & self._mask].pos
+        self._head = half
+        self._advance()
+        return 0
+
+    cdef void _trim_aside(self) noexcept:
+        """Drop what is done from the front, and from everywhere when that is more than half."""
+        cdef Py_ssize_t i, n = 0
+        while self._aside_first < self._naside and self._aside[self._aside_first].entry.state == DONE:
+            self._aside_first += 1
+            self._aside_done -= 1
+        if self._aside_first == self._naside:
+            PyMem_Free(self._aside)
+            self._aside = NULL
+            self._aside_first = self._naside = self._caside = 0
+        elif self._aside_first + 2 * self._aside_done > self._naside:
+            for i in range(self._aside_first, self._naside):
+                if self._aside[i].entry.state != DONE:
+                    self._aside[n] = self._aside[i]
+                    n += 1
+            self._naside = n
+            self._aside_first = self._aside_done = 0
 
     cdef int _grow(self) except -1:
         cdef uint64_t room, old = self._mask, seq
         cdef Entry* ring
+        cdef uint64_t span = self._tail - self._head
+        cdef uint64_t undone = self.outstanding + self._nheap - (self._naside - self._aside_first - self._aside_done)
+        if old >= <uint64_t>RING_KEPT - 1 and undone < span // 4:
+            self._set_aside()
+            if self._ring != NULL and self._tail - self._head <= self._mask:
+                return 0
+            old = self._mask
         room = RING_MIN if self._ring == NULL else 2 * (self._mask + 1)
         ring = <Entry*>PyMem_Malloc(room * sizeof(Entry))
         if ring == NULL:
@@ -860,9 +989,8 @@ cdef class Cursor:
         cdef uint64_t low = UINT64_MAX, pos
         cdef Py_ssize_t i
         cdef Member* member
-        if self._head < self._tail:
-            return self._ring[self._head & self._mask].pos
-        for i in range(self._nmembers):
+        low = self._undone() or UINT64_MAX
+        for i in range(self._nmembers if low == UINT64_MAX else 0):
             member = &self._members[i]
             if member.next < _end(member):
                 pos = (<Feed>member.feed).position(member.next)
@@ -911,54 +1039,44 @@ cdef class Cursor:
         return &self._runs[self._run]
 
     def state(self, Py_ssize_t runs_max=1000, bint final=False):
-        cdef Py_ssize_t n = 0, i, room = max(<Py_ssize_t>1, runs_max)
-        cdef uint64_t seq, before, mark = self.mark
+        cdef Py_ssize_t i, limit
+        cdef uint64_t seq, before, mark = self._undone() - 1 if self._undone() else self._done_to
         cdef Entry* entry
         cdef Run run
-        cdef Run* runs
-        cdef uint8_t* out
+        cdef Runs runs
+        cdef uint8_t* out = NULL
         cdef uint8_t* p
-        cdef bint open_run = False
-        cdef uint32_t count
-        if self._head < self._tail:
-            mark = self._ring[self._head & self._mask].pos - 1
-        before = mark
-        room = min(room, <Py_ssize_t>(self._tail - self._head) + self._nruns - self._run + 1)
-        runs = <Run*>PyMem_Malloc(room * sizeof(Run))
-        out = <uint8_t*>PyMem_Malloc(64 + 32 * self._nmembers + 24 * room)
+        limit = 2 * (self._naside - self._aside_first) + <Py_ssize_t>(self._tail - self._head)
+        limit = max(<Py_ssize_t>0, min(runs_max, limit + 1 + self._nruns - self._run))
+        runs.n = 0
+        runs.limit = limit
+        runs.broken = False
+        runs.runs = <Run*>PyMem_Malloc((limit + 1) * sizeof(Run))
+        out = <uint8_t*>PyMem_Malloc(64 + 32 * self._nmembers + 24 * limit)
         try:
-            if runs == NULL or out == NULL:
+            if runs.runs == NULL or out == NULL:
                 raise MemoryError
+            before = mark
+            for i in range(self._aside_first, self._naside):
+                entry = &self._aside[i].entry
+                if entry.state == DONE:
+                    continue
+                if entry.pos > before + 1:
+                    _add_run(&runs, before + 1, entry.pos - 1, 0, True)
+                _add_entry(&runs, entry, entry.pos, final)
+                before = entry.pos
+            if before < self._done_to:
+                _add_run(&runs, before + 1, self._done_to, 0, True)
+                before = self._done_to
             for seq in range(self._head, self._tail):
                 entry = &self._ring[seq & self._mask]
-                count = entry.count
-                if final and entry.state == OUT and count < 0xFFFF:
-                    count += 1
-                if entry.state == DONE:
-                    count = 0
-                elif count == 0:
-                    open_run = False
-                    before = entry.pos
-                    continue
-                if not open_run or (entry.state == DONE) != runs[n - 1].done or count != runs[n - 1].count:
-                    if n == runs_max:
-                        break
-                    runs[n].first = before + 1 if entry.state == DONE else entry.pos
-                    runs[n].done = entry.state == DONE
-                    runs[n].count = <uint16_t>count
-                    n += 1
-                    open_run = True
-                runs[n - 1].last = entry.pos
+                _add_entry(&runs, entry, before + 1 if entry.state == DONE else entry.pos, final)
                 before = entry.pos
             for i in range(self._run, self._nruns):      # restored and not passed yet
                 run = self._runs[i]
-                if run.last <= self.frontier:
-                    continue
-                if n == runs_max:
-                    break
-                run.first = max(run.first, max(self.frontier, self.mark) + 1)
-                runs[n] = run
-                n += 1
+                if run.last > self.frontier:
+                    runs.broken = True
+                    _add_run(&runs, max(run.first, self.frontier + 1), run.last, run.count, run.done)
             p = out
             p[0] = STATE_VERSION
             p = _put_varint(p + 1, mark)
@@ -969,16 +1087,16 @@ cdef class Cursor:
                 p = _put_varint(p, self._members[i].tag)
                 p = _put_varint(p, self._members[i].from_pos)
                 p = _put_varint(p, self._members[i].to_pos if self._members[i].closed else 0)
-            p = _put_varint(p, n)
+            p = _put_varint(p, runs.n)
             before = mark
-            for i in range(n):
-                p = _put_varint(p, runs[i].first - before)
-                p = _put_varint(p, runs[i].last - runs[i].first)
-                p = _put_varint(p, <uint64_t>runs[i].count << 1 | runs[i].done)
-                before = runs[i].last
+            for i in range(runs.n):
+                p = _put_varint(p, runs.runs[i].first - before)
+                p = _put_varint(p, runs.runs[i].last - runs.runs[i].first)
+                p = _put_varint(p, <uint64_t>runs.runs[i].count << 1 | runs.runs[i].done)
+                before = runs.runs[i].last
             return (<char*>out)[:p - out]
         finally:
-            PyMem_Free(runs)
+            PyMem_Free(runs.runs)
             PyMem_Free(out)
 
     def clean(self):
@@ -996,9 +1114,9 @@ cdef class Cursor:
             raise SubscriptionError(f"a cursor's state record has version {data[:1].hex() or 'none'}, not 01")
         varints = _Varints(data)
         varints.at = 1
-        self.mark = varints.get()
+        self._done_to = varints.get()
         self.unclean_until = max(varints.get(), unclean_until)
-        self.frontier = self.mark
+        self.frontier = self._done_to
         missing = []
         n = varints.get()
         for _ in range(n):
@@ -1011,7 +1129,7 @@ cdef class Cursor:
                 missing.append(feed_id)
                 continue
             to = feed.index_of(to_pos) if to_pos else UINT64_MAX
-            self._add(feed, tag, from_pos, to_pos or UINT64_MAX, feed.index_of(max(from_pos, self.mark + 1)), to)
+            self._add(feed, tag, from_pos, to_pos or UINT64_MAX, feed.index_of(max(from_pos, self._done_to + 1)), to)
         n = varints.get()
         if n > <uint64_t>len(data):                     # a run has 3 bytes at least
             raise SubscriptionError("a cursor's state record is cut short or damaged")
@@ -1019,7 +1137,7 @@ cdef class Cursor:
             self._runs = <Run*>PyMem_Malloc(n * sizeof(Run))
             if self._runs == NULL:
                 raise MemoryError
-            last = self.mark
+            last = self._done_to
             for _ in range(n):
                 first = last + varints.get()
                 last = first + varints.get()

@@ -214,7 +214,9 @@ class Queues:
             self._flush_timer = None
         for queue in self._all:
             cursor = queue.cursor
-            if queue.qid and (cursor.dirty or cursor.outstanding):
+            # What may have been delivered before a crash and is not done yet still may have been.
+            is_doubtful = self._unclean_until and cursor.low() <= self._unclean_until
+            if queue.qid and (cursor.dirty or cursor.outstanding or is_doubtful):
                 cursor.clean()
                 self.log.tables.put(TABLE, _key(queue.qid), cursor.state(65536, True))
         self._dirty.clear()

@@ -6,7 +6,7 @@ loop iteration:
 
     1 log.flush()            one write of everything appended since the last turn; confirms of class written
     2 wake                   the queues that wait at a feed which got entries
-    3 pump                   each ready queue, a bounded number of messages
+    3 pump                   ready queues, a bounded number of messages each, for about 5 ms
     4 connection.flush()     each dirty connection once
 
 A turn that leaves work (a queue with more to give) schedules the next one through the loop, so sockets
@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.subscriptions._cursor import release
 
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["Flushed", "Loop", "Tick", "TickLog"]
 
 logger = logging.getLogger("penstock.subscriptions")
+
+
+PUMP_S: Final = 0.005
+"""Time in which a turn begins with new queues; those that are left come first in the next one."""
+CHECK_EACH: Final = 8
+"""Queues between two looks at the clock."""
 
 
 class Loop(Protocol):
@@ -81,8 +88,9 @@ class Periodic:
 class Tick:
     """The turns of one worker."""
 
-    def __init__(self, log: TickLog, loop: Loop) -> None:
+    def __init__(self, log: TickLog, loop: Loop, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._log = log
+        self._clock = clock
         self._loop = loop
         self._scheduled = False
         self._running = False
@@ -132,11 +140,15 @@ class Tick:
                 for queue in waiters:
                     queue.fed(feed)
         ready, self._ready = self._ready, []
-        for queue in ready:
+        ends = self._clock() + PUMP_S
+        for i, queue in enumerate(ready):
             try:
                 queue.pump()
             except Exception:
                 logger.exception("a queue failed in its turn", extra={"queue": repr(queue)})
+            if i % CHECK_EACH == CHECK_EACH - 1 and self._clock() > ends:
+                self._ready[:0] = ready[i + 1 :]  # first in the next turn
+                break
         release()
         dirty, self._dirty = self._dirty, {}
         for connection in dirty:

@@ -148,8 +148,6 @@ class ReferenceCursor:
         if next_lsn - 1 > self.frontier:
             self.frontier = next_lsn - 1
             self.places.append(Place(self.frontier, frozenset(), 0, DONE, 0))
-        self.done.clear()
-        self.counts.clear()
         return n
 
     def ready_count(self) -> int:

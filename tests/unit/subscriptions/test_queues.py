@@ -154,3 +154,17 @@ def test_low_water_of_many_queues_is_found_in_slices_and_never_too_high(
     world.loop.advance(0)
     world.loop.settle()
     assert world.queues.low_water() <= second + 1
+
+
+def test_a_clean_stop_after_an_unclean_one_keeps_what_is_in_doubt(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed, durable=True)
+    positions = world.publish(feed, n=2)
+    world.loop.settle()
+    crashed = reopened(world, clean=False)
+    crashed.restore(queue.qid, "q", "/")
+    crashed.close()
+    again = reopened(world, clean=True).restore(queue.qid, "q", "/")
+    heir = Consumer(again)
+    again.attach(heir)
+    world.loop.settle()
+    assert (heir.got, heir.flags) == (positions, [True, True])

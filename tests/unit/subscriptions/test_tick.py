@@ -123,3 +123,27 @@ def test_periodic_calls_keep_their_pace_and_stop(tick: Tick, loop: Loop) -> None
     tick.close()
     loop.advance(5.0)
     assert times == [1.0, 2.0, 5.5]
+
+
+def test_a_turn_ends_after_its_time_and_the_next_goes_on_with_the_rest(
+    fake_log: FakeLog, loop: Loop, seen: list[str]
+) -> None:
+    now = 0.0
+
+    def clock() -> float:
+        return now
+
+    class Slow(FakeQueue):
+        def pump(self) -> None:
+            nonlocal now
+            now += 0.001
+            super().pump()
+
+    tick = Tick(fake_log, loop, clock=clock)
+    names = [str(i) for i in range(20)]
+    for name in names:
+        tick.ready(Slow(tick, seen, name))
+    loop.turn()
+    assert 5 <= len(seen) - 1 <= 8  # looked at the clock after 8
+    loop.settle()
+    assert [line for line in seen if line != "flush"] == [f"pump {name}" for name in names]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 import pamqp.frame
@@ -220,6 +221,16 @@ class Client:
         found = []
         while self.frames:
             found.append(self.message(channel, commands.Basic.Deliver)[2])
+        return found
+
+    def wait_bodies(self, count: int, channel: int = 1) -> list[bytes]:
+        """The bodies of `count` deliveries, which may come from the disk."""
+        found: list[bytes] = []
+        deadline = monotonic() + 10
+        while len(found) < count:
+            assert monotonic() < deadline, f"{found} came"
+            self.world.tick.schedule()
+            found += self.bodies(channel)
         return found
 
     def nothing(self) -> None:

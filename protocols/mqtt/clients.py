@@ -366,6 +366,7 @@ class Clients:
             subscription = Subscription(*line)
             client.subscriptions[subscription.topic] = subscription
             client.by_tag[subscription.tag] = subscription
+            self.broker.no_local_sessions += subscription.no_local
         will = row.get("will")
         if will is not None:
             client.will = Will(

@@ -11,7 +11,7 @@ import queue
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
@@ -19,7 +19,8 @@ from penstock.protocols.mqtt.clients import Clients
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.session import Session, State
 from penstock.protocols.outbuffer import OutBuffer
-from penstock.router.broker import DEFAULT_VHOST, Broker
+from penstock.router.auth import AuthOptions, Permission
+from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
 from penstock.router.identity import Identity
 from penstock.subscriptions.tick import Tick
 from tests.reference import mqtt_frames as frames
@@ -150,27 +151,51 @@ class Peer:
 class Gateway:
     """One process of penstock, as far as MQTT sessions see it."""
 
-    def __init__(self, folder: Path, options: MqttOptions | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: MqttOptions | None = None,
+        clock: Clock | None = None,
+        *,
+        fsync: Literal["group", "never"] = "never",
+    ) -> None:
         self.folder = folder
+        self.fsync = fsync
         self.options = options or MqttOptions()
         self.clock = clock or Clock()
         self.loop = Loop()
         self.waits = 0
         self.stopped = False
         self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = queue.SimpleQueue()
-        self.log = Log.open(folder, LogOptions(segment_bytes=1 << 20), clock=self.clock)
+        self.log = Log.open(folder, LogOptions(segment_bytes=1 << 20, fsync=fsync), clock=self.clock)
         self.log.attach(self._from_thread)
+        load, load_feed = self.log.load, self.log.load_feed
+        # Reads from the disk come back from another thread: what waits for them is counted.
+        self.log.load = lambda lsn, callback: load(lsn, self._waited(callback))  # type: ignore[method-assign]
+        self.log.load_feed = (  # type: ignore[method-assign]
+            lambda feed, index, callback: load_feed(feed, index, self._waited(callback))
+        )
         self.tick = Tick(self.log, self.loop)
-        self.broker = Broker.open(self.log, self.tick)
-        identity = self.broker.users.identity("guest")
-        assert identity is not None
-        self.guest = identity
+        # Without a password to hash, which takes longer than a test.
+        self.broker = Broker.open(self.log, self.tick, BrokerOptions(auth=AuthOptions(default_user="")))
+        self.broker.users.set_user("guest", "", ())
+        self.broker.authorizer.set("guest", DEFAULT_VHOST, Permission())
+        self.guest = Identity("guest")
         self.vhost = self.broker.vhost(DEFAULT_VHOST)
         self.clients = Clients(self.broker, self.clock)
         self.settle()
 
     def _from_thread(self, callback: Callable[..., object], *arguments: object) -> None:
         self._calls.put((callback, arguments))
+
+    def _waited(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self.waits += 1
+
+        def called() -> None:
+            self.waits -= 1
+            callback()
+
+        return called
 
     def settle(self) -> None:
         """Run turns until nothing moves any more."""
@@ -215,9 +240,9 @@ class Gateway:
     def restart(self) -> Gateway:
         """Stop cleanly and start again."""
         self.stop()
-        return Gateway(self.folder, self.options, self.clock)
+        return Gateway(self.folder, self.options, self.clock, fsync=self.fsync)
 
     def crash(self, folder: Path) -> Gateway:
         """What a start finds after a kill -9 at this moment, in a folder of its own."""
         shutil.copytree(self.folder, folder)
-        return Gateway(folder, self.options, self.clock)
+        return Gateway(folder, self.options, self.clock, fsync=self.fsync)

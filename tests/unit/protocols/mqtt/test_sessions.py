@@ -1,0 +1,333 @@
+"""Sessions that outlive their connection: what comes again, with which packet ids, and when they end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reference import mqtt_frames as f
+from tests.support.mqtt import Gateway, Peer
+
+EXPIRY = b"\x11\0\0\x10\0"
+
+
+def keeper(gateway: Gateway, client_id: str = "s", version: int = 4) -> Peer:
+    """A client whose session stays."""
+    return gateway.connect(client_id, version, clean=False, props=EXPIRY)
+
+
+def test_messages_of_an_absence_come_later_in_order(gateway: Gateway) -> None:
+    keeper(gateway).subscribe(("t", 1))
+    keeper(gateway).drop()
+    pub = gateway.connect("p")
+    for i in range(5):
+        pub.publish("t", bytes((i,)), qos=i % 3, packet_id=i + 1)
+        pub.send(f.ack(f.PUBREL, i + 1))
+    sub = keeper(gateway)
+    assert sub.session_present
+    got = sub.publishes()
+    # QoS 0 is not kept for a client that is away.
+    assert [m.payload[0] for m in got] == [1, 2, 4]
+    assert [m.packet_id for m in got] == [1, 2, 3]
+    assert not any(m.dup for m in got)
+    pub.publish("t", b"live")
+    assert [m.payload for m in sub.publishes()] == [b"live"]
+
+
+def test_unacknowledged_messages_come_again_with_their_ids_and_dup__mqtt5_4_4_0_1(gateway: Gateway) -> None:
+    sub = keeper(gateway)
+    sub.subscribe(("t", 2))
+    pub = gateway.connect("p")
+    for i in range(6):
+        pub.publish("t", bytes((i,)), qos=1 + i % 2, packet_id=i + 1)
+    first = sub.publishes()
+    assert [m.qos for m in first] == [1, 2, 1, 2, 1, 2]
+    sub.send(f.ack(f.PUBACK, 3) + f.ack(f.PUBREC, 4))
+    sub.drop()
+    pub.publish("t", b"new", qos=1, packet_id=9)
+    sub = keeper(gateway)
+    released, *again = sub.take()
+    assert f.parse_ack(released, 4) == (4, 0) and released.kind == f.PUBREL
+    messages = [f.parse_publish(p, 4) for p in again]
+    assert [(m.packet_id, m.dup) for m in messages] == [
+        (1, True),
+        (2, True),
+        (5, True),
+        (6, True),
+        (7, False),
+    ]
+    assert [m.payload for m in messages[:4]] == [first[i].payload for i in (0, 1, 4, 5)]
+    sub.send(b"".join((f.ack(f.PUBACK, 1), f.ack(f.PUBACK, 5), f.ack(f.PUBACK, 7), f.ack(f.PUBCOMP, 4))))
+    sub.send(f.ack(f.PUBREC, 2) + f.ack(f.PUBREC, 6) + f.ack(f.PUBCOMP, 2) + f.ack(f.PUBCOMP, 6))
+    sub.drop()
+    assert keeper(gateway).take() == []
+
+
+def test_a_smaller_window_sends_again_within_it(gateway: Gateway) -> None:
+    sub = keeper(gateway, version=5)
+    sub.subscribe(("t", 1))
+    pub = gateway.connect("p")
+    pub.send(b"".join(f.publish("t", bytes((i,)), qos=1, packet_id=i + 1) for i in range(10)))
+    assert len(sub.publishes()) == 10
+    sub = gateway.connect("s", 5, clean=False, props=EXPIRY + b"\x21\0\x02")
+    seen = []
+    for _ in range(5):
+        got = sub.publishes()
+        assert len(got) == 2 and all(m.dup for m in got)
+        seen += [m.packet_id for m in got]
+        sub.send(b"".join(f.ack(f.PUBACK, m.packet_id) for m in got))
+    assert seen == list(range(1, 11))
+
+
+def test_a_session_ends_when_its_time_is_over(gateway: Gateway) -> None:
+    sub = gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05")
+    sub.subscribe(("t", 1))
+    sub.drop()
+    gateway.advance(4.9)
+    sub = gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05")
+    assert sub.session_present
+    sub.drop()
+    gateway.advance(5.1)
+    assert len(gateway.clients) == 0
+    assert not gateway.connect("s", 5, clean=False).session_present
+
+
+def test_disconnect_may_change_the_expiry__mqtt5_3_14_2_2(gateway: Gateway) -> None:
+    gateway.connect("s", 5, clean=False, props=EXPIRY).send(f.disconnect(0, b"\x11\0\0\0\0"))
+    assert len(gateway.clients) == 0
+    gateway.connect("s", 5, clean=False, props=EXPIRY).send(f.disconnect(0, b"\x11\0\0\0\x02"))
+    gateway.advance(2.1)
+    assert len(gateway.clients) == 0
+
+
+def test_clean_start_begins_anew__mqtt5_3_1_2_4(gateway: Gateway) -> None:
+    sub = keeper(gateway)
+    sub.subscribe(("t", 1))
+    sub.drop()
+    gateway.connect("p").publish("t", qos=1, packet_id=1)
+    sub = gateway.connect("s", clean=True)
+    assert not sub.session_present
+    assert sub.take() == []
+    sub.drop()
+    assert not keeper(gateway).session_present
+
+
+def test_another_user_does_not_get_the_session(gateway: Gateway) -> None:
+    from penstock.router.auth import Permission
+    from penstock.router.identity import Identity
+
+    keeper(gateway).drop()
+    gateway.broker.users.set_user("eve", "", ())
+    gateway.broker.authorizer.set("eve", "/", Permission())
+    peer = gateway.peer()
+    peer.identity = Identity("eve")
+    assert peer.send(f.connect("s", clean=False, user="eve")).bytes_taken() == b"\x20\x02\x00\x00"
+
+
+def test_what_was_unsubscribed_while_under_way_is_completed__mqtt5_3_10_4_3(gateway: Gateway) -> None:
+    sub = keeper(gateway)
+    sub.subscribe(("t", 2))
+    gateway.connect("p").publish("t", qos=2, packet_id=1)
+    assert len(sub.publishes()) == 1
+    sub.send(f.unsubscribe(2, "t")).take()
+    sub.drop()
+    sub = keeper(gateway)
+    (got,) = sub.publishes()
+    assert got.dup and got.packet_id == 1
+    assert sub.send(f.ack(f.PUBREC, 1)).bytes_taken() == f.ack(f.PUBREL, 1)
+
+
+def test_an_id_whose_message_is_gone_is_released(gateway: Gateway) -> None:
+    """An expired message does not come again; the client, which may hold its id, is asked to forget it."""
+    sub = keeper(gateway, version=5)
+    sub.subscribe(("t", 2))
+    pub = gateway.connect("p", 5)
+    pub.publish("t", b"1", qos=2, packet_id=1, props=b"\x02\0\0\0\x05")
+    pub.publish("t", b"2", qos=1, packet_id=2, props=b"\x02\0\0\0\x05")
+    assert len(sub.publishes()) == 2
+    sub.drop()
+    gateway.advance(6)
+    pub.publish("t", b"3", qos=1, packet_id=3)
+    sub = keeper(gateway, version=5)
+    released, message = sorted(sub.take(), key=lambda p: -p.kind)
+    assert released.kind == f.PUBREL and f.parse_ack(released, 5) == (1, 0)
+    assert f.parse_publish(message, 5).payload == b"3"
+    sub.send(f.ack(f.PUBCOMP, 1, 0x92) + f.ack(f.PUBACK, 3))
+    (client,) = [c for c in gateway.clients if c.client_id == "s"]
+    assert client.inflight.held == 0
+
+
+# Restarts
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_session_survives_a_clean_stop(gateway: Gateway, version: int) -> None:
+    sub = keeper(gateway, version=version)
+    sub.subscribe(("t", 1), ("u/#", 2))
+    pub = gateway.connect("p")
+    pub.send(b"".join(f.publish("t", bytes((i,)), qos=1, packet_id=i + 1) for i in range(4)))
+    assert len(sub.publishes()) == 4
+    sub.send(f.ack(f.PUBACK, 2))
+    sub.drop()
+    pub.publish("u/x", b"away", qos=2, packet_id=9)
+    again = gateway.restart()
+    sub = keeper(again, version=version)
+    assert sub.session_present
+    assert [(m.payload, m.packet_id, m.dup, m.qos) for m in sub.publishes()] == [
+        (b"\0", 1, True, 1),
+        (b"\x02", 3, True, 1),
+        (b"\x03", 4, True, 1),
+        (b"away", 5, False, 2),
+    ]
+    again.connect("p").publish("t", b"after", qos=1, packet_id=1)
+    assert [(m.payload, m.packet_id) for m in sub.publishes()] == [(b"after", 6)]
+    again.stop()
+
+
+def test_a_clean_session_writes_nothing(gateway: Gateway) -> None:
+    peer = gateway.connect("s", 5)
+    peer.subscribe(("t", 2))
+    peer.publish("t", qos=2, packet_id=1)
+    (publish,) = [p for p in peer.take() if p.kind == f.PUBLISH]
+    peer.send(f.ack(f.PUBREC, 1) + f.ack(f.PUBREL, 1))
+    gateway.advance(1)
+    for table in ("mqtt.session", "mqtt.qos2in", "mqtt.out", "cursor", "queue", "binding", "feed"):
+        assert list(gateway.log.tables.items(table)) == [], table
+    assert publish.flags >> 1 & 3 == 2
+
+
+def test_an_expired_session_is_gone_after_a_restart(gateway: Gateway) -> None:
+    gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05").drop()
+    gateway.stop()
+    gateway.clock.now += 6
+    again = Gateway(gateway.folder, clock=gateway.clock)
+    again.advance(0)
+    assert len(again.clients) == 0
+    assert list(again.log.tables.items("mqtt.session")) == []
+    assert again.vhost.sessions.client_ids() == []
+    again.stop()
+
+
+def test_subscriptions_keep_their_options_over_a_restart(gateway: Gateway) -> None:
+    sub = keeper(gateway, version=5)
+    sub.subscribe(("t", 0x09), ("own", 0x05), props=b"\x0b\x21")
+    again = gateway.restart()
+    assert again.broker.no_local_sessions == 1
+    sub = keeper(again, version=5)
+    again.connect("p").publish("t", b"1", qos=1, packet_id=1, retain=True)
+    sub.publish("own", b"2")
+    (packet,) = sub.take()
+    assert packet.flags == 0x03
+    assert packet.body == f.text("t") + b"\0\1" + b"\x02\x0b\x21" + b"1"
+    again.stop()
+
+
+class Exactly:
+    """One QoS 2 message from publisher to subscriber; a crash after any packet, and both clients go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = 0
+        self.gateway = Gateway(folder / "0", fsync="group")
+        keeper(self.gateway, "sub").subscribe(("t", 2))
+
+    def crash(self) -> None:
+        self.runs += 1
+        old = self.gateway
+        self.gateway = old.crash(self.folder / str(self.runs))
+        old.stop()
+
+
+@pytest.mark.parametrize("crashes", [(i,) for i in range(9)] + [(1, 3), (2, 4), (3, 3), (4, 5), (5, 6)])
+def test_qos_2_is_exactly_once_over_a_kill_at_every_step(tmp_path: Path, crashes: tuple[int, ...]) -> None:
+    """Publisher and subscriber hold their own state as the specification says and lose every packet that was
+    under way when the gateway died; the application of the subscriber gets the message once."""
+    world = Exactly(tmp_path)
+    publishing = "publish"
+    got: list[bytes] = []
+    holding: set[int] = set()
+    step = 0
+    left = list(crashes)
+    done = False
+    pub: Peer | None = None
+    sub: Peer | None = None
+
+    def reach() -> bool:
+        """A step is done; True when the gateway dies here."""
+        nonlocal step
+        step += 1
+        if step - 1 in left:
+            left.remove(step - 1)
+            world.crash()
+            return True
+        return False
+
+    for _ in range(40):
+        if pub is None or sub is None:
+            pub = keeper(world.gateway, "pub")
+            sub = keeper(world.gateway, "sub")
+            if publishing == "publish":
+                pub.publish("t", b"once", qos=2, packet_id=1, dup=step > 0)
+            elif publishing == "release":
+                pub.send(f.ack(f.PUBREL, 1))
+        if reach():
+            pub = sub = None
+            continue
+        world.gateway.advance(1)
+        for packet in pub.take():
+            if packet.kind == f.PUBREC and publishing == "publish":
+                publishing = "release"
+            if packet.kind == f.PUBREC:
+                pub.send(f.ack(f.PUBREL, 1))
+            elif packet.kind == f.PUBCOMP:
+                publishing = "done"
+        if reach():
+            pub = sub = None
+            continue
+        crashed = False
+        for packet in sub.take():
+            if packet.kind == f.PUBLISH:
+                message = f.parse_publish(packet, 4)
+                if message.packet_id not in holding:
+                    holding.add(message.packet_id)
+                    got.append(message.payload)
+                sub.send(f.ack(f.PUBREC, message.packet_id))
+            elif packet.kind == f.PUBREL:
+                packet_id = f.parse_ack(packet, 4)[0]
+                holding.discard(packet_id)
+                sub.send(f.ack(f.PUBCOMP, packet_id))
+            if reach():
+                crashed = True
+                break
+        if crashed:
+            pub = sub = None
+            continue
+        done = publishing == "done" and bool(got) and not holding
+        if done and not left:
+            break
+    assert got == [b"once"]
+    assert publishing == "done"
+    world.gateway.advance(1)
+    sub = keeper(world.gateway, "sub")
+    again = [p for p in sub.take() if p.kind == f.PUBLISH]
+    assert again == []
+    world.gateway.stop()
+
+
+def test_a_qos_2_id_is_durable_before_pubrec(tmp_path: Path) -> None:
+    """After PUBREC the publisher sends PUBREL only, after a kill too: the id must be known then."""
+    gateway = Gateway(tmp_path / "a", fsync="group")
+    pub = keeper(gateway, "pub")
+    pub.publish("t", qos=2, packet_id=7)
+    assert [p.kind for p in pub.take()] == [f.PUBREC]
+    again = gateway.crash(tmp_path / "b")
+    (client,) = again.clients
+    assert 7 in client.received
+    pub = keeper(again, "pub", 5)
+    assert pub.send(f.ack(f.PUBREL, 7)).bytes_taken() == f.ack(f.PUBCOMP, 7)
+    third = again.crash(tmp_path / "c")
+    (client,) = third.clients
+    assert 7 not in client.received
+    for each in (gateway, again, third):
+        each.stop()

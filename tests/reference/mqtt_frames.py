@@ -1,7 +1,8 @@
 """MQTT packets in plain Python, for both ends: what the kernels must agree with, written to be obvious.
 
-`split` cuts a stream into packets; `parse_publish` and `parse_ack` take the hot ones apart by the specification's
-text, raising `Fault` with the 5.0 reason code; the builders make any packet, wrong ones included.
+`split` cuts a stream into packets; `parse_publish` and `parse_ack` take the hot ones apart by the
+specification's text, raising `Fault` with the 5.0 reason code; the builders make any packet, wrong ones
+included.
 """
 
 from __future__ import annotations

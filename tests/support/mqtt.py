@@ -1,8 +1,8 @@
 """MQTT sessions without sockets: a gateway in a temporary folder, peers that speak bytes with its sessions.
 
-`Gateway.settle` runs turns until nothing moves, waiting for the log's own threads where the log is waited for.
-`Gateway.crash` starts another gateway from a copy of the data as it lies on the disk at that moment: what a
-kill -9 leaves.
+`Gateway.settle` runs turns until nothing moves, waiting for the log's own threads where the log is waited
+for. `Gateway.crash` starts another gateway from a copy of the data as it lies on the disk at that moment:
+what a kill -9 leaves.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -14,6 +15,7 @@ from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
 from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
 from penstock.router.vhost import Vhost
+from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.queue import Queue
 from penstock.subscriptions.tick import Tick
 from tests.support.queues import Clock, Loop
@@ -41,6 +43,8 @@ class World:
     def _open(self) -> None:
         self.loop = Loop()
         self.log = Log.open(self.folder, LogOptions(segment_bytes=1 << 20), clock=self.clock)
+        self.calls: SimpleQueue[tuple[Callable[..., object], tuple[object, ...]]] = SimpleQueue()
+        self.log.attach(lambda callback, *arguments: self.calls.put((callback, arguments)))
         self.tick = Tick(self.log, self.loop)
         self.broker = Broker.open(self.log, self.tick, self.options)
         self.vhost: Vhost = self.broker.vhost(DEFAULT_VHOST)
@@ -100,27 +104,39 @@ class World:
 
     def read(self, queue: Queue) -> list[str]:
         """The bodies of all that is ready; they are settled."""
-        self.log.flush()
-        bodies = []
-        cursor = queue.cursor
-        while cursor.take(1024):
-            for index, (seq, *_) in enumerate(cursor.records()):
-                batch, at = cursor.record(index)
-                bodies.append(batch.record(at).body.decode())
-                cursor.settle(seq)
-        return bodies
+        return [body for body, _ in self.read_tags(queue)]
 
     def read_tags(self, queue: Queue) -> list[tuple[str, tuple[int, ...]]]:
         """The bodies and membership tags of all that is ready; they are settled."""
         self.log.flush()
         found = []
         cursor = queue.cursor
-        while cursor.take(1024):
+        while self._take(cursor):
             for index, (seq, _, match, *_) in enumerate(cursor.records()):
                 batch, at = cursor.record(index)
                 found.append((batch.record(at).body.decode(), cursor.match_tags(match)))
                 cursor.settle(seq)
         return found
+
+    def _take(self, cursor: Cursor) -> bool:
+        """Take what there is, from disk when it left memory; False: nothing."""
+        while not cursor.take(1024):
+            if not self._load(cursor):
+                return False
+        return True
+
+    def _load(self, cursor: Cursor) -> bool:
+        loaded: list[bool] = []
+        if cursor.cold:
+            self.log.load(cursor.cold, lambda: loaded.append(True))
+        elif cursor.cold_feed is not None:
+            self.log.load_feed(cursor.cold_feed, cursor.cold_index, lambda: loaded.append(True))
+        else:
+            return False
+        while not loaded:
+            callback, arguments = self.calls.get(timeout=10)
+            callback(*arguments)
+        return True
 
     def rows(self, table: str) -> int:
         return len(list(self.log.tables.items(table)))

@@ -59,5 +59,6 @@ cdef class RouteTable:
     cdef uint64_t version_of(self, Route route, const uint8_t* key, Py_ssize_t n) noexcept
     cdef void forget(self) noexcept
     cdef int sweep(self) except -1
-    cdef int grow(self) except -1
+    cdef int make_room(self) except -1
+    cdef void drop(self, Entry* entry) noexcept
     cdef int place(self, uint64_t capacity) except -1

@@ -17,8 +17,8 @@ for `.` so that a slashed filter and a dotted key meet in the same cell; two dif
 needless resolve. `Topology.changes` rises with any counter: while it stands still nothing is summed at all.
 
 The table is open addressing (linear probing, at most half full) over copies of the keys, plus a memo of the last
-answer: the next message of the same publisher usually has the same key. At its bounds it forgets the keys not used
-since the last time, at least half of them. The hash is seeded per process, so peers cannot choose collisions.
+answer: the next message of the same publisher usually has the same key. When half full it forgets the keys whose
+routes have changed, before it grows; at its bounds those not used since the last time, at least half of them. The hash is seeded per process, so peers cannot choose collisions.
 
 Owns: the key copies and the references to the routes. Knows nothing of exchanges or protocols beyond the
 framing above.
@@ -221,7 +221,7 @@ cdef class RouteTable:
             entry = self.slot(hash, key, n)
             if entry.key == NULL:
                 if 2 * <uint64_t> self.count > self.mask:
-                    self.grow()
+                    self.make_room()
                     entry = self.slot(hash, key, n)
                 copy = <uint8_t*> malloc(n if n else 1)
                 if copy == NULL:
@@ -296,12 +296,7 @@ cdef class RouteTable:
                 continue
             index += 1
             if not entry.used or (thin and index & 1):
-                free(entry.key)
-                self.key_bytes -= entry.size
-                entry.key = NULL
-                Py_DECREF(<object> entry.route)
-                entry.route = NULL
-                self.count -= 1
+                self.drop(entry)
             entry.used = 0
         self.memo_size = -1
         # Linear probing knows no holes: everything is put again where it belongs.
@@ -311,9 +306,27 @@ cdef class RouteTable:
             self.forget()
         return 0
 
-    cdef int grow(self) except -1:
-        self.place(2 * (self.mask + 1))
+    cdef int make_room(self) except -1:
+        """Half full: forget the keys whose routes have changed since (queues that are gone); grow if few have."""
+        cdef uint64_t i
+        cdef Entry* entry
+        for i in range(self.mask + 1):
+            entry = &self.entries[i]
+            if (entry.key != NULL
+                    and entry.version != self.version_of(<Route> entry.route, entry.key, entry.size)):
+                self.drop(entry)
+        self.memo_size = -1
+        self.place(self.mask + 1 if 4 * <uint64_t> self.count <= self.mask else 2 * (self.mask + 1))
         return 0
+
+    cdef void drop(self, Entry* entry) noexcept:
+        """Leaves a hole: `place` follows."""
+        free(entry.key)
+        self.key_bytes -= entry.size
+        entry.key = NULL
+        Py_DECREF(<object> entry.route)
+        entry.route = NULL
+        self.count -= 1
 
     cdef int place(self, uint64_t capacity) except -1:
         cdef Entry* old = self.entries

@@ -94,8 +94,6 @@ class Users:
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="penstock-login")
         self._waiting = 0
         self._users: dict[str, _User] = {}
-        self.changed: Callable[[str], None] = lambda _: None
-        """Called with the name of a user who came, went or got other tags or another password."""
         for _, value in tables.items("user"):
             row = decode_table(value)
             self._users[str(row["name"])] = _User(str(row["hash"]), frozenset(row["tags"]))
@@ -183,17 +181,13 @@ class Users:
             return 0
         self._users[name] = user
         row = {"name": name, "hash": stored, "tags": sorted(user.tags)}
-        lsn = self._tables.put("user", row_key(name), encode_table(row))
-        self.changed(name)
-        return lsn
+        return self._tables.put("user", row_key(name), encode_table(row))
 
     def delete_user(self, name: str) -> int:
         """Remove a user; the LSN to wait for, 0 when there was none."""
         if self._users.pop(name, None) is None:
             return 0
-        lsn = self._tables.delete("user", row_key(name))
-        self.changed(name)
-        return lsn
+        return self._tables.delete("user", row_key(name))
 
     def apply_options(self, permissions: Authorizer, vhost: str, *, is_new: bool) -> None:
         """Bring the users of the configuration into the tables.

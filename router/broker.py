@@ -16,11 +16,13 @@ Knows no protocol.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.auth import AuthOptions, Authorizer, Users
+from penstock.router.entries import QueueEntry
 from penstock.router.errors import AccessRefused, NotFound
 from penstock.router.exchanges import Exchange
 from penstock.router.feeds import Feeds
@@ -175,15 +177,23 @@ class Broker:
 
     def _restore_binding(self, key: bytes, row: dict[str, Any]) -> None:
         vhost = self.vhosts[row["vhost"]]
-        source = vhost.exchanges[row["source"]]
-        name = row["destination"]
-        match row["kind"]:
-            case "exchange":
-                vhost.bindings.restore(key, row, source, vhost.exchanges[name])
-            case "session":
-                vhost.bindings.restore(key, row, source, vhost.sessions.entries[name])
-            case _:
-                vhost.bindings.restore(key, row, source, vhost.queues[name])
+        ends: dict[str, Mapping[str, QueueEntry | Exchange]] = {
+            "exchange": vhost.exchanges,
+            "queue": vhost.queues,
+            "session": vhost.sessions.entries,
+        }
+        source = vhost.exchanges.get(row["source"])
+        destination = ends[row["kind"]].get(row["destination"])
+        if source is None or destination is None:
+            logger.error(
+                "a binding from exchange %r to %s %r in vhost %r has lost one of them and is left out",
+                row["source"],
+                row["kind"],
+                row["destination"],
+                vhost.name,
+            )
+            return
+        vhost.bindings.restore(key, row, source, destination)
 
     def _restore_default_slots(self) -> None:
         for name, exchange, syntax, pattern in self.feeds.stored_slots():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +27,7 @@ def test_the_dotted_trie_matches_as_each_pattern_alone(
     for adding, text in steps:
         pattern = text.encode()
         if adding:
-            assert trie.add(pattern, lambda pattern=pattern: pattern) == pattern
+            assert trie.add(pattern, partial(bytes, pattern)) == pattern
             kept.add(pattern)
         else:
             assert trie.remove(pattern) == (pattern if pattern in kept else None)
@@ -45,7 +47,7 @@ def test_the_slashed_trie_matches_as_each_filter_alone(
     for adding, text in steps:
         pattern = text.encode()
         if adding:
-            assert trie.add(pattern, lambda pattern=pattern: pattern) == pattern
+            assert trie.add(pattern, partial(bytes, pattern)) == pattern
             kept.add(pattern)
         else:
             assert trie.remove(pattern) == (pattern if pattern in kept else None)

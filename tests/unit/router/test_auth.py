@@ -138,8 +138,8 @@ async def test_hashes_from_rabbitmq_are_taken_as_they_are() -> None:
             )
         )
     )
-    assert await world.users.authenticate("a", b"one", False)
-    assert await world.users.authenticate("b", b"two", False)
+    assert (await world.users.authenticate("a", b"one", False)).username == "a"
+    assert (await world.users.authenticate("b", b"two", False)).username == "b"
     assert await world.refused("a", b"two") == "credentials"
     world.users.close()
 

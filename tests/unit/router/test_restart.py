@@ -55,9 +55,9 @@ def test_transient_things_are_gone_and_what_they_routed_to_durable_queues_is_not
     world.queue("q", durable=True)
     world.queue("t")
     world.queue("e", exclusive=True, durable=True)
-    for queue in ("q", "t", "e"):
-        world.bind(queue, "x")
-        world.bind(queue, "amq.direct", "k")
+    for name in ("q", "t", "e"):
+        world.bind(name, "x")
+        world.bind(name, "amq.direct", "k")
     world.publish("x", "", "1")
     world.publish("amq.direct", "k", "2")
     world.restart()

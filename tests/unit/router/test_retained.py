@@ -108,7 +108,12 @@ def test_a_filter_walks_only_where_it_can_match(monkeypatch: pytest.MonkeyPatch)
     retained.set(message(b"a/b/c"))
     decoded = []
     plain = retained._message
-    monkeypatch.setattr(retained, "_message", lambda row, now: decoded.append(row) or plain(row, now))
+
+    def counted(row: bytes, now_ms: int) -> RetainedMessage | None:
+        decoded.append(row)
+        return plain(row, now_ms)
+
+    monkeypatch.setattr(retained, "_message", counted)
     assert topics(retained, "a/b/#") == [b"a/b/c"]
     assert topics(retained, "a/+/c") == [b"a/b/c"]
     assert len(decoded) == 2

@@ -199,3 +199,16 @@ def test_ten_thousand_keys_are_found_after_growing() -> None:
     assert measure(world.table, keys, 2) > 0
     assert world.table.misses == 10_000 == world.table.count
     assert sorted(world.asked) == sorted(keys)
+
+
+def test_keys_of_queues_that_are_gone_make_room_before_the_table_grows() -> None:
+    """Reply queues: each name is published to once, then its queue goes."""
+    world = World()
+    for index in range(10_000):
+        key = b"reply/%d" % index
+        world.table.route(key)
+        world.scope.touch_exact(key)
+    assert world.table.count <= 64
+    assert world.table.key_bytes == sum(
+        len(b"reply/%d" % i) for i in range(10_000 - world.table.count, 10_000)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 
@@ -13,14 +14,14 @@ from penstock.router.topics import WORDS_MAX, DottedTrie, SlashedTrie
 def dotted(*patterns: str) -> DottedTrie[str]:
     trie: DottedTrie[str] = DottedTrie()
     for pattern in patterns:
-        trie.add(pattern.encode(), lambda pattern=pattern: pattern)
+        trie.add(pattern.encode(), partial(str, pattern))
     return trie
 
 
 def slashed(*filters: str) -> SlashedTrie[str]:
     trie: SlashedTrie[str] = SlashedTrie()
     for pattern in filters:
-        trie.add(pattern.encode(), lambda pattern=pattern: pattern)
+        trie.add(pattern.encode(), partial(str, pattern))
     return trie
 
 

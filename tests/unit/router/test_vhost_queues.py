@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -213,7 +214,7 @@ def test_reserved_names_and_missing_queues(world: World) -> None:
 def test_an_exclusive_queue_is_locked_for_other_connections(world: World) -> None:
     world.queue("q", exclusive=True, durable=True)
     assert not world.vhost.queues["q"].durable
-    attempts = [
+    attempts: list[Callable[[], object]] = [
         lambda: world.vhost.declare_queue("q", world.other, exclusive=True),
         lambda: world.vhost.declare_queue("q", world.other, passive=True),
         lambda: world.vhost.queue("q", world.other),

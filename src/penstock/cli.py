@@ -79,16 +79,16 @@ def _config_reference(parsed: argparse.Namespace) -> int:
 
 
 def _log_inspect(parsed: argparse.Namespace) -> int:
-    folder = _log_folder(parsed)
-    inspection = import_module("penstock.log_core.inspection")
-    inspection.inspect(folder, sys.stdout)
+    from penstock.log_core import inspection
+
+    inspection.inspect(_log_folder(parsed), sys.stdout)
     return 0
 
 
 def _log_verify(parsed: argparse.Namespace) -> int:
-    folder = _log_folder(parsed)
-    inspection = import_module("penstock.log_core.inspection")
-    return 1 if inspection.verify(folder, sys.stdout) else 0
+    from penstock.log_core import inspection
+
+    return 1 if inspection.verify(_log_folder(parsed), sys.stdout) else 0
 
 
 # The command line
@@ -104,10 +104,7 @@ def _loaded(parsed: argparse.Namespace) -> Loaded:
 
 
 def _log_folder(parsed: argparse.Namespace) -> Path:
-    folder = parsed.dir if parsed.dir is not None else Path(load(environ=os.environ).config.log.data_dir)
-    if not folder.is_dir():
-        raise PenstockError(f"there is no folder {folder}", remedy="name the data folder of a gateway")
-    return folder
+    return parsed.dir if parsed.dir is not None else Path(load(environ=os.environ).config.log.data_dir)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,6 +15,8 @@ from penstock import __version__
 from penstock.cli import main
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, StartError
+from penstock.log_core.log import Log
+from penstock.log_core.options import LogOptions
 
 
 @pytest.fixture
@@ -111,7 +113,20 @@ def test_a_log_that_is_not_there_is_an_error(
     what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["log", what, str(tmp_path / "none")]) == 1
-    assert "none; name the data folder of a gateway" in capsys.readouterr().err
+    assert "none; name the folder that penstock serves from" in capsys.readouterr().err
+
+
+def test_a_log_is_inspected_and_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Log.open(tmp_path, LogOptions(segment_bytes=2**20, min_free_bytes=0)).close_sync()
+    assert main(["log", "inspect", str(tmp_path)]) == 0
+    assert "stopped cleanly" in capsys.readouterr().out
+    assert main(["log", "verify", str(tmp_path)]) == 0
+    with next(tmp_path.rglob("MANIFEST")).open("r+b") as manifest:
+        manifest.seek(20)
+        manifest.write(b"\xff")
+    capsys.readouterr()
+    assert main(["log", "verify", str(tmp_path)]) == 1
+    assert "MANIFEST" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["config"], ["log"], ["serv"], ["serve", "--wrong"]])

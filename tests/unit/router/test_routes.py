@@ -18,7 +18,7 @@ class World:
 
     def __init__(self, enc: int = MQTT, **bounds: int) -> None:
         self.topology = Topology()
-        self.scope = Scope(self.topology)
+        self.scope = Scope(self.topology, cells=1 << 24)  # so many that no two patterns share one by chance
         self.asked: list[bytes] = []
         self.table = RouteTable(self.topology, enc, self.resolve, **bounds)
 

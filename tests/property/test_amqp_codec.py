@@ -137,7 +137,7 @@ def run(made: Codec, stream: bytes, cuts: list[int]) -> list[tuple[object, ...]]
     return events
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_any_cut_of_a_stream_gives_the_messages_of_the_reference(world: World, data: st.DataObject) -> None:
     stream = data.draw(streams())
@@ -166,7 +166,7 @@ def test_any_cut_of_a_stream_gives_the_messages_of_the_reference(world: World, d
         assert bool(record.flags & PERSISTENT) == (mode == 2)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_a_damaged_stream_is_survived(world: World, data: st.DataObject) -> None:
     """One byte of the framing is changed: no crash, no hang, no message out of nothing."""
@@ -182,7 +182,7 @@ def test_a_damaged_stream_is_survived(world: World, data: st.DataObject) -> None
     assert made.published <= sum(isinstance(found, Message) for found in expected) + 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_noise_is_survived(world: World, noise: bytes) -> None:
     made = codec(world)
@@ -190,7 +190,7 @@ def test_noise_is_survived(world: World, noise: bytes) -> None:
     run(made, b"\x01\x00\x01\x00\x00\x00" + noise, [])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_properties_are_accepted_whole_and_no_prefix_is(data: st.DataObject) -> None:
     block = data.draw(properties())

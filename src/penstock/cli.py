@@ -12,7 +12,6 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 from penstock import __version__
@@ -46,15 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(parsed: argparse.Namespace) -> int:
     config = _loaded(parsed).config
     from penstock import logs
+    from penstock.server import serve
 
-    server = import_module("penstock.server")
     logs.configure(config.server.log_level, config.server.log_format)
     if config.log.fsync == "never":
         logging.getLogger("penstock.server").warning(
             "log.fsync is never: confirmed messages are lost when the power fails"
         )
-    code: int = server.serve(config)
-    return code
+    return serve(config)
 
 
 def _config_show(parsed: argparse.Namespace) -> int:

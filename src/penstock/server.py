@@ -98,7 +98,7 @@ async def _serve(config: Config, log: Log) -> int:
             fronts["mqtt"] = await mqtt.serve(broker, _options(MqttOptions, config.mqtt), config.server, loop)
         started = time.perf_counter()
         addresses = " ".join(f"{name}={front.address}" for name, front in fronts.items())
-        print(f"ready {addresses} data={config.log.data_dir}", flush=True)
+        print(f"ready {addresses} data={Path(config.log.data_dir).absolute()}", flush=True)
         logger.info("ready", extra=logs.fields(**{name: front.address for name, front in fronts.items()}))
         await stopping.wait()
         logger.info("stopping", extra=logs.fields(served_s=round(time.perf_counter() - started, 1)))

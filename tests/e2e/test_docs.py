@@ -1,0 +1,61 @@
+"""Runs the programs that README.md and docs/ show, as they stand there, against a real gateway.
+
+The pages use the standard ports; here a gateway of the test's own stands in, so 5672 and 1883 are replaced
+by its ports, and mosquitto_pub and mosquitto_sub get a port by default. The blocks of a page run in order
+and in one folder, like a reader's terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, Block, blocks
+from tests.support.brokers import Broker
+
+pytestmark = pytest.mark.penstock_only("the pages are about penstock")
+
+RUN_TIMEOUT_S = 30
+
+
+def programs(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language in ("python", "bash")]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if programs(page)], ids=str)
+def test_the_programs_of_a_page_do_what_it_says(page: Path, own_broker: Broker, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("mosquitto_pub", "mosquitto_sub"):
+        program = shutil.which(tool)
+        if program is None:
+            pytest.skip(f"{tool} is not installed (mosquitto-clients)")
+        (tools / tool).write_text(f'#!/bin/sh\nexec {program} -p {own_broker.mqtt_port} "$@"\n')
+        (tools / tool).chmod(0o755)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    environment = {**os.environ, "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ports = {"5672": str(own_broker.amqp_port), "1883": str(own_broker.mqtt_port)}
+    for block in programs(page):
+        code = block.code
+        for standard, own in ports.items():
+            code = code.replace(standard, own)
+        shell = [sys.executable, "-c"] if block.language == "python" else ["bash", "-euo", "pipefail", "-c"]
+        ran = subprocess.run(
+            [*shell, code],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+        )
+        place = f"{page}:{block.line}"
+        assert ran.returncode == 0, f"{place} failed:\n{ran.stderr}"
+        if block.output is not None:
+            assert ran.stdout == block.output, place

@@ -1,0 +1,258 @@
+"""`penstock serve` as a process: the ready line, the log lines, stopping, and what goes wrong at start."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pika
+import pika.exceptions
+import pytest
+
+from tests.support.brokers import ROOT
+
+pytestmark = pytest.mark.penstock_only("this is about the command penstock")
+
+READY = re.compile(r"ready amqp=(\S+) mqtt=(\S+) data=(\S+)\n")
+STOP_TIMEOUT_S = 20
+FREE = ("--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=127.0.0.1:0")
+
+Serve = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts `penstock serve` with the given arguments in a folder of the test's own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "serve", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[str]) -> tuple[str, str, str]:
+    """Wait for the ready line and return its addresses and folder."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = READY.fullmatch(line)
+    assert found is not None, line + process.communicate()[1]
+    return found[1], found[2], found[3]
+
+
+def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str, str]:
+    """Send a signal; returns the exit code and what else was written to standard output and error."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=STOP_TIMEOUT_S)
+    return process.returncode, out, err
+
+
+def failed(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Wait for a process that cannot start; returns the exit code and the last line of standard error."""
+    out, err = process.communicate(timeout=STOP_TIMEOUT_S)
+    assert "ready" not in out
+    assert "Traceback" not in err
+    return process.returncode, err.splitlines()[-1]
+
+
+def amqp(address: str, user: str = "guest", password: str = "guest") -> pika.BlockingConnection:
+    host, _, port = address.rpartition(":")
+    credentials = pika.PlainCredentials(user, password)
+    return pika.BlockingConnection(
+        pika.ConnectionParameters(host.strip("[]"), int(port), credentials=credentials)
+    )
+
+
+# Start and stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_when_it_serves_and_stops_cleanly_on_a_signal(
+    serve: Serve, tmp_path: Path, number: int
+) -> None:
+    process = serve("--data", "d", *FREE)
+    amqp_address, mqtt_address, data = ready(process)
+    for address in (amqp_address, mqtt_address):
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+    assert data == str(tmp_path / "d")
+    code, out, err = stop(process, number)
+    assert (code, out) == (0, ""), err
+    assert "Traceback" not in err
+
+
+def test_it_stops_while_clients_are_connected(serve: Serve) -> None:
+    process = serve(*FREE, "--set", "server.drain_timeout_s=1")
+    connection = amqp(ready(process)[0])
+    code, _, err = stop(process)
+    assert code == 0, err
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        connection.process_data_events(time_limit=5)
+
+
+def test_it_starts_again_on_what_it_left(serve: Serve) -> None:
+    process = serve(*FREE)
+    with closing(amqp(ready(process)[0])) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("kept", durable=True)
+        channel.basic_publish("", "kept", b"x", pika.BasicProperties(delivery_mode=2))
+    assert stop(process)[0] == 0
+    process = serve(*FREE)
+    with closing(amqp(ready(process)[0])) as connection:
+        method, _, body = connection.channel().basic_get("kept", auto_ack=True)
+        assert body == b"x"
+        assert method.redelivered is False
+    assert stop(process)[0] == 0
+
+
+def test_a_listener_can_be_off(serve: Serve) -> None:
+    process = serve("--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=")
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert re.match(r"ready amqp=127\.0\.0\.1:\d+ data=", line), line
+    assert stop(process)[0] == 0
+
+
+def test_it_listens_on_ipv6(serve: Serve) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    process = serve("--set", "amqp.listen=[::1]:0", "--set", "mqtt.listen=[::1]:0")
+    address = ready(process)[0]
+    assert address.startswith("[::1]:")
+    amqp(address).close()
+
+
+def test_a_connection_writes_two_lines(serve: Serve) -> None:
+    process = serve(*FREE)
+    amqp(ready(process)[0]).close()
+    _, _, err = stop(process)
+    lines = [line for line in err.splitlines() if " INFO penstock.amqp connection " in line]
+    assert len(lines) == 2, err
+    assert all(" peer=127.0.0.1:" in line and " user=guest" in line for line in lines), lines
+    assert "connection opened" in lines[0]
+    assert "connection closed" in lines[1]
+
+
+def test_log_lines_can_be_json(serve: Serve) -> None:
+    process = serve(*FREE, PENSTOCK__SERVER__LOG_FORMAT="json")
+    amqp(ready(process)[0]).close()
+    _, _, err = stop(process)
+    assert '"logger":"penstock.amqp"' in err
+    assert all(line.startswith("{") for line in err.splitlines()), err
+
+
+# Logging in
+
+
+def test_users_of_the_configuration_may_log_in(serve: Serve) -> None:
+    users = "[{name='ann', password='s3cret'}]"
+    process = serve(*FREE, "--set", f"auth.users={users}", "--set", "auth.default_user=")
+    address = ready(process)[0]
+    amqp(address, "ann", "s3cret").close()
+    for user, password in (("ann", "wrong"), ("guest", "guest")):
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            amqp(address, user, password)
+
+
+def test_guest_may_log_in_from_this_machine_only(serve: Serve) -> None:
+    outside = own_address()
+    process = serve("--set", "amqp.listen=0.0.0.0:0", "--set", "mqtt.listen=", "--set", "log.data_dir=d")
+    assert process.stdout is not None
+    port = re.match(r"ready amqp=0\.0\.0\.0:(\d+) ", process.stdout.readline())
+    assert port is not None
+    amqp(f"127.0.0.1:{port[1]}").close()
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        amqp(f"{outside}:{port[1]}")
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback; skips when it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent: this asks the routing table
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        address: str = probe.getsockname()[0]
+    if address.startswith("127."):
+        pytest.skip("this machine has no address but loopback")
+    return address
+
+
+# What goes wrong at start
+
+
+@pytest.mark.parametrize("section", ["amqp", "mqtt"])
+def test_a_port_that_is_taken(serve: Serve, section: str) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        code, line = failed(serve(*FREE, "--set", f"{section}.listen={address}"))
+    assert code == 1
+    assert line.startswith(f"penstock: error: {section}: {address} is taken by another process; ")
+    assert f"--set {section}.listen=" in line
+
+
+def test_a_data_folder_that_is_in_use(serve: Serve) -> None:
+    first = serve("--data", "d", *FREE)
+    ready(first)
+    code, line = failed(serve("--data", "d", *FREE))
+    assert code == 1
+    assert re.search(rf"locked by another penstock .*{first.pid}.*; stop that one, or .* --data DIR", line), (
+        line
+    )
+    assert stop(first)[0] == 0
+
+
+def test_a_data_folder_that_is_a_file(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "d").write_text("x")
+    code, line = failed(serve("--data", "d", *FREE))
+    assert code == 1
+    assert re.match(r"penstock: error: cannot use the data folder .*d: .*; .* --data DIR", line), line
+
+
+def test_a_disk_that_is_full(serve: Serve, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"this user cannot make a small file system: {mounted.stderr.strip()}")
+    try:
+        code, line = failed(serve("--data", str(small / "d"), *FREE))
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
+    assert code == 1
+    assert re.match(r"penstock: error: no space left for the data folder .*; .* --data DIR", line), line
+
+
+def test_a_mistake_in_the_configuration(serve: Serve) -> None:
+    code, line = failed(serve("--set", "log.segment_byte=1"))
+    assert code == 2
+    assert line.endswith("did you mean log.segment_bytes?")

@@ -20,7 +20,7 @@ class MqttOptions:
     """The largest packet accepted."""
     receive_maximum: int = 1000
     """QoS 1 and 2 messages a 5.0 client may have under way to us."""
-    max_inflight: int = 1024
+    max_inflight: int = 4096
     """QoS 1 and 2 messages under way to a client; a 5.0 client may ask for less."""
     topic_alias_maximum: int = 64
     """Topic aliases a 5.0 client may set."""

@@ -251,7 +251,7 @@ class Mqtt(_Listener):
         ),
     )
     max_inflight: int = field(
-        default=1024,
+        default=4096,
         metadata=_option(
             Count(1, 65535),
             "QoS 1 and 2 messages under way to a client before it acknowledges; a client may ask for less.",

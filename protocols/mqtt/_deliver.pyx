@@ -382,7 +382,8 @@ cdef class Deliverer:
                     qos = 2 if flight.state != 1 else 1
                     header |= qos << 1 | 8
                 else:
-                    header |= qos << 1
+                    # After an unclean stop nobody knows what was sent at QoS 1; at QoS 2 the ids are on disk.
+                    header |= qos << 1 | (8 if qos == 1 and item.redelivered else 0)
                     if self.inflight.sent >= self.inflight.window:
                         break
                 # The size is known before an id is spent on it.

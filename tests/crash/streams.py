@@ -1,14 +1,16 @@
 """Publishers and consumers that live through crashes of the broker, one thread each, writing a `History`.
 
 A stream is one publisher, one consumer, and what lies between: a durable queue with persistent, confirmed
-messages (AMQP), or a topic and persistent sessions at QoS 1 or 2 (MQTT, with paho). Every part reconnects
-on its own as soon as the broker is back. The AMQP publisher is a bare client, because it must know exactly
-what was in flight; it never sends a message twice. The MQTT publisher is paho, which sends again what was
-not answered.
+messages (AMQP), or a topic and persistent sessions at QoS 1 or 2 (MQTT). Every part reconnects
+on its own as soon as the broker is back. Publishers are bare clients, because they must know exactly what was
+in flight; the AMQP one never sends a message twice, the MQTT one sends again what was not answered, as its
+protocol demands. Consumers are pika and paho.
 """
 
 from __future__ import annotations
 
+import logging
+import socket
 import struct
 import threading
 import time
@@ -21,8 +23,13 @@ import pika.exceptions
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from pika.spec import Basic
 
+from bench.load import connect, read_exactly
 from bench.load_amqp import Client, frame, method, short_string
+from bench.load_mqtt import PACKET_IDS, PUBACK_BYTES, packet, utf8
 from tests.crash.checker import History, make_body
+
+# pika tells every refused connection as an error; here they are expected.
+logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 RECONNECT_PAUSE_S = 0.01
 BACKLOG_MAX = 5000
@@ -252,51 +259,113 @@ class AmqpStream(Stream):
 
 
 class MqttStream(Stream):
-    """A paho publisher and a paho subscriber with persistent sessions, at QoS 1 or 2 on both sides."""
+    """A bare publisher and a paho subscriber with persistent sessions, at QoS 1 or 2 on both sides.
+
+    The publisher is not paho, because paho 2.2 begins a QoS 2 message anew when the first attempts to
+    reconnect fail after its PUBREL was sent, which no broker can make exactly once.
+    """
 
     def __init__(self, name: str, port: int, qos: int, *, window: int = 100) -> None:
         super().__init__(name, port, exactly_once=qos == 2, window=window)
         self.qos = qos
-        self._by_packet_id: dict[int, int] = {}
         self._topic = f"crash/{name}"
+        self._under_way: dict[int, tuple[int, bytes]] = {}
+        """Packet id -> (sequence, body), in the order of publishing; a body of b"" waits for PUBCOMP."""
 
     @property
     def in_flight(self) -> int:
-        return len(self._by_packet_id)
+        return len(self._under_way)
 
     # Publishing
 
     def _publish(self) -> None:
-        client = self._client("publisher")
-        client.on_publish = self._on_publish
-        client.on_connect = self._on_publisher_connected
-        deadline = None
-        while self._publishing or self._by_packet_id:
-            if not self._turn(client):
+        while self._publishing or self._under_way:
+            try:
+                s = self._open_publisher()
+            except (OSError, EOFError):
+                time.sleep(RECONNECT_PAUSE_S)
                 continue
+            try:
+                if self._publish_on(s):
+                    return
+            except OSError:
+                continue
+            finally:
+                s.close()
+
+    def _open_publisher(self) -> socket.socket:
+        """Connect to the session, and send again what is not answered: first come, first sent."""
+        s = connect(self.port)
+        s.sendall(packet(0x10, utf8("MQTT") + bytes([4, 0, 0, 60]) + utf8(f"{self.name}-publisher")))
+        answer = read_exactly(s, 4)
+        if answer[3] or (self._under_way and not answer[2]):
+            self.sessions_lost += 1
+        again = bytearray()
+        for packet_id, (sequence, body) in self._under_way.items():
+            if body:
+                self.history.attempt(sequence)
+                again += self._publish_packet(packet_id, body, duplicate=True)
+            else:
+                again += packet(0x62, struct.pack(">H", packet_id))
+        s.sendall(again)
+        return s
+
+    def _publish_packet(self, packet_id: int, body: bytes, *, duplicate: bool) -> bytes:
+        first = 0x30 | self.qos << 1 | (8 if duplicate else 0)
+        return packet(first, utf8(self._topic) + struct.pack(">H", packet_id) + body)
+
+    def _publish_on(self, s: socket.socket) -> bool:
+        """Publish until told to finish (True, also when answers stay out) or the connection ends (False)."""
+        answers = bytearray()
+        deadline = None
+        s.settimeout(0.005)
+        while self._publishing or self._under_way:
+            out = bytearray()
+            while len(out) < 8192 and self._may_send(len(self._under_way)):
+                sequence, body = self._take()
+                packet_id = sequence % PACKET_IDS + 1
+                self._under_way[packet_id] = (sequence, body)
+                out += self._publish_packet(packet_id, body, duplicate=False)
+            s.sendall(out)
             if not self._publishing:
                 deadline = deadline or time.monotonic() + 10
                 if time.monotonic() > deadline:
-                    return
-            while client.is_connected() and self._may_send(len(self._by_packet_id)):
-                sequence, body = self._take()
-                self._by_packet_id[client.publish(self._topic, body, qos=self.qos).mid] = sequence
-                if len(self._by_packet_id) % 20 == 0:
                     break
-        client.disconnect()
+            try:
+                data = s.recv(65536)
+            except TimeoutError:
+                continue
+            if not data:
+                return False
+            answers += data
+            s.sendall(self._read_answers(answers))
+        return True
 
-    def _on_publisher_connected(self, client: mqtt.Client, *_: object) -> None:
-        # paho now sends again whatever it has in flight.
-        for sequence in self._by_packet_id.values():
-            self.history.attempt(sequence)
-
-    def _on_publish(self, client: mqtt.Client, userdata: object, packet_id: int, *_: object) -> None:
-        self._acked(self._by_packet_id.pop(packet_id))
+    def _read_answers(self, answers: bytearray) -> bytes:
+        """Take whole answers out of the buffer and return what to say to them."""
+        replies = bytearray()
+        while len(answers) >= PUBACK_BYTES:
+            kind, size, packet_id = struct.unpack_from(">BBH", answers)
+            if size != 2 or kind not in (0x40, 0x50, 0x70):
+                raise RuntimeError(f"unexpected answer to a publisher: {bytes(answers[:20])!r}")
+            del answers[:PUBACK_BYTES]
+            if kind == 0x50:
+                if packet_id in self._under_way:
+                    self._under_way[packet_id] = (self._under_way[packet_id][0], b"")
+                replies += packet(0x62, struct.pack(">H", packet_id))
+            elif packet_id in self._under_way:
+                self._acked(self._under_way.pop(packet_id)[0])
+        return bytes(replies)
 
     # Consuming
 
     def _consume(self) -> None:
-        client = self._client("subscriber")
+        client = mqtt.Client(
+            CallbackAPIVersion.VERSION2,
+            f"{self.name}-subscriber",
+            clean_session=False,
+            reconnect_on_failure=False,
+        )
         client.on_connect = self._on_subscriber_connected
         client.on_subscribe = lambda *_: self._ready.set()
         client.on_message = self._on_message
@@ -316,18 +385,6 @@ class MqttStream(Stream):
         sequence = self._received(bytes(message.payload), flagged=message.dup)
         if sequence is not None:
             self.history.settled[sequence] = time.monotonic()
-
-    # Both
-
-    def _client(self, role: str) -> mqtt.Client:
-        client = mqtt.Client(
-            CallbackAPIVersion.VERSION2,
-            f"{self.name}-{role}",
-            clean_session=False,
-            reconnect_on_failure=False,
-        )
-        client.max_inflight_messages_set(self.window)
-        return client
 
     def _turn(self, client: mqtt.Client) -> bool:
         """Connect if needed, else read and write once; False when there is no connection."""

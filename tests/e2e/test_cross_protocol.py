@@ -152,7 +152,8 @@ class TestProperties:
         assert properties.correlation_id == "call-7"
         assert properties.headers["tenant"] == "red"
         assert properties.headers["trace"] == "1f"
-        assert properties.headers["x-mqtt-response-topic"] == "answers/of/me"
+        assert properties.reply_to == "/topic/answers.of.me"
+        assert properties.headers["x-reply-to-topic"] == "answers.of.me"
         assert 58_000 <= int(properties.expiration) <= 60_000
 
     def test_correlation_data_that_is_no_text(

@@ -108,7 +108,7 @@ kernels: $(STAMPS)/kernels
 	@find $(FOLDERS) -name '*.cpython-*.so' | while read -r so; do [ -e "$${so%%.cpython-*}.pyx" ] || rm -v "$$so"; done
 
 $(STAMPS)/kernels: $(STAMPS)/project $(SOURCES)
-	@echo "penstock: compiling the kernels"
+	@echo "penstock: compiling the kernels (the first time, a minute or two)"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 

@@ -10,6 +10,7 @@ The rest of the packaging is in pyproject.toml. Environment variables change wha
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -65,6 +66,7 @@ if __name__ == "__main__":
             include_path=[str(SOURCE)],
             language_level=3,
             nthreads=CORES,
+            quiet="-q" in sys.argv,
             compiler_directives={
                 "boundscheck": False,
                 "wraparound": False,

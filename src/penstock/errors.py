@@ -17,6 +17,7 @@ subclass that belongs to that protocol's folder, not here.
 from __future__ import annotations
 
 import errno
+from os.path import abspath
 from typing import Self
 
 __all__ = [
@@ -85,7 +86,7 @@ class StartError(PenstockError):
         """Another process owns the data folder; `holder` says which ("pid 4711") when known."""
         by = f" ({holder})" if holder else ""
         return cls(
-            f"the data folder {folder} is locked by another penstock{by}",
+            f"the data folder {abspath(folder)} is locked by another penstock{by}",
             remedy="stop that one, or give this one its own folder with --data DIR",
         )
 
@@ -93,7 +94,7 @@ class StartError(PenstockError):
     def disk_full(cls, folder: str) -> Self:
         """There is no room in the file system of `folder`."""
         return cls(
-            f"no space left for the data folder {folder}",
+            f"no space left for the data folder {abspath(folder)}",
             remedy="free some space, or give another folder with --data DIR",
         )
 
@@ -103,7 +104,7 @@ class StartError(PenstockError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return cls.disk_full(folder)
         return cls(
-            f"cannot use the data folder {folder}: {error.strerror or error}",
+            f"cannot use the data folder {abspath(folder)}: {error.strerror or error}",
             remedy="make it a folder that this user may read and write, or give another with --data DIR",
         )
 

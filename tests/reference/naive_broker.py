@@ -1,9 +1,9 @@
 """A broker that anybody can see is right: a list per queue, every binding tried for every message.
 
 Each queue keeps its own copies. A message has one number for the whole broker, in order of publishing; what
-is given back goes to its place by that number. Durable queues, sessions and bindings, and persistent messages in
-them, outlive a restart; what was out comes back with the redelivered flag. After a crash nobody knows what had been
-delivered, so everything that comes back has it.
+is given back goes to its place by that number. Durable queues, sessions and bindings, and persistent
+messages in them, outlive a restart; what was out comes back with the redelivered flag. After a crash nobody
+knows what had been delivered, so everything that comes back has it.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def test_an_error_is_one_line_with_the_remedy_and_exit_code_1(
     assert main(["serve", "--data", "locked"]) == 1
     assert capsys.readouterr() == (
         "",
-        f"penstock: error: the data folder {Path('locked').absolute()} is locked by another penstock (pid 4711); "
-        "stop that one, or give this one its own folder with --data DIR\n",
+        f"penstock: error: the data folder {Path('locked').absolute()} is locked by another penstock "
+        "(pid 4711); stop that one, or give this one its own folder with --data DIR\n",
     )
 
 

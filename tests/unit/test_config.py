@@ -96,6 +96,18 @@ def test_the_section_mqtt_has_the_keys_and_defaults_of_the_front_end() -> None:
     assert dataclasses.asdict(Config().mqtt) == dataclasses.asdict(MqttOptions())
 
 
+@pytest.mark.parametrize(
+    "option", [o for o in OPTIONS if not isinstance(o.kind, NotBuilt)], ids=lambda option: option.name
+)
+def test_every_option_is_read_by_the_part_it_is_for(option: Option) -> None:
+    """An option that nothing reads would be ignored in silence. Declarations of options do not count."""
+    folders = ("log_core", "protocols", "router", "subscriptions")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py*")]
+    sources += [ROOT / "src/penstock/server.py", ROOT / "src/penstock/cli.py"]
+    texts = (path.read_text() for path in sources if path.suffix in (".py", ".pyx"))
+    assert any(re.search(rf"\.{option.key}\b", text) for text in texts)
+
+
 def test_importing_it_imports_no_other_part_of_penstock_and_no_library() -> None:
     program = "import sys, penstock.config; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -87,11 +87,7 @@ def _folder(path: Path) -> Folder:
 
 def inspect(path: Path, out: TextIO) -> None:
     """Describe a data folder. Raises StartError when there is no log in it or it is of another version."""
-    folder = Folder(path)
-    if not folder.wal.is_dir():
-        raise StartError(
-            f"no log in {path}", remedy="name the folder that penstock serves from with --data DIR"
-        )
+    folder = _folder(path)
     try:
         manifest = Manifest.read(folder.manifest)
         out.write(f"log {manifest.log_id.hex()}, epoch {manifest.epoch}, ")
@@ -134,11 +130,7 @@ def verify(path: Path, out: TextIO) -> int:
     Each problem is one line with file, byte, and the expected and found CRC where it is one. What a start
     would cut off as never promised is noted and not counted.
     """
-    folder = Folder(path)
-    if not folder.wal.is_dir():
-        raise StartError(
-            f"no log in {path}", remedy="name the folder that penstock serves from with --data DIR"
-        )
+    folder = _folder(path)
     problems = 0
 
     def problem(error: object) -> None:

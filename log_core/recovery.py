@@ -105,6 +105,11 @@ def recover(
     return recovered
 
 
+def _head_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(WAL_HEAD_BYTES)
+
+
 class _Run:
     def __init__(
         self, folder: Folder, files: Files, tables: Tables, make_feed: Callable[[int], Feed], salvage: bool
@@ -118,11 +123,13 @@ class _Run:
         self._feeds: dict[int, Feed] = {}
         self._report = Recovery()
         self._prev_lsn: dict[int, int] = {}  # by segment number: the last LSN before it, as its head says
+        self._log_id = b""
         self._synced = 0  # H: the highest LSN known to have been durable
 
     def run(self) -> Recovered:
         numbers = self._folder.segment_numbers()
         manifest = self._read_manifest(numbers)
+        self._log_id = manifest.log_id
         for number in [n for n in numbers if n < manifest.first_segment]:
             self._remove(number)  # left over from a deletion
         for path in [*self._folder.shard.rglob("*.new"), *self._folder.root.glob("*.new")]:
@@ -176,7 +183,7 @@ class _Run:
         lsns = sorted((int(path.stem, 16) for path in self._folder.checkpoints.glob("*.ckpt")), reverse=True)
         epoch, log_id = 0, secrets.token_bytes(16)
         for number in numbers:
-            raw = self._folder.segment(number).open("rb").read(WAL_HEAD_BYTES)
+            raw = _head_bytes(self._folder.segment(number))
             if any(raw):
                 head = Head.decode(raw, self._folder.segment(number), WAL)
                 epoch, log_id = max(epoch, head.epoch), head.log_id
@@ -255,8 +262,7 @@ class _Run:
         segments: list[Segment] = []
         for number in numbers:
             path = self._folder.segment(number)
-            with path.open("rb") as file:
-                raw = file.read(WAL_HEAD_BYTES)
+            raw = _head_bytes(path)
             if not any(raw) and number == numbers[-1]:
                 self._remove(number)  # its preparation was cut short
                 continue
@@ -356,8 +362,8 @@ class _Run:
                 self._read(segment)
                 self._walk(segment, found.end, found.next_lsn, checkpoint)
         with segment.path.open("r+b") as file:
-            os.ftruncate(file.fileno(), segment.end)
-            os.fdatasync(file.fileno())
+            self._files.truncate(file.fileno(), segment.end)
+            self._files.fsync(file.fileno())
         segment.feeds = self._scanner.feeds_at(segment.base_lsn)
         segment.indexed = self._indexes_fit(segment)
         return at + 1
@@ -468,7 +474,7 @@ class _Run:
                 return None
             head = Head(
                 kind=WAL,
-                log_id=b"",
+                log_id=self._log_id,
                 epoch=hit.epoch,
                 number=number,
                 base_lsn=hit.lsn,

@@ -1,0 +1,175 @@
+"""A disk that is full, slow or broken: publishers wait or all stops, and nothing false is confirmed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import LogError, StartError
+from penstock.log_core.log import Log
+from tests.support.logs import (
+    BROKEN,
+    FULL,
+    KIB,
+    FailingFiles,
+    append,
+    body_of,
+    durable_feed,
+    fill,
+    open_log,
+    settle,
+    wait,
+)
+
+
+def _heard(log: Log) -> list[bool]:
+    heard: list[bool] = []
+    log.on_pressure.append(heard.append)
+    return heard
+
+
+def test_a_failed_sync_confirms_nothing_any_more(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    feed = durable_feed(log)
+    assert log.wait_synced(append(log, [feed], b"safe"))
+    heard = _heard(log)
+    files.sync_error = BROKEN
+    confirms: list[bool] = []
+    lsn = append(log, [feed], b"lost?")
+    log.when_synced(lsn, confirms.append)
+    log.flush()
+    wait(log, lambda: bool(confirms))
+    files.sync_error = None  # a later sync would succeed, and prove nothing
+    assert confirms == [False]
+    assert isinstance(log.failed, LogError)
+    assert heard == [True]
+    assert log.synced_lsn < lsn
+    log.when_synced(lsn, confirms.append)
+    log.when_written(lsn, confirms.append)
+    log.when_synced(log.synced_lsn, confirms.append)
+    log.flush()
+    assert confirms == [False] * 4
+    with pytest.raises(LogError, match="the log stopped: a sync failed"):
+        append(log, [feed], b"refused")
+    syncs = files.syncs
+    log.close_sync()
+    assert files.syncs == syncs
+    assert not (tmp_path / "CLEAN").exists()
+    again = open_log(tmp_path)
+    assert not again.recovery.clean
+    again.close_sync()
+
+
+def test_a_failed_write_stops_the_log(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    feed = durable_feed(log)
+    log.flush()
+    files.write_error, files.write_most = BROKEN, 0
+    confirms: list[bool] = []
+    log.when_written(append(log, [feed], b"x"), confirms.append)
+    log.flush()
+    assert confirms == [False]
+    assert log.failed is not None and "a write failed" in str(log.failed)
+    log.close_sync()
+
+
+@pytest.mark.parametrize("taken", [0, 1, 95, 96, 100, 500])
+def test_a_full_disk_holds_publishers_and_goes_on_by_itself(tmp_path: Path, taken: int) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    feed = durable_feed(log)
+    log.wait_synced(append(log, [feed], b"before"))
+    heard = _heard(log)
+    files.write_error, files.write_most = FULL, taken
+    confirms: list[bool] = []
+    lsns = []
+    for number in range(3):
+        lsns.append(append(log, [feed], b"%d" % number * 100))
+        log.when_synced(lsns[-1], confirms.append)
+        log.flush()
+    assert heard == [True] and log.paused
+    assert log.written_lsn < lsns[-1]
+    assert confirms == []
+    files.write_error = None
+    log.tend(1 << 60)
+    wait(log, lambda: len(confirms) == 3)
+    assert confirms == [True] * 3
+    assert heard == [True, False] and not log.paused
+    assert [body_of(log, lsn) for lsn in lsns] == [b"%d" % number * 100 for number in range(3)]
+    log.close_sync()
+    again = open_log(tmp_path)
+    assert [body_of(again, lsn) for lsn in lsns] == [b"%d" % number * 100 for number in range(3)]
+    again.close_sync()
+
+
+def test_without_room_for_a_next_file_the_active_one_grows(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    log._upkeep.pool.submit(lambda: None).result()
+    files.create_error = FULL
+    feed = durable_feed(log)
+    fill(log, feed, 300 * KIB)
+    assert log.failed is None
+    assert len(log._segments.live) <= 2
+    files.create_error = None
+    fill(log, feed, 300 * KIB)
+    settle(log)
+    assert len(log._segments.live) > 2
+    log.close_sync()
+    again = open_log(tmp_path)
+    assert again.recovery.clean
+    again.close_sync()
+
+
+def test_little_free_space_holds_publishers(tmp_path: Path) -> None:
+    log = open_log(tmp_path, FailingFiles(), min_free_bytes=1000)
+    heard = _heard(log)
+    log.tend(999)
+    log.tend(998)
+    log.tend(1000)
+    assert heard == [True, False]
+    log.close_sync()
+
+
+def test_too_much_that_waits_for_the_disk_holds_publishers(tmp_path: Path) -> None:
+    log = open_log(tmp_path, max_unsynced_bytes=100 * KIB)
+    heard = _heard(log)
+    feed = durable_feed(log)
+    while not log.paused:
+        append(log, [feed], bytes(1000))
+        log.flush() if log.backlog_bytes < 90 * KIB else log._write(log.appender.take_closed())
+    assert log.backlog_bytes > 100 * KIB
+    assert heard == [True]
+    wait(log, lambda: not log.paused)
+    assert heard == [True, False]
+    assert log.backlog_bytes <= 50 * KIB
+    log.close_sync()
+
+
+def test_an_index_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    feed = durable_feed(log)
+    fill(log, feed, 50 * KIB)
+    log._upkeep.pool.submit(lambda: None).result()
+    files.create_error = FULL
+    fill(log, feed, 20 * KIB)
+    settle(log)
+    closed = log._segments.live[0]
+    assert not closed.indexed
+    files.create_error = None
+    log.tend(1 << 60)
+    settle(log)
+    assert closed.indexed
+    log.close_sync()
+
+
+def test_a_full_disk_at_the_start_is_said(tmp_path: Path) -> None:
+    files = FailingFiles()
+    files.create_error = FULL
+    with pytest.raises(StartError, match="no space left for the data folder"):
+        open_log(tmp_path, files)
+    open_log(tmp_path).close_sync()

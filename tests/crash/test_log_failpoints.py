@@ -1,0 +1,102 @@
+"""A kill between every two steps of starting, rolling, closing, checkpointing, deleting and stopping.
+
+A child process appends, syncs and notes each confirmed LSN in a pipe until it dies at the chosen step; the
+log it leaves must start and hold everything that was confirmed, tables as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.log_core.files import FAILPOINT_STATUS
+from tests.support.logs import batch_of, load_entries, open_log, settle
+
+ROOT = Path(__file__).parents[2]
+
+CHILD = """
+import sys
+from pathlib import Path
+from penstock.log_core.files import Files
+from tests.support.logs import KIB, Unsynced, append, durable_feed, open_log, settle
+
+class Dying(Unsynced):
+    def __init__(self):
+        super().__init__()
+        Files.__init__(self)
+
+log = open_log(Path(sys.argv[1]), Dying(), checkpoint_bytes=100 * KIB)
+feed = next((feed for feed in log.feeds.values()), None) or durable_feed(log)
+acked = 0
+log.low_water = lambda: acked
+for number in range(60):
+    lsn = append(log, [feed], bytes(9000))
+    log.tables.put("t", b"%d" % (number % 7), b"%d" % lsn)
+    assert log.wait_synced(log.appender.next_lsn - 1)
+    print(lsn, feed.id, flush=True)
+    acked = lsn - 5
+    settle(log)
+    log.tend(1 << 60)
+    settle(log)
+log.close_sync()
+print("done", flush=True)
+"""
+
+
+def _steps() -> list[str]:
+    """Every step that the code names."""
+    found = set()
+    sealed = set()
+    for source in (ROOT / "log_core").glob("*.py"):
+        text = source.read_text()
+        found |= set(re.findall(r'reached\("([\w.]+)"\)', text))
+        sealed |= set(re.findall(r'write_sealed\(.*"(\w+)"\)', text))
+    found |= {f"{name}.{step}" for name in sealed for step in ("written", "synced", "renamed", "done")}
+    return sorted(found)
+
+
+def test_the_steps_are_found() -> None:
+    steps = _steps()
+    assert {"roll.prepared", "checkpoint.renamed", "delete.unlink", "fdx.synced", "clean.done"} <= set(steps)
+
+
+@pytest.mark.parametrize("step", _steps())
+def test_a_kill_at_a_step_loses_nothing_confirmed(step: str, tmp_path: Path) -> None:
+    count = 1 if step.startswith(("start", "clean", "stop")) else 3
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path)],
+        env={**os.environ, "PENSTOCK_FAILPOINT": f"{step}:{count}"},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=50,
+    )
+    assert child.returncode == FAILPOINT_STATUS, f"{step} was not reached"
+    lines = [line.split() for line in child.stdout.splitlines()]
+    confirmed = [int(line[0]) for line in lines]
+    log = open_log(tmp_path)
+    assert log.recovery.holes == [] and log.recovery.truncated_bytes == 0
+    if confirmed:
+        feed = log.feed(int(lines[0][1]))
+        for index in range(feed.start, feed.end):
+            load_entries(log, feed, index)
+        kept = feed.positions(feed.start, 1000)
+        assert kept == sorted(kept)
+        assert set(confirmed[-6:]) <= set(kept)
+        for lsn in kept:
+            batch = batch_of(log, lsn)
+            assert batch.record(lsn - batch.base_lsn).body == bytes(9000)
+        for number, lsn in list(enumerate(confirmed))[-7:]:
+            value = log.tables.get("t", b"%d" % (number % 7))
+            assert value is not None and int(value) >= lsn
+    settle(log)
+    log.close_sync()
+    again = open_log(tmp_path)
+    assert again.recovery.clean and again.recovery.warnings == []
+    assert not list(tmp_path.rglob("*.new"))
+    again.close_sync()

@@ -1,0 +1,292 @@
+"""The log as the layers above see it: appending, waiting, restarting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import StartError
+from penstock.log_core._batch import LIST, PERSISTENT, UNROUTED, Target
+from penstock.log_core.log import Log
+from penstock.log_core.recovery import LSN_JUMP
+from penstock.log_core.tables import FEED_TABLE, feed_key
+from tests.support.logs import KIB, append, body_of, durable_feed, fill, load_entries, open_log, settle, wait
+
+
+def test_a_record_is_in_the_feeds_of_its_target_and_in_the_tail_after_the_flush(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    one, two = log.new_feed(), log.new_feed()
+    first = append(log, [one], b"a")
+    second = append(log, [one, two], b"b", 0)
+    third = append(log, [], b"c")
+    assert log.cache.get(first) is None
+    log.flush()
+    assert one.positions(0, 9) == [first, second]
+    assert two.positions(0, 9) == [second]
+    batch = log.cache.get(first)
+    assert batch is not None
+    records = [batch.record(lsn - batch.base_lsn) for lsn in (first, second, third)]
+    assert [record.body for record in records] == [b"a", b"b", b"c"]
+    assert [record.feeds for record in records] == [(one.id,), (one.id, two.id), ()]
+    assert [record.flags for record in records] == [PERSISTENT, LIST, PERSISTENT | UNROUTED]
+    assert log.take_dirty() == [one, two]
+    assert log.take_dirty() == []
+    log.close_sync()
+
+
+def test_written_and_synced_callbacks_come_in_the_order_of_lsns(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = log.new_feed()
+    seen: list[tuple[str, int, bool]] = []
+    lsns = [append(log, [feed], b"x") for _ in range(3)]
+    for lsn in reversed(lsns):
+        log.when_synced(lsn, lambda ok, lsn=lsn: seen.append(("synced", lsn, ok)))
+        log.when_written(lsn, lambda ok, lsn=lsn: seen.append(("written", lsn, ok)))
+    assert seen == []
+    log.flush()
+    assert seen == [("written", lsn, True) for lsn in lsns]
+    wait(log, lambda: len(seen) == 6)
+    assert seen[3:] == [("synced", lsn, True) for lsn in lsns]
+    assert log.synced_lsn == log.written_lsn == lsns[-1]
+    assert log.backlog_bytes == 0
+    log.close_sync()
+
+
+def test_waiting_for_what_is_long_durable_is_answered_without_a_write(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lsn = append(log, [log.new_feed()], b"x")
+    assert log.wait_synced(lsn)
+    seen: list[bool] = []
+    log.when_synced(lsn, seen.append)
+    log.when_written(lsn, seen.append)
+    log.flush()
+    assert seen == [True, True]
+    log.close_sync()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
+def test_a_restart_keeps_tables_feeds_and_records(tmp_path: Path, clean: bool) -> None:
+    log = open_log(tmp_path)
+    kept, forgotten, dropped = durable_feed(log), log.new_feed(), durable_feed(log)
+    log.tables.put("queue", b"q1", b"one")
+    log.tables.put("queue", b"q2", b"two")
+    lsns = fill(log, kept, 300 * KIB)
+    transient = append(log, [kept, forgotten], b"gone", 0)
+    last = append(log, [kept, dropped], b"last")
+    log.tables.put("queue", b"q1", b"changed")
+    log.tables.delete("queue", b"q2")
+    log.tables.delete(FEED_TABLE, feed_key(dropped.id))
+    log.flush()
+    again = _restart(log, tmp_path, clean)
+    assert again.recovery.clean == clean
+    assert dict(again.tables.items("queue")) == {b"q1": b"changed"}
+    assert set(again.feeds) == {kept.id}
+    feed = again.feed(kept.id)
+    assert len(feed) == len(lsns) + 1
+    assert feed.index_of(transient) == feed.end - 1
+    assert feed.index_of(0) == 0
+    for index in range(feed.end):
+        load_entries(again, feed, index)
+    assert feed.positions(0, 1 << 20) == [*lsns, last]
+    assert body_of(again, lsns[0]) == bytes(400)
+    assert body_of(again, last) == b"last"
+    assert again.appender.next_lsn == again.recovery.last_lsn + 1 + (0 if clean else LSN_JUMP)
+    assert append(again, [feed], b"new") > last
+    assert again.new_feed().id > dropped.id
+    again.close_sync()
+
+
+def _restart(log: Log, path: Path, clean: bool) -> Log:
+    if clean:
+        log.close_sync()
+        return open_log(path)
+    copy = path / "copy"
+    settle(log)
+    os.system(f"cp -r {path} {path}.copy && mv {path}.copy {copy}")
+    log.close_sync()
+    return open_log(copy)
+
+
+def test_a_clean_start_scans_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, durable_feed(log), 300 * KIB)
+    log.close_sync()
+    again = open_log(tmp_path)
+    assert again.recovery.clean
+    assert again.recovery.bytes == again.recovery.records == 0
+    assert again.recovery.warnings == []
+    again.close_sync()
+
+
+def test_a_start_after_a_start_without_traffic_is_clean_and_adds_no_files(tmp_path: Path) -> None:
+    for _ in range(3):
+        log = open_log(tmp_path)
+        assert log.recovery.clean
+        log.close_sync()
+    assert list((tmp_path / "shard-000" / "wal").iterdir()) == []
+
+
+def test_an_atomic_unit_is_one_chain_of_batches(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = log.new_feed()
+    before = append(log, [feed], b"before")
+    with log.unit():
+        first = append(log, [feed], b"in")
+        log.tables.put("t", b"k", b"v")
+        last = append(log, [feed], b"in too")
+    log.flush()
+    batches = [log.cache.get(lsn) for lsn in (before, first, last)]
+    assert [batch.attrs for batch in batches if batch is not None] == [0, 1, 0]
+    log.close_sync()
+
+
+def test_a_unit_whose_last_batch_was_closed_by_its_size_has_an_end(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = log.new_feed()
+    with log.unit():
+        large = append(log, [feed], bytes(2 * KIB * KIB))
+        log.appender.append_note()
+    [*_, last] = log.appender.take_closed()
+    assert last.attrs == 0
+    assert last.base_lsn == large + 1
+    log.close_sync()
+
+
+def test_a_tick_may_not_end_inside_a_unit(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with log.unit(), pytest.raises(AssertionError, match="atomic unit"):
+        log.flush()
+    log.close_sync()
+
+
+def test_records_larger_than_a_segment_get_a_larger_file(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = durable_feed(log)
+    body = os.urandom(3 * 64 * KIB)
+    lsns = [append(log, [feed], body) for _ in range(3)]
+    small = append(log, [feed], b"small")
+    assert log.wait_synced(small)
+    log.close_sync()
+    again = open_log(tmp_path)
+    for lsn in lsns:
+        assert body_of(again, lsn) == body
+    assert body_of(again, small) == b"small"
+    again.close_sync()
+
+
+def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with pytest.raises(StartError, match=rf"locked by another penstock \(pid {os.getpid()}\).*--data"):
+        open_log(tmp_path)
+    log.close_sync()
+    open_log(tmp_path).close_sync()
+
+
+def test_another_version_of_the_format_is_refused(tmp_path: Path) -> None:
+    open_log(tmp_path).close_sync()
+    manifest = tmp_path / "shard-000" / "MANIFEST"
+    raw = bytearray(manifest.read_bytes())
+    raw[8] = 2
+    from penstock.log_core._crc import crc32c
+
+    raw[84:88] = crc32c(raw[:84]).to_bytes(4, "little")
+    manifest.write_bytes(raw)
+    with pytest.raises(StartError, match="format version 2; this penstock knows version 1"):
+        open_log(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match=r"cannot use the data folder .*file"):
+        open_log(tmp_path / "file")
+
+
+def test_feed_ids_are_never_used_twice(tmp_path: Path) -> None:
+    seen: set[int] = set()
+    for _ in range(3):
+        log = open_log(tmp_path)
+        ids = {log.new_feed().id for _ in range(5)}
+        assert not ids & seen
+        seen |= ids
+        log.close_sync()
+
+
+def test_results_of_threads_come_through_the_loop(tmp_path: Path) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        log = open_log(tmp_path)
+        log.attach(loop.call_soon_threadsafe)
+        synced = loop.create_future()
+        lsn = append(log, [log.new_feed()], b"x")
+        log.when_synced(lsn, synced.set_result)
+        log.flush()
+        assert await asyncio.wait_for(synced, 20)
+        await log.close()
+
+    asyncio.run(run())
+    log = open_log(tmp_path)
+    assert log.recovery.clean
+    log.close_sync()
+
+
+def test_the_time_of_a_tick_is_asked_once(tmp_path: Path) -> None:
+    times = iter(range(1000, 2000))
+    log = open_log(tmp_path, clock=lambda: next(times))
+    feed = log.new_feed()
+    lsns = [append(log, [feed], b"x") for _ in range(2)]
+    now = log.now_ms()
+    log.flush()
+    later = append(log, [feed], b"y")
+    log.flush()
+    batch = log.cache.get(lsns[0])
+    assert batch is not None and batch.base_ts == now
+    after = log.cache.get(later)
+    assert after is not None and after.base_ts > now
+    log.close_sync()
+
+
+def test_without_syncing_everything_written_counts_as_synced(tmp_path: Path) -> None:
+    log = open_log(tmp_path, fsync="never")
+    seen: list[bool] = []
+    lsn = append(log, [log.new_feed()], b"x")
+    log.when_synced(lsn, seen.append)
+    log.flush()
+    assert seen == [True]
+    assert log.statistics()["syncs"] == 0
+    log.close_sync()
+
+
+def test_a_target_holds_each_feed_once(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = log.new_feed()
+    with pytest.raises(ValueError, match="once"):
+        Target([feed, feed])
+    log.close_sync()
+
+
+def test_oversized_records_are_refused_and_harm_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    target = log.target([log.new_feed()], False)
+    with pytest.raises(ValueError, match="key block of 65536"):
+        log.appender.append_record(0, target, bytes(65536))
+    lsn = log.appender.append_record(0, target, bytes(65535), b"", b"fits")
+    log.flush()
+    assert body_of(log, lsn) == b"fits"
+    log.close_sync()
+
+
+def test_a_sync_note_follows_when_the_log_is_idle(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lsn = append(log, [durable_feed(log)], b"x")
+    log.wait_synced(lsn)
+    before = log.appender.appended_bytes
+    log.tend(1 << 60)
+    assert log.appender.appended_bytes == before + 96
+    settle(log)
+    log.tend(1 << 60)
+    assert log.appender.appended_bytes == before + 96
+    assert log.appender.next_lsn == lsn + 1
+    log.close_sync()

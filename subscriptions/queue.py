@@ -310,9 +310,10 @@ class Queue:
         return self.cursor.ready_count()
 
     def purge(self) -> int:
-        """Drop what is ready; how many that were. What is out stays."""
+        """Drop what is ready; how many that were. What is out stays. It is put with this turn's write."""
         n = self.cursor.purge()
         self._reap()
+        self.persist()
         return n
 
     def delete(self) -> tuple[int, int]:

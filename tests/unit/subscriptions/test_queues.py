@@ -168,3 +168,12 @@ def test_a_clean_stop_after_an_unclean_one_keeps_what_is_in_doubt(world: World, 
     again.attach(heir)
     world.loop.settle()
     assert (heir.got, heir.flags) == (positions, [True, True])
+
+
+def test_a_purge_is_put_at_once(world: World, feed: Feed) -> None:
+    queue = world.queue("q", feed, durable=True)
+    world.publish(feed, n=3)
+    world.loop.settle()
+    assert queue.purge() == 3
+    again = reopened(world, clean=False).restore(queue.qid, "q", "/")
+    assert again.ready_count == 0

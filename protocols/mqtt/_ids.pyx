@@ -22,8 +22,10 @@ the cursor is past it; QoS 2 then goes on to PUBREL, so that the client forgets 
 Source: MQTT 5.0 sections 2.2.1, 4.3, 4.4, 4.6; MQTT 3.1.1 the same.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 
 from penstock.subscriptions._cursor cimport Cursor
 
@@ -34,6 +36,8 @@ _ENTRY = struct.Struct("<HBQ")
 
 cdef enum:
     ROW_VERSION = 1
+    HEAD_BYTES = 3
+    ENTRY_BYTES = 11
     FIRST_RING = 16
     VIOLATION = 0x82
     NOT_FOUND = 0x92
@@ -266,15 +270,27 @@ cdef class Inflight:
     def pack(self):
         """The row; also says that what changed is seen to."""
         cdef uint64_t counter
+        cdef uint32_t packet_id
         cdef Flight* flight
-        cdef list parts = [_HEAD.pack(ROW_VERSION, self.tail % PACKET_IDS + 1)]
+        cdef bytes row = PyBytes_FromStringAndSize(NULL, HEAD_BYTES + ENTRY_BYTES * self.held)
+        cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(row)
+        cdef uint8_t* p = start + HEAD_BYTES
+        packet_id = self.tail % PACKET_IDS + 1
+        start[0] = ROW_VERSION
+        start[1] = packet_id & 255
+        start[2] = packet_id >> 8
         for counter in range(self.head, self.tail):
             flight = &self.ring[counter & self.mask]
             # A retained message in flight is not in the log; only that it was received has to outlive us.
             if flight.state != FREE and (flight.lsn or flight.state == WAIT_COMP):
-                parts.append(_ENTRY.pack(counter % PACKET_IDS + 1, flight.state, flight.lsn))
+                packet_id = counter % PACKET_IDS + 1
+                p[0] = packet_id & 255
+                p[1] = packet_id >> 8
+                p[2] = flight.state
+                memcpy(p + 3, &flight.lsn, 8)
+                p += ENTRY_BYTES
         self.changed = self.exact_changed = self.exact_done = False
-        return b"".join(parts)
+        return row if p - start == len(row) else row[:p - start]
 
     @classmethod
     def restore(cls, bytes row not None, Cursor cursor):

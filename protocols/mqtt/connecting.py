@@ -148,7 +148,4 @@ def _session(
         client = None
     if client is None:
         return clients.create(vhost, client_id, identity, expiry_s), False
-    if expiry_s == 0 or not client.persistent:
-        # What it holds is not durable, or need not be any more; it stays what it was until it ends.
-        pass
     return client, True

@@ -37,6 +37,8 @@ class ServerOptions(Protocol):
 
     @property
     def output_buffer_bytes(self) -> int: ...
+    @property
+    def max_connections(self) -> int: ...
 
 
 class MqttConnection(Connection):
@@ -48,6 +50,7 @@ class MqttConnection(Connection):
         self._options = options
         self._timer: asyncio.TimerHandle | None = None
         self._login: asyncio.Task[None] | None = None
+        self._pressure = False
         self.session = Session(self, clients, options)
 
     # What Connection calls
@@ -55,6 +58,8 @@ class MqttConnection(Connection):
     def received(self, buffer: bytearray, size: int) -> int:
         consumed = self.session.receive(buffer, size, self.last_read_at)
         self.want = self.session.want
+        if self._pressure and self.session.publishes:
+            self.hold("pressure")
         return consumed
 
     def on_lost(self) -> None:
@@ -71,10 +76,12 @@ class MqttConnection(Connection):
         self.session.durable(ok)
 
     def on_pressure(self, paused: bool) -> None:
-        if paused:
-            self.hold("pressure")
-        else:
+        self._pressure = paused
+        if not paused:
             self.release("pressure")
+        elif self.session.publishes:
+            # Others go on being read: their acknowledgements are what frees the disk.
+            self.hold("pressure")
 
     def on_shutdown(self) -> None:
         self.session.shutdown()
@@ -140,7 +147,10 @@ class MqttConnection(Connection):
 
     def _check_deadline(self) -> None:
         self._timer = None
-        self.session.handle_deadline(self.loop.time())
+        now = self.loop.time()
+        if self.held:
+            self.session.alive(now)
+        self.session.handle_deadline(now)
         self.deadline_changed()
 
     def end(self, reason: str) -> None:
@@ -216,7 +226,12 @@ async def serve(
     )
     wiring = Wiring(loop, broker.log, broker.tick, limits, logger)
     clients = Clients(broker, time.time)
-    listener = MqttListener(listening, lambda: MqttConnection(wiring, clients, options), wiring)
+    listener = MqttListener(
+        listening,
+        lambda: MqttConnection(wiring, clients, options),
+        wiring,
+        max_connections=server.max_connections,
+    )
     listener.watch(clients)
     broker.log.on_pressure.append(listener.pressure)
     logger.debug("sessions restored", extra=fields(sessions=len(clients)))

@@ -21,6 +21,7 @@ once the connection is gone, for whatever reason.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -123,7 +124,7 @@ class Session:
         self._scanner: Scanner | None = None
         self._deliverer: Deliverer | None = None
         self._retained: RetainedDelivery | None = None
-        self._replies: deque[tuple[int, bytes]] = deque()
+        self._replies: deque[tuple[int, bytes, Callable[[], None] | None]] = deque()
         self._held: deque[tuple[int, bytes]] = deque()
         self._awaited_written = self._awaited_synced = 0
         self._units = False
@@ -332,7 +333,7 @@ class Session:
             scanner.stamp(client.row_lsn)
         self.state = State.OPENING
         self._host.opened(client.identity.username, client.client_id, connect.version)
-        self._reply(accepted.connack, client.row_lsn)
+        self._reply(accepted.connack, client.row_lsn, self._opened)
         self._host.deadline_changed()
 
     def _opened(self) -> None:
@@ -370,12 +371,16 @@ class Session:
         results, wanted, lsn = subscribe(self._clients, self._options, self.client, packet, self.version)
         self._deliverer.forget_choices()
         self._count_qos()
-        self._reply(packets.encode_suback(self.version, packet.packet_id, results, {}), lsn)
-        assert self._retained is not None
-        for subscription in wanted:
-            self._retained.add(subscription, self._log.now_ms())
-        if wanted:
+        retained = self._retained
+        assert retained is not None
+
+        def granted() -> None:
+            for subscription in wanted:
+                retained.add(subscription, self._log.now_ms())
             self._pump_retained()
+
+        suback = packets.encode_suback(self.version, packet.packet_id, results, {})
+        self._reply(suback, lsn, granted if wanted else None)
 
     def _on_unsubscribe(self, packet: packets.Unsubscribe) -> None:
         assert self.client is not None and self._deliverer is not None
@@ -472,15 +477,15 @@ class Session:
 
     # Replies
 
-    def _reply(self, data: bytes, lsn: int) -> None:
-        """Send `data` when `lsn` is durable and every reply before it has left."""
+    def _reply(self, data: bytes, lsn: int, then: Callable[[], None] | None = None) -> None:
+        """Send `data` when `lsn` is durable and every reply before it has left; after it do `then`."""
         if not self._replies and lsn <= self._log.synced_lsn:
             self._host.out.write(data)
-            if self.state is State.OPENING:
-                self._opened()
             self._host.dirty()
+            if then is not None:
+                then()
             return
-        self._replies.append((lsn, data))
+        self._replies.append((lsn, data, then))
         if lsn > self._awaited_synced:
             self._awaited_synced = lsn
             self._host.await_synced(lsn)
@@ -497,9 +502,10 @@ class Session:
         synced = self._log.synced_lsn
         out = self._host.out
         while self._replies and self._replies[0][0] <= synced:
-            out.write(self._replies.popleft()[1])
-            if self.state is State.OPENING:
-                self._opened()
+            _, data, then = self._replies.popleft()
+            out.write(data)
+            if then is not None:
+                then()
         self._release()
         while self._held and self._held[0][0] <= synced:
             out.write(self._held.popleft()[1])
@@ -526,6 +532,15 @@ class Session:
         if due is not None and due <= now:
             self._say_goodbye(reasons.KEEP_ALIVE_TIMEOUT)
             self._end("the keep-alive time is over")
+
+    def alive(self, now: float) -> None:
+        """The connection is not being read, by our own choice: its silence does not count."""
+        self._last_input = now
+
+    @property
+    def publishes(self) -> bool:
+        """It has published something: it is among those that wait when the disk does not keep up."""
+        return self._scanner is not None and self._scanner.published > 0
 
     # Endings
 

@@ -159,6 +159,19 @@ class BrokerMachine(RuleBasedStateMachine):
         callback, args = self.inbox.get(timeout=30)
         callback(*args)
 
+    def loaded(self, cursor: Cursor) -> bool:
+        """Load what the last take missed in memory; False when it missed nothing."""
+        done: list[bool] = []
+        if cursor.cold:
+            self.log.load(cursor.cold, lambda: done.append(True))
+        elif cursor.cold_feed is not None:
+            self.log.load_feed(cursor.cold_feed, cursor.cold_index, lambda: done.append(True))
+        else:
+            return False
+        while not done:
+            self.take_in()
+        return True
+
     def quiet(self) -> None:
         """Wait until the log's upkeep has nothing to do: a copy of the folder is then of one moment."""
         for _ in range(4):  # what is done may bring the next thing to do
@@ -379,17 +392,8 @@ class BrokerMachine(RuleBasedStateMachine):
         while True:
             n = cursor.take(1024)
             got += [(number_of(cursor, i), cursor.records()[i][4]) for i in range(n)]
-            done: list[bool] = []
-            if cursor.cold:
-                self.log.load(cursor.cold, lambda: done.append(True))
-            elif cursor.cold_feed is not None:
-                self.log.load_feed(cursor.cold_feed, cursor.cold_index, lambda: done.append(True))
-            elif n == 0:
+            if not self.loaded(cursor) and n == 0:
                 break
-            else:
-                continue
-            while not done:
-                self.take_in()
         assert all(again for _, again in got)
         found = [number for number, _ in got]
         expected = [message.number for message in self.model.queues[name].ready]

@@ -58,7 +58,8 @@ class Tables:
         Table name and key may have 65534 bytes together. Puts between `with log.unit()` are one atomic unit.
         """
         lsn = self._appender.append_state(join_key(table, key), value)
-        self._tables.setdefault(table, {})[key] = value
+        # A copy of its own size: what some encoders (orjson) return keeps a buffer of 4 KiB behind it.
+        self._tables.setdefault(table, {})[key] = bytes(memoryview(value))
         return lsn
 
     def delete(self, table: str, key: bytes) -> int:

@@ -52,8 +52,10 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
         if wanted <= 0:
             return Pause.NO_CREDIT
         n = cursor.take(wanted)
-        if n and _deliver(queue, outlet, 0, 1) < n:
-            return Pause.NO_CREDIT
+        took = _deliver(queue, outlet, 0, 1) if n else 0
+        if took < n:
+            # Asked again, so that an outlet whose output filled up on the way knows that it is waited for.
+            return Pause.MORE if took and outlet.credit() > 0 else Pause.NO_CREDIT
         if n < wanted:
             return Pause.CAUGHT_UP
         budget -= n

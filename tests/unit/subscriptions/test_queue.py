@@ -132,6 +132,25 @@ def test_what_a_consumer_has_no_room_for_goes_out_next_in_order_and_uncounted(
     assert not any(consumer.flags)
 
 
+def test_a_consumer_that_took_a_part_is_asked_for_its_credit_again(world: World, feed: Feed) -> None:
+    """An outlet learns from `credit` that it is waited for: output that fills up during a delivery must ask."""
+    queue = world.queue("q", feed)
+    consumer = attach(queue)
+    consumer.room = 2
+    positions = world.publish(feed, n=5)
+    asked = []
+    answer = consumer.credit
+
+    def credit() -> int:
+        asked.append(len(consumer.got))
+        return answer() if not consumer.got else 0
+
+    consumer.credit = credit  # type: ignore[method-assign]
+    world.loop.settle()
+    assert consumer.got == positions[:2]
+    assert asked[-1] == 2
+
+
 def test_a_consumer_without_room_does_not_stop_the_others(world: World, feed: Feed) -> None:
     queue = world.queue("q", feed)
     stuck, other = attach(queue, credit=4), attach(queue)

@@ -504,7 +504,8 @@ cdef class Appender:
         if self.has_origins:
             memcpy(at, self.origins, sizeof(uint32_t) * <size_t>self.count)
             at += sizeof(uint32_t) * <size_t>self.count
-        memcpy(at, self.lists, sizeof(uint32_t) * <size_t>self.lists_size)
+        if self.lists_size:
+            memcpy(at, self.lists, sizeof(uint32_t) * <size_t>self.lists_size)
         slab.used += padded(head)
         total = padded(head + self.blob_size)
         memset(self.blob + self.blob_size, 0, total - head - self.blob_size)

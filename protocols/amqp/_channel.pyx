@@ -157,6 +157,8 @@ cdef class Channel:
         """Append; the caller has checked the running sum against body_size."""
         cdef uint64_t capacity = self.body_capacity
         cdef uint8_t* grown
+        if n == 0:
+            return 0
         if self.body_have + n > capacity:
             capacity = max(2 * capacity, <uint64_t>BODY_FIRST)
             if capacity > self.body_size:
@@ -370,8 +372,9 @@ cdef class Channel:
         store16(p + 7, BASIC)
         store16(p + 9, method)
         p += 11
-        memcpy(p, head, head_size)
-        p += head_size
+        if head_size:
+            memcpy(p, head, head_size)
+            p += head_size
         store64(p, tag)
         p[8] = item.redelivered
         memcpy(p + 9, key, key_size)

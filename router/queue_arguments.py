@@ -113,6 +113,8 @@ _RULES: Final[dict[str, tuple[Rule, tuple[str, ...]]]] = {
     "x-queue-leader-locator": (_text, ("classic", "quorum", "stream")),
 }
 
+_EFFECTIVE: Final = frozenset({"x-message-ttl"})
+
 # Every queue is in the log and none is replicated here, so these promise nothing that is not kept.
 _KEPT: Final = frozenset(
     {
@@ -210,7 +212,7 @@ def check_equivalent(current: Arguments, received: Arguments, name: str, vhost: 
 
 def without_effect(table: Arguments) -> list[str]:
     """The known arguments in `table` that change nothing in this version."""
-    found = [argument for argument in _RULES if argument in table and argument not in _KEPT]
+    found = [argument for argument in _RULES if argument in table and argument not in _KEPT | _EFFECTIVE]
     if table.get("x-queue-type") == "stream":
         found.append("x-queue-type=stream")
     return found

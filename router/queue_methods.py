@@ -158,6 +158,9 @@ class QueueMethods(ExchangeMethods):
             row=row_key(self.name, "queue", queue.name) if queue.durable else b"",
         )
         queue.data = entry
+        ttl_ms = queue.arguments.get("x-message-ttl")
+        if ttl_ms is not None:
+            queue.cursor.ttl_ms = ttl_ms
         self.queues[queue.name] = entry
         if owner is not None:
             self._exclusive.setdefault(owner, []).append(entry)

@@ -75,6 +75,7 @@ cdef class Cursor:
     cdef public object on_dirty             # None (never persisted), or called with `queue` when dirty becomes True
     cdef public object on_expired           # None, or called with the list of the expired positions of a take
     cdef public uint64_t skip_transient_until, unclean_until
+    cdef public int64_t ttl_ms              # the queue's own limit of age; -1: none
 
     cdef object _log
     cdef Cache _cache

@@ -72,6 +72,8 @@ class Cursor:
     """Called at the end of a take with the positions it dropped as expired."""
     skip_transient_until: int
     """Records below it that are not PERSISTENT are skipped and done: their session was offline."""
+    ttl_ms: int
+    """Records older than this have expired, whatever their own time. 0: after this millisecond; -1: never."""
     unclean_until: int
     """Positions up to here carry the redelivered flag: the process that may have delivered them died."""
 

@@ -225,6 +225,7 @@ cdef class Cursor:
         self._feeds = []
         self.items = ITEMS
         self._head = self._tail = 1         # seq 0 is never used
+        self.ttl_ms = -1
 
     def __dealloc__(self):
         PyMem_Free(self._members)
@@ -620,16 +621,21 @@ cdef class Cursor:
     cdef bint _stale(self, uint64_t pos, int64_t* now) except -1:
         """Whether nobody may have the record: lost, its time is over, or it missed an offline session."""
         cdef RecordHeader* header = READ.headers + (pos - READ.base)
+        cdef int64_t ttl = -1
         if READ.lost:
             self.lost += 1
             return True
         if pos < self.skip_transient_until and not header.flags & F_PERSISTENT:
             return True
-        if header.ttl == 0 or header.ttl == TTL_NEVER:
+        if header.ttl != 0 and header.ttl != TTL_NEVER:
+            ttl = header.ttl
+        if self.ttl_ms >= 0 and (ttl < 0 or self.ttl_ms < ttl):
+            ttl = max(self.ttl_ms, 1)
+        if ttl < 0:
             return False
         if now[0] == 0:
             now[0] = self._log.now_ms()
-        if READ.base_ts + <int64_t>header.ts + <int64_t>header.ttl > now[0]:
+        if READ.base_ts + <int64_t>header.ts + ttl > now[0]:
             return False
         self.expired += 1
         if self.on_expired is not None:

@@ -81,7 +81,7 @@ class CursorMachine(RuleBasedStateMachine):
             lsn = self.log.appender.append_record(
                 0, target, body=b"x" * 100, flags=PERSISTENT if persistent else 0, ttl_ms=ttl
             )
-            self.records[lsn] = Record(persistent, self.log.ms + ttl if ttl else None)
+            self.records[lsn] = Record(persistent, self.log.ms, self.log.ms + ttl if ttl else None)
             for number in numbers:
                 self.positions[number].append(lsn)
 
@@ -198,6 +198,10 @@ class CursorMachine(RuleBasedStateMachine):
         self.cursor.skip_transient_until = self.log.appender.next_lsn
         self.reference.skip_transient_until = self.log.appender.next_lsn
 
+    @rule(ttl_ms=st.sampled_from([-1, -1, 0, 100]))
+    def limit_age(self, ttl_ms: int) -> None:
+        self.cursor.ttl_ms = self.reference.ttl_ms = ttl_ms
+
     # Restarts
 
     @rule(clean=st.booleans())
@@ -210,6 +214,7 @@ class CursorMachine(RuleBasedStateMachine):
         assert fresh.restore(state, by_id.get, 0 if clean else last) == []
         assert fresh.state(10**6) == (state if clean else fresh.state(10**6))
         fresh.skip_transient_until = self.cursor.skip_transient_until
+        fresh.ttl_ms = self.cursor.ttl_ms
         self.cursor = fresh
         self.reference = self.reference.restart(clean=clean, last_lsn=last)
         self.seqs.clear()

@@ -17,6 +17,7 @@ class Record:
     """What a cursor looks at in a record."""
 
     persistent: bool
+    stored_ms: int
     expires_ms: int | None
 
 
@@ -56,6 +57,7 @@ class ReferenceCursor:
     frontier: int = 0
     unclean_until: int = 0
     skip_transient_until: int = 0
+    ttl_ms: int = -1
     expired: int = 0
     seq: int = 0
 
@@ -113,7 +115,10 @@ class ReferenceCursor:
         record = self.records[pos]
         if pos < self.skip_transient_until and not record.persistent:
             return True
-        if record.expires_ms is not None and record.expires_ms <= now_ms:
+        ends = [record.stored_ms + max(self.ttl_ms, 1)] if self.ttl_ms >= 0 else []
+        if record.expires_ms is not None:
+            ends.append(record.expires_ms)
+        if ends and min(ends) <= now_ms:
             self.expired += 1
             return True
         return False
@@ -181,5 +186,6 @@ class ReferenceCursor:
             if count:
                 fresh.counts[place.pos] = count
         fresh.unclean_until = self.unclean_until if clean else last_lsn
+        fresh.ttl_ms = self.ttl_ms
         fresh.skip_transient_until = self.skip_transient_until
         return fresh

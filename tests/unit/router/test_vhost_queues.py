@@ -197,6 +197,27 @@ def test_an_argument_without_effect_is_said_once(world: World, caplog: pytest.Lo
     ]
 
 
+def test_messages_live_as_long_as_their_queue_and_they_themselves_allow(world: World) -> None:
+    short = world.queue("short", durable=True, arguments={"x-message-ttl": 1000})
+    long = world.queue("long", durable=True, arguments={"x-message-ttl": 60_000})
+    at_once = world.queue("at once", arguments={"x-message-ttl": 0})
+    plain = world.queue("plain")
+    for name in ("short", "long", "at once", "plain"):
+        world.bind(name, "amq.fanout")
+    world.publish("amq.fanout", "", "1")
+    world.log.flush()
+    world.clock.now += 1.0
+    world.publish("amq.fanout", "", "2")
+    assert world.read(short) == ["2"]
+    assert world.read(at_once) == ["2"]
+    assert world.read(long) == world.read(plain) == ["1", "2"]
+    world.publish("", "short", "3")
+    world.log.flush()
+    world.clock.now += 1.0
+    world.restart()
+    assert world.read(world.vhost.queues["short"].queue) == []
+
+
 def test_reserved_names_and_missing_queues(world: World) -> None:
     with pytest.raises(ReservedName) as reserved:
         world.queue("amq.foo")

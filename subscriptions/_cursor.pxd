@@ -79,7 +79,7 @@ cdef class Cursor:
 
     cdef object _log
     cdef Cache _cache
-    cdef list _feeds
+    cdef tuple _feeds                       # one per membership; a tuple, for most queues have one
     cdef Member* _members
     cdef Py_ssize_t _nmembers, _cmembers, _nclosed
     cdef Entry* _ring                       # entry of seq = _ring[seq & _mask]
@@ -113,7 +113,7 @@ cdef class Cursor:
     cdef uint64_t _floor(self) noexcept
     cdef int _add(self, Feed feed, uint32_t tag, uint64_t from_pos, uint64_t to_pos, uint64_t index,
                   uint64_t to) except -1
-    cdef void _remove(self, Py_ssize_t i) noexcept
+    cdef int _remove(self, Py_ssize_t i) except -1
     cdef void _recount(self) noexcept
     cdef void _uncount(self, uint64_t pos) noexcept
     cdef Py_ssize_t _heads(self, bint counting) except -2

@@ -222,7 +222,7 @@ cdef class Cursor:
     def __cinit__(self, log):
         self._log = log
         self._cache = log.cache
-        self._feeds = []
+        self._feeds = ()
         self.items = ITEMS
         self._head = self._tail = 1         # seq 0 is never used
         self.ttl_ms = -1
@@ -350,7 +350,7 @@ cdef class Cursor:
                 raise MemoryError
             self._members = <Member*>p
             self._cmembers = room
-        self._feeds.append(feed)
+        self._feeds += (feed,)
         member = &self._members[self._nmembers]
         member.feed = <PyObject*>feed
         member.tag = tag
@@ -365,12 +365,14 @@ cdef class Cursor:
             self._recount()
         return 0
 
-    cdef void _remove(self, Py_ssize_t i) noexcept:
+    cdef int _remove(self, Py_ssize_t i) except -1:
+        cdef Py_ssize_t j
+        self._feeds = self._feeds[:i] + self._feeds[i + 1 :]
         self._nclosed -= self._members[i].closed
         for j in range(i, self._nmembers - 1):
             self._members[j] = self._members[j + 1]
         self._nmembers -= 1
-        del self._feeds[i]
+        return 0
 
     cdef void _recount(self) noexcept:
         self._distinct = self._counted_pos = 0

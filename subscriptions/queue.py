@@ -99,7 +99,7 @@ class Queue:
         """What is ready, out and done."""
         self.cursor.queue = self
         if durable:
-            self.cursor.on_dirty = queues.soiled
+            self.cursor.on_dirty = queues.on_dirty
 
     def __repr__(self) -> str:
         return f"<Queue {self.vhost!r} {self.name!r}{' deleted' if self.deleted else ''}>"

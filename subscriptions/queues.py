@@ -44,6 +44,8 @@ class Queues:
         """Called when an auto-delete queue lost its last consumer: the router deletes it."""
         self.on_feed_unused: Callable[[Feed], None] | None = None
         """Called when the last membership of a feed is gone (left and drained, or its queue deleted)."""
+        self.on_dirty: Final = self.soiled
+        """The same bound method for all cursors."""
         self._all: dict[Queue, None] = {}
         self._next_qid = 1 + max((int.from_bytes(key, "big") for key in log.tables.keys(TABLE)), default=0)
         self._restored: set[int] = set()

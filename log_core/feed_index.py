@@ -48,8 +48,9 @@ def _read_fixed(fd: int, path: Path, base_lsn: int) -> int:
     head = Head.decode(raw[:HEAD_BYTES], path, FEED_INDEX)
     if len(raw) < HEAD_BYTES + _FIXED.size or os.fstat(fd).st_size != HEAD_BYTES + head.payload_len:
         raise Damage(path, HEAD_BYTES, "a feed index of another length")
-    rows: int = _FIXED.unpack_from(raw, HEAD_BYTES)[0]
-    if _FIXED.size + rows * ROW_BYTES > head.payload_len or head.base_lsn != base_lsn:
+    rows: int
+    rows, _, zero = _FIXED.unpack_from(raw, HEAD_BYTES)
+    if zero or _FIXED.size + rows * ROW_BYTES > head.payload_len or head.base_lsn != base_lsn:
         raise Damage(path, HEAD_BYTES, "not the feed index of its segment")
     return rows
 

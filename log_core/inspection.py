@@ -62,16 +62,14 @@ def _walk(folder: Folder) -> Iterator[_Walked | Damage]:
             continue  # being prepared
         try:
             head = Head.decode(raw, path, WAL)
-            if head.encode(WAL_HEAD_BYTES) != raw:
-                raise Damage(path, 0, "something behind the head")
         except Damage as damage:
             yield damage
             continue
         gaps = bool(head.flags & SALVAGED)
-        start = head.base_lsn or lsn
-        if not start:  # the oldest one has no first LSN in its head when older ones were deleted
+        start = head.base_lsn
+        if not start:
             hit = scanner.search(WAL_HEAD_BYTES, 1, head.epoch)
-            start = hit.lsn if hit is not None else 1
+            start = hit.lsn if hit is not None and hit.offset == WAL_HEAD_BYTES else max(lsn, 1)
         found = scanner.scan(WAL_HEAD_BYTES, start, head.epoch, base=start, gaps=gaps, push=False)
         lsn = found.next_lsn
         behind = found.end < scanner.size and scanner.search(found.end + 32, lsn, head.epoch) is not None
@@ -173,6 +171,7 @@ def verify(path: Path, out: TextIO) -> int:
                 out.write(f"note: {damage}; never synced, a start would cut it off\n")
                 continue
             problem(damage)
+            continue
         following = segments[at + 1] if at + 1 < len(segments) else None
         if isinstance(following, _Walked):
             prev = following.head.prev_lsn if following.head.base_lsn else following.found.first_lsn - 1

@@ -105,7 +105,7 @@ class Head:
 
     @classmethod
     def decode(cls, raw: bytes, path: Path, kind: int) -> Self:
-        """Take a head apart. Raises Damage, or StartError for another version of the format."""
+        """Take a head with its filling apart. Raises Damage, or StartError for another version."""
         if len(raw) < _HEAD.size:
             raise Damage(path, 0, f"the file ends in its head, after {len(raw)} bytes")
         if not raw.startswith(_MAGIC):
@@ -119,6 +119,8 @@ class Head:
             raise Damage(path, _CRC_AT, "head CRC", stored, found)
         if version != VERSION:
             raise version_unknown(path, version, VERSION)
+        if any(raw[_HEAD.size :]):
+            raise Damage(path, _HEAD.size, "the rest of the head is not zero")
         if found_kind != kind:
             raise Damage(path, 10, f"a file of kind {found_kind} where kind {kind} belongs")
         return cls(
@@ -163,8 +165,6 @@ def read_sealed(path: Path, kind: int) -> tuple[Head, bytes]:
     payload = raw[HEAD_BYTES:]
     if len(payload) != head.payload_len:
         raise Damage(path, HEAD_BYTES, f"{len(payload)} bytes behind the head, not {head.payload_len}")
-    if any(raw[_HEAD.size : HEAD_BYTES]):
-        raise Damage(path, _HEAD.size, "the rest of the head is not zero")
     found = crc32c(payload)
     if found != head.payload_crc:
         raise Damage(path, HEAD_BYTES, "payload CRC", head.payload_crc, found)

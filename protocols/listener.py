@@ -167,10 +167,11 @@ class Listener:
     # Looking after
 
     def _check(self) -> None:
+        # First of all the next one: an error of one connection must not end the looking after all others.
+        self._timer = self._loop.call_later(1.0, self._check)
         now = self._loop.time()
         for connection in list(self.connections):
             connection.check(now)
-        self._timer = self._loop.call_later(1.0, self._check)
 
     def pressure(self, paused: bool) -> None:
         """The log's call to pause or resume publishers, passed on to every connection."""

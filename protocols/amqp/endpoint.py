@@ -122,7 +122,6 @@ class AmqpConnection(Connection):
         elif session.ended is not None:
             self.close(session.ended)
         elif session.state is State.CLOSING and self._close_timer is None:
-            # A paused publisher must be read again, or its close-ok never comes.
             self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self.abort, session.failure)
 
     async def _check_login(self, login: Login) -> None:

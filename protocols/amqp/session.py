@@ -201,7 +201,7 @@ class Session:
         codec.feed_starved()
         if self.out.size:
             self.dirty()
-        if self._pressure and not self.blocked:
+        if self._pressure and not self.blocked and self.state is State.RUNNING:
             self._check_pressure()
         return codec.consumed
 
@@ -436,11 +436,12 @@ class Session:
     def pressure(self, paused: bool) -> None:
         """The log asks publishers to pause, or lets them go on."""
         self._pressure = paused
-        self._check_pressure()
+        if self.state is State.RUNNING:
+            self._check_pressure()
 
     def _check_pressure(self) -> None:
         """Pause a connection that publishes; consumers must go on being read for their acknowledgements."""
-        blocked = self._pressure and self.codec.published > 0 and self.state is State.RUNNING
+        blocked = self._pressure and self.codec.published > 0
         if blocked and not self._told_blocked and self.client_can("connection.blocked"):
             self._told_blocked = True
             self._send("connection.blocked", "the log is low on disk space or behind its disk")
@@ -483,6 +484,8 @@ class Session:
         self._tear_down()
         class_id, method_id = error.index or index
         self.state = State.CLOSING
+        # A paused publisher must be read again, or its close-ok never comes.
+        self.blocked = False
         self.failure = error.reply_text
         self._send("connection.close", error.code, error.reply_text, class_id, method_id)
 

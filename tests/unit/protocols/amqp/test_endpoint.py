@@ -1,0 +1,289 @@
+"""The endpoint over real sockets on uvloop: timers, logins, heartbeats, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+
+import pamqp.frame
+import pytest
+import uvloop
+from pamqp import commands
+from pamqp.base import Frame
+
+from penstock.log_core.log import Log
+from penstock.log_core.options import LogOptions
+from penstock.protocols.amqp.endpoint import _is_loopback, serve
+from penstock.protocols.amqp.session import HEADER
+from penstock.protocols.listener import Listener
+from penstock.router.broker import Broker
+from penstock.subscriptions.tick import Tick
+
+
+@dataclass
+class Address:
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+@dataclass
+class Amqp:
+    address: Address = field(default_factory=Address)
+    frame_max: int = 131072
+    channel_max: int = 2047
+    heartbeat_s: int = 1
+    max_message_bytes: int = 1 << 20
+    handshake_timeout_s: float = 10.0
+
+
+@dataclass
+class Server:
+    output_buffer_bytes: int = 1 << 20
+    max_connections: int = 0
+
+
+@dataclass
+class Stack:
+    listener: Listener
+    broker: Broker
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def client(self) -> Peer:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        self.writers.append(writer)
+        return Peer(reader, writer)
+
+
+class Peer:
+    """A client that sends what it is told."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, channel: int, *frames: Frame) -> None:
+        self.writer.write(b"".join(pamqp.frame.marshal(frame, channel) for frame in frames))
+
+    async def next(self) -> object:
+        """The next frame, or None at the end of the stream."""
+        try:
+            head = await self.reader.readexactly(7)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        size = int.from_bytes(head[3:], "big")
+        return pamqp.frame.unmarshal(head + await self.reader.readexactly(size + 1))[2]
+
+    async def login(self, password: str = "guest", heartbeat: int = 0) -> object:
+        """Through the handshake; the last frame of the server."""
+        self.writer.write(HEADER)
+        assert isinstance(await self.next(), commands.Connection.Start)
+        self.send(
+            0,
+            commands.Connection.StartOk(
+                client_properties={"capabilities": {"authentication_failure_close": True}},
+                response=f"\0guest\0{password}",
+            ),
+        )
+        answer = await self.next()
+        if not isinstance(answer, commands.Connection.Tune):
+            return answer
+        self.send(0, commands.Connection.TuneOk(2047, 131072, heartbeat), commands.Connection.Open("/"))
+        return await self.next()
+
+
+Scenario = Callable[[Stack], Awaitable[None]]
+
+
+def on_sockets(
+    amqp: Amqp | None = None, server: Server | None = None
+) -> Callable[[Scenario], Callable[[Path], None]]:
+    """Run the scenario against a listening front end."""
+
+    def decorate(scenario: Scenario) -> Callable[[Path], None]:
+        @wraps(scenario)
+        def test(tmp_path: Path) -> None:
+            uvloop.run(main(tmp_path))
+
+        async def main(folder: Path) -> None:
+            loop = asyncio.get_running_loop()
+            log = Log.open(folder, LogOptions(segment_bytes=1 << 20))
+            log.attach(loop.call_soon_threadsafe)
+            tick = Tick(log, loop)
+            broker = Broker.open(log, tick)
+            tick.schedule()
+            stack = Stack(await serve(broker, amqp or Amqp(), server or Server(), loop), broker)
+            try:
+                async with asyncio.timeout(20):
+                    await scenario(stack)
+            finally:
+                for writer in stack.writers:
+                    writer.close()
+                await stack.listener.drain(1)
+                tick.close()
+                broker.close()
+                await log.close()
+
+        del test.__wrapped__  # pytest would take the scenario's arguments for fixtures
+        return test
+
+    return decorate
+
+
+@on_sockets()
+async def test_a_client_logs_in_and_gets_its_answer(stack: Stack) -> None:
+    peer = await stack.client()
+    assert isinstance(await peer.login(), commands.Connection.OpenOk)
+    peer.send(1, commands.Channel.Open(), commands.Queue.Declare(queue="q", durable=True))
+    assert isinstance(await peer.next(), commands.Channel.OpenOk)
+    assert isinstance(await peer.next(), commands.Queue.DeclareOk)
+    peer.send(0, commands.Connection.Close(200, "bye", 0, 0))
+    assert isinstance(await peer.next(), commands.Connection.CloseOk)
+    assert await peer.next() is None
+
+
+@on_sockets()
+async def test_a_wrong_password_is_403(stack: Stack) -> None:
+    peer = await stack.client()
+    answer = await peer.login("wrong")
+    assert isinstance(answer, commands.Connection.Close)
+    assert answer.reply_code == 403
+    peer.send(0, commands.Connection.CloseOk())
+    assert await peer.next() is None
+
+
+@on_sockets(Amqp(handshake_timeout_s=0.1))
+async def test_a_handshake_that_stops_is_cut(stack: Stack) -> None:
+    silent, half = await stack.client(), await stack.client()
+    half.writer.write(HEADER)
+    assert await silent.next() is None
+    assert isinstance(await half.next(), commands.Connection.Start)
+    assert await half.next() is None
+
+
+@on_sockets()
+async def test_a_peer_without_heartbeats_is_cut_and_gets_ours(stack: Stack) -> None:
+    peer = await stack.client()
+    assert isinstance(await peer.login(heartbeat=1), commands.Connection.OpenOk)
+    (connection,) = stack.listener.connections
+    beats = 0
+    while (frame := await peer.next()) is not None:
+        assert isinstance(frame, pamqp.heartbeat.Heartbeat)
+        beats += 1
+    assert beats >= 1
+    assert connection.reason.startswith("missed heartbeats")
+
+
+@on_sockets()
+async def test_shutdown_says_320_and_waits_for_the_answer(stack: Stack) -> None:
+    peer = await stack.client()
+    await peer.login()
+    peer.send(1, commands.Channel.Open(), commands.Queue.Declare(queue="mine", exclusive=True))
+    await peer.next()
+    await peer.next()
+    draining = asyncio.ensure_future(stack.listener.drain(10))
+    close = await peer.next()
+    assert isinstance(close, commands.Connection.Close)
+    assert close.reply_code == 320
+    assert "mine" not in stack.broker.vhost("/").queues
+    assert not draining.done()
+    peer.send(0, commands.Connection.CloseOk())
+    await draining
+    assert not stack.listener.connections
+
+
+@on_sockets()
+async def test_a_lost_connection_gives_back_its_exclusive_queue_at_once(stack: Stack) -> None:
+    peer = await stack.client()
+    await peer.login()
+    peer.send(1, commands.Channel.Open(), commands.Queue.Declare(queue="mine", exclusive=True))
+    await peer.next()
+    await peer.next()
+    assert "mine" in stack.broker.vhost("/").queues
+    peer.writer.transport.abort()
+    while stack.listener.connections:
+        await asyncio.sleep(0.001)
+    assert "mine" not in stack.broker.vhost("/").queues
+
+
+@on_sockets()
+async def test_a_slow_reader_is_not_sent_more_than_the_mark(stack: Stack) -> None:
+    """10 MB wait for a consumer that reads nothing: its connection holds little, and it gets all in the end."""
+    peer = await stack.client()
+    await peer.login()
+    peer.send(1, commands.Channel.Open(), commands.Queue.Declare(queue="q"))
+    await peer.next()
+    await peer.next()
+    peer.send(1, commands.Basic.Consume(queue="q", no_ack=True))
+    assert isinstance(await peer.next(), commands.Basic.ConsumeOk)
+    body = bytes(10_000)
+    message = [
+        commands.Basic.Publish(exchange="", routing_key="q"),
+        pamqp.header.ContentHeader(0, len(body), commands.Basic.Properties()),
+        pamqp.body.ContentBody(body),
+    ]
+    other = await stack.client()
+    await other.login()
+    other.send(1, commands.Channel.Open())
+    await other.next()
+    for _ in range(1000):
+        other.send(1, *message)  # type: ignore[arg-type]
+        await other.writer.drain()
+    consumer = next(c for c in stack.listener.connections if c.message_counts()[0] == 0)
+    publisher = next(c for c in stack.listener.connections if c is not consumer)
+    while publisher.message_counts()[0] < 1000:
+        await asyncio.sleep(0.001)
+    assert consumer.transport is not None
+    assert consumer.transport.get_write_buffer_size() + consumer.out.size < (3 << 20)
+    received = 0
+    while received < 1000:
+        received += isinstance(await peer.next(), pamqp.body.ContentBody)
+
+
+@on_sockets()
+async def test_the_lines_of_a_connection_name_who_and_why(stack: Stack) -> None:
+    records: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    logger = logging.getLogger("penstock.amqp")
+    handler = Keep()
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        peer = await stack.client()
+        await peer.login()
+        peer.send(0, commands.Connection.Close(200, "done", 0, 0))
+        await peer.next()
+        while stack.listener.connections:
+            await asyncio.sleep(0.001)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+    assert [record.getMessage() for record in records] == ["connection opened", "connection closed"]
+    opened, closed = (record.__dict__["penstock_fields"] for record in records)
+    assert opened["user"] == "guest" and opened["vhost"] == "/"
+    assert closed["reason"] == "the client closed: 200 done"
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("::ffff:10.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_judged_by_the_address(host: str, loopback: bool) -> None:
+    assert _is_loopback(host) is loopback

@@ -52,8 +52,6 @@ class BrokerOptions:
 
     auth: AuthOptions = field(default_factory=AuthOptions)
     queues: QueueOptions = field(default_factory=QueueOptions)
-    mqtt_exchange: str = "amq.topic"
-    """The predeclared topic exchange that MQTT publishes to and subscribes on, in each vhost."""
 
 
 class Broker:
@@ -62,7 +60,6 @@ class Broker:
     def __init__(self, log: Log, tick: Tick, options: BrokerOptions) -> None:
         self.log = log
         self.tick = tick
-        self.options = options
         self.queues = Queues(log, tick, options.queues)
         self.queues.on_unneeded = self._unneeded
         self.feeds = Feeds(log, self.queues)
@@ -123,7 +120,7 @@ class Broker:
         return self.log.tables.put("vhost", row_key(name), encode_table({"name": name}))
 
     def _add_vhost(self, name: str) -> Vhost:
-        vhost = Vhost(name, self, Retained(name, self.log.tables), self.options.mqtt_exchange)
+        vhost = Vhost(name, self, Retained(name, self.log.tables))
         self.vhosts[name] = vhost
         return vhost
 

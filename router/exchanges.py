@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
     from penstock.router.entries import Binding, QueueEntry
 
-__all__ = ["PREDECLARED", "TYPES", "Exchange", "Slot", "Subject", "Syntax"]
+__all__ = ["MQTT_EXCHANGE", "PREDECLARED", "TYPES", "Exchange", "Slot", "Subject", "Syntax"]
 
 Syntax = Literal["direct", "fanout", "dotted", "slashed", "headers"]
 
@@ -49,6 +49,9 @@ PREDECLARED: Final = {
     "amq.rabbitmq.trace": ("topic", True),
 }
 """The exchanges every vhost has: name -> (type, internal)."""
+
+MQTT_EXCHANGE: Final = "amq.topic"
+"""Where MQTT publishes to and subscribes on, in each vhost."""
 
 _SYNTAX: Final[Mapping[str, Syntax]] = {
     "direct": "direct",
@@ -132,7 +135,7 @@ class Exchange:
         self.internal = internal
         self.arguments: Arguments = dict(arguments or {})
         # The default exchange and amq.topic see queues and sessions come and go all the time: finer cells.
-        self.scope = Scope(topology, 4096 if name in ("", "amq.topic") else 64)
+        self.scope = Scope(topology, 4096 if name in ("", MQTT_EXCHANGE) else 256)
         self.lsn = 0
         """Where its declaration is in the log; 0 when it is not durable."""
         self.bindings: dict[tuple[object, ...], Binding] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.router._routes import Route, RouteTable, Topology
 from penstock.router.arguments import Arguments
 from penstock.router.errors import AccessRefused, RoutingError
-from penstock.router.exchanges import Subject
+from penstock.router.exchanges import MQTT_EXCHANGE, Subject
 from penstock.router.identity import Identity
 from penstock.router.names import ENC_AMQP091, dotted, slashed, split_key_block
 
@@ -41,14 +41,12 @@ class Publishing:
     def __init__(
         self,
         vhost: str,
-        mqtt_exchange: str,
         log: Log,
         topology: Topology,
         resolver: Resolver,
         authorizer: Authorizer,
     ) -> None:
         self._vhost = vhost
-        self._mqtt_exchange = mqtt_exchange
         self._log = log
         self._topology = topology
         self._resolver = resolver
@@ -78,7 +76,7 @@ class Publishing:
             exchange, routing_key = parts
             subject = Subject(routing_key, slashed(routing_key), headers)
         else:
-            exchange = self._mqtt_exchange
+            exchange = MQTT_EXCHANGE
             subject = Subject(dotted(key), key, headers)
         if identity is None:
             return self._resolver.resolve(exchange, subject, from_client=False)

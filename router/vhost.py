@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from penstock.router._routes import Route, RouteTable
 from penstock.router.arguments import Arguments
 from penstock.router.entries import QueueEntry
-from penstock.router.exchanges import Exchange
+from penstock.router.exchanges import MQTT_EXCHANGE, Exchange
 from penstock.router.identity import Identity
 from penstock.router.names import text
 from penstock.router.publishing import Published, Publishing
@@ -38,16 +38,13 @@ __all__ = ["Declared", "Deleted", "Published", "Subscribed", "Unsubscribed", "Vh
 class Vhost(QueueMethods):
     """See the module. Made and restored by `Broker`."""
 
-    def __init__(self, name: str, broker: Broker, retained: Retained, mqtt_exchange: str) -> None:
+    def __init__(self, name: str, broker: Broker, retained: Retained) -> None:
         super().__init__(name, broker)
         self.retained = retained
         """The retained messages of this vhost."""
-        self._mqtt_exchange = mqtt_exchange
         self.sessions = Sessions(self)
         resolver = Resolver(name, self.exchanges, self._names, broker.log, self._default_slot)
-        self._publishing = Publishing(
-            name, mqtt_exchange, broker.log, self.topology, resolver, broker.authorizer
-        )
+        self._publishing = Publishing(name, broker.log, self.topology, resolver, broker.authorizer)
 
     # Publishing
 
@@ -104,7 +101,7 @@ class Vhost(QueueMethods):
     @property
     def mqtt_exchange(self) -> Exchange:
         """The topic exchange that MQTT publishes to and subscribes on."""
-        return self.exchanges[self._mqtt_exchange]
+        return self.exchanges[MQTT_EXCHANGE]
 
     def session_queue(self, client_id: str, *, durable: bool) -> Queue:
         """See `Sessions.queue`."""

@@ -211,7 +211,7 @@ async def test_a_lost_connection_gives_back_its_exclusive_queue_at_once(stack: S
 
 @on_sockets()
 async def test_a_slow_reader_is_not_sent_more_than_the_mark(stack: Stack) -> None:
-    """10 MB wait for a consumer that reads nothing: its connection holds little, and it gets all in the end."""
+    """10 MB wait for a consumer that reads nothing: its connection holds little, later it gets all of it."""
     peer = await stack.client()
     await peer.login()
     peer.send(1, commands.Channel.Open(), commands.Queue.Declare(queue="q"))

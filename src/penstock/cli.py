@@ -102,7 +102,7 @@ def _loaded(parsed: argparse.Namespace) -> Loaded:
 
 
 def _log_folder(parsed: argparse.Namespace) -> Path:
-    return parsed.dir if parsed.dir is not None else Path(load(environ=os.environ).config.log.data_dir)
+    return parsed.dir if parsed.dir is not None else Path(_loaded(parsed).config.log.data_dir)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -152,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
             type=Path,
             help="the data folder (default: that of the configuration)",
         )
+        _add_sources(look)
         look.set_defaults(run=run)
     return parser
 

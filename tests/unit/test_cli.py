@@ -113,7 +113,7 @@ def test_a_log_that_is_not_there_is_an_error(
     what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["log", what, str(tmp_path / "none")]) == 1
-    assert "none; name the folder that penstock serves from" in capsys.readouterr().err
+    assert "none; name penstock's data folder with --data DIR" in capsys.readouterr().err
 
 
 def test_a_log_is_inspected_and_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_a_log_is_inspected_and_verified(tmp_path: Path, capsys: pytest.CaptureF
         manifest.seek(20)
         manifest.write(b"\xff")
     capsys.readouterr()
-    assert main(["log", "verify", str(tmp_path)]) == 1
+    assert main(["log", "verify", "--data", str(tmp_path)]) == 1
     assert "MANIFEST" in capsys.readouterr().out
 
 

@@ -1,0 +1,47 @@
+"""What the pages say, without a gateway: links lead somewhere, configurations are valid."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.config import load
+from tests.docs.pages import PAGES, ROOT, blocks
+
+
+def each_page() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("page", PAGES, ids=str)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that the headings of a page make."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_page()
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors(path), f"{page}: {target}"
+
+
+@each_page()
+def test_every_configuration_is_valid(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block.language == "toml":
+            file = tmp_path / "penstock.toml"
+            file.write_text(block.code)
+            load(file=file)
+
+
+def test_checked_blocks_are_of_a_kind_that_is_checked() -> None:
+    kinds = {block.language for page in PAGES for block in blocks(page)}
+    assert kinds <= {"toml", "python", "bash"}
+    assert {"toml", "python", "bash"} <= kinds, "the marks are not found any more"

@@ -1,8 +1,8 @@
 """Random histories of a publisher and a subscriber over drops, take-overs, stops and kills of the gateway.
 
-Both clients keep the state that the specification asks of them and nothing else; every packet under way is lost
-when a connection or the gateway goes. Whatever happens: QoS 2 arrives exactly once, QoS 1 at least once, and first
-arrivals of one QoS are in the order of publishing.
+Both clients keep the state that the specification asks of them and nothing else; every packet under way is
+lost when a connection or the gateway goes. Whatever happens: QoS 2 arrives exactly once, QoS 1 at least
+once, and first arrivals of one QoS are in the order of publishing.
 """
 
 from __future__ import annotations

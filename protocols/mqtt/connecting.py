@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt import packets, reasons
 from penstock.protocols.mqtt.clients import Client, Clients
+from penstock.protocols.mqtt.filters import is_reserved
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.properties import Properties
 from penstock.protocols.mqtt.reasons import ConnectRefused
@@ -79,7 +80,7 @@ def accept(
     table = vhost.publisher(identity, ENC_MQTT5)
     if connect.will is not None:
         error = table.route(connect.will.topic.encode()).error
-        if error is not None or connect.will.topic.startswith("$"):
+        if error is not None or is_reserved(connect.will.topic.encode()):
             raise _refused(connect, reasons.NOT_AUTHORIZED, "the will's topic is not allowed")
     properties: Properties = {}
     client_id = connect.client_id

@@ -8,7 +8,20 @@ from __future__ import annotations
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt.reasons import Malformed
 
-__all__ = ["check_filter", "refusal_of"]
+__all__ = ["check_filter", "is_reserved", "refusal_of"]
+
+_RESERVED = frozenset({b"$SYS", b"$share", b"$queue", b"$delayed", b"$exclusive", b"$replay", b"$amq"})
+"""First levels that have, or will have, a meaning of ours."""
+
+
+def is_reserved(topic: bytes) -> bool:
+    """Whether clients may not publish to `topic`.
+
+    The specification (4.7.2) asks servers to keep clients from talking over topics that begin with `$`, but
+    makes it no rule, and programs written for Mosquitto do it: only what the gateway itself gives a meaning
+    to is refused.
+    """
+    return topic.startswith(b"$") and topic.partition(b"/")[0] in _RESERVED
 
 
 def check_filter(topic_filter: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt import _scan, reasons
+from penstock.protocols.mqtt.filters import is_reserved
 from penstock.router.errors import AccessRefused, RoutingError
 from penstock.router.retained import RetainedMessage
 
@@ -63,7 +64,7 @@ def publish(
     origin: int = 0,
 ) -> Published:
     """Publish one message with the rights of `identity`; refusals are told by the reason."""
-    if topic.startswith(b"$"):
+    if is_reserved(topic):
         return Published(0, _scan.NOW, reasons.NOT_AUTHORIZED)
     flags = _QOS_FLAGS[qos] | (F_RETAIN if retain else 0)
     published = vhost.publish(

@@ -98,6 +98,8 @@ def _loaded(parsed: argparse.Namespace) -> Loaded:
         flags["log.data_dir"] = ("--data", parsed.data)
     if parsed.log_level is not None:
         flags["server.log_level"] = ("--log-level", parsed.log_level)
+    if getattr(parsed, "salvage", False):
+        flags["log.salvage"] = ("--salvage", "true")
     return load(file=parsed.config, environ=os.environ, sets=parsed.set, flags=flags)
 
 
@@ -123,6 +125,9 @@ def _parser() -> argparse.ArgumentParser:
         "file, environment PENSTOCK__SECTION__KEY, --set, --data and --log-level.",
     )
     _add_sources(serve)
+    serve.add_argument(
+        "--salvage", action="store_true", help="start on a damaged log, without what is lost (log.salvage)"
+    )
     serve.set_defaults(run=_serve)
 
     config = commands.add_parser(
@@ -137,7 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     topics.add_parser("reference", help="the reference page, as Markdown").set_defaults(run=_config_reference)
 
     log = commands.add_parser(
-        "log", help="look into the log of a stopped gateway", description="Look into a log on disk."
+        "log",
+        help="look into a log on disk",
+        description="Look into a log on disk. Only reads; the gateway may run meanwhile.",
     )
     looks = log.add_subparsers(title="what to do", metavar="WHAT", required=True)
     for name, run, text in (

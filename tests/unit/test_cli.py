@@ -64,6 +64,11 @@ def test_serve_runs_the_gateway_with_the_configuration_of_all_sources(
     assert config.log.segment_bytes == 2 * 2**20
 
 
+def test_serve_salvages_only_when_asked(served: list[Config]) -> None:
+    assert main(["serve"]) == main(["serve", "--salvage"]) == 0
+    assert [config.log.salvage for config in served] == [False, True]
+
+
 def test_serve_warns_when_nothing_is_synced(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--set", "log.fsync=never"]) == 0
     assert "WARNING penstock.server log.fsync is never" in capsys.readouterr().err

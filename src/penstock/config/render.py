@@ -103,8 +103,8 @@ Every option can be given in four places; a later one overrules an earlier one:
 1. a TOML file: `penstock serve --config penstock.toml`
 2. the environment: `PENSTOCK__SECTION__KEY=VALUE`
 3. the command line: `--set SECTION.KEY=VALUE`, as often as needed
-4. a flag of its own: `--data DIR` is `log.data_dir`, `--log-level LEVEL` is `server.log_level`, `--salvage` is
-   `log.salvage`
+4. a flag of its own: `--data DIR` is `log.data_dir`, `--log-level LEVEL` is `server.log_level`, and
+   `--salvage` is `log.salvage`
 
 `penstock config show --origin` prints the values in force and where each came from (`{DEFAULT}`: nowhere).
 `penstock config schema` prints a JSON schema of the file for editors. Passwords are masked in what is shown.

@@ -19,10 +19,10 @@ from penstock.router.names import dotted, slashed, split_key_block
 from tests.reference.route_table import Truth
 
 AMQP, MQTT = 1, 2
-WORDS = st.sampled_from([b"a", b"b", b"", b"c.d", b"$x"])
-KEYS = st.lists(WORDS, min_size=1, max_size=5)
-DOTTED = st.lists(WORDS | st.sampled_from([b"*", b"#"]), min_size=1, max_size=5).map(b".".join)
-SLASHED = st.tuples(st.lists(WORDS | st.just(b"+"), min_size=1, max_size=5), st.booleans()).map(
+WORDS = st.sampled_from([b"a", b"a", b"b", b"", b"c.d"])
+KEYS = st.lists(WORDS, min_size=1, max_size=4)
+DOTTED = st.lists(WORDS | st.sampled_from([b"*", b"#"]), min_size=1, max_size=4).map(b".".join)
+SLASHED = st.tuples(st.lists(WORDS | st.just(b"+"), min_size=1, max_size=4), st.booleans()).map(
     lambda made: b"/".join(made[0] + [b"#"] * made[1])
 )
 PATTERNS = st.one_of(
@@ -71,6 +71,25 @@ class Tables(RuleBasedStateMachine):
         for _ in range(again):
             route = self.tables[enc].route(key)
             assert self.known[route] == self.truth.of(*self.names(enc, key))
+
+    @rule(
+        enc=st.sampled_from([AMQP, MQTT]),
+        words=KEYS,
+        syntax=st.sampled_from(["direct", "dotted", "slashed"]),
+        wild=st.lists(st.booleans(), min_size=4, max_size=4),
+        cut=st.integers(1, 9),
+    )
+    def change_what_matches(
+        self, enc: int, words: list[bytes], syntax: Syntax, wild: list[bool], cut: int
+    ) -> None:
+        """A pattern made of the key itself: some words a wildcard, the end a `#`."""
+        self.look_up(enc, words, 1)
+        star, separator = (b"+", b"/") if syntax == "slashed" else (b"*", b".")
+        made = [star if wild[at] and syntax != "direct" else word for at, word in enumerate(words)]
+        if syntax != "direct" and cut < len(made):
+            made = [*made[:cut], b"#"]
+        self.change((syntax, separator.join(made)))
+        self.look_up(enc, words, 2)
 
     @rule(change=PATTERNS)
     def change(self, change: tuple[Syntax, bytes]) -> None:

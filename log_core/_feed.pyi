@@ -65,3 +65,5 @@ class Feed:
     def drop_before(self, base: int) -> int:
         """Drop the chunks of segments below `base`; `start` moves up. The bytes freed."""
     def __len__(self) -> int: ...
+    def __bool__(self) -> bool:
+        """True: an empty feed is a feed."""

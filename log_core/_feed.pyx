@@ -261,6 +261,9 @@ cdef class Feed:
             return None
         return (<const uint8_t*>chunk.entries)[:<size_t>chunk.count * sizeof(uint32_t)]
 
+    def __bool__(self):
+        return True                          # an empty feed is a feed
+
     def __len__(self):
         return self.end - self.start
 

@@ -1,8 +1,11 @@
 """The batches in memory: the newest ones exactly as written, and those read back from disk."""
 
-from typing import final
+from typing import Final, final
 
 from penstock.log_core._batch import Batch
+
+BATCH_OVERHEAD: Final = 160
+"""Bytes that a batch counts for besides its own."""
 
 @final
 class Cache:

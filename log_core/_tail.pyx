@@ -15,6 +15,11 @@ from libc.string cimport memmove
 
 from penstock.log_core._batch cimport KIND_RECORDS, Batch
 
+BATCH_OVERHEAD = OVERHEAD
+
+cdef enum:
+    OVERHEAD = 160                   # of a batch in memory: its object, its place in the list, its base LSN
+
 
 @cython.final
 cdef class Run:
@@ -40,7 +45,7 @@ cdef class Run:
             self.capacity = capacity
         self.bases[n] = batch.base_lsn
         self.batches.append(batch)
-        self.nbytes += batch.nbytes
+        self.nbytes += batch.nbytes + OVERHEAD
         return 0
 
     cdef Batch find(self, uint64_t lsn):
@@ -71,7 +76,7 @@ cdef class Run:
     cdef size_t drop_first(self):
         # The bytes of the batch that went. The lists move down when half of them is free.
         cdef Py_ssize_t first = self.first, n
-        cdef size_t nbytes = (<Batch>PyList_GET_ITEM(self.batches, first)).nbytes
+        cdef size_t nbytes = (<Batch>PyList_GET_ITEM(self.batches, first)).nbytes + OVERHEAD
         self.batches[first] = None
         self.first = first + 1
         self.nbytes -= nbytes

@@ -187,7 +187,7 @@ class Log:
 
     def _begin(self, found: Recovered) -> None:
         segments = found.segments
-        last_lsn = segments[-1].next_lsn - 1 if segments else found.next_lsn - 1
+        last_lsn = segments[-1].next_lsn - 1 if segments else found.report.last_lsn
         self._segments.live = segments
         self.appender.start(found.next_lsn, found.manifest.epoch)
         segments.append(self._wal.begin(found.number, found.next_lsn, last_lsn))

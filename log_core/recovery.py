@@ -226,10 +226,12 @@ class _Run:
         if not segments:
             start, whole = 0, checkpoint is not None or not manifest.checkpoints
         else:
+            before = self._prev_lsn[segments[0].number]
+            first_of_process = segments[0].base_lsn != 0
             segments[0].base_lsn = start = self._start_of(segments[0])
             reached = checkpoint.lsn if checkpoint is not None else 0
             in_first = checkpoint is not None and segments[0].number == checkpoint.segment
-            whole = in_first or start <= reached + 1
+            whole = in_first or (before if first_of_process else start - 1) <= reached
         if checkpoint is None:
             checkpoint = Checkpoint(0, 0)
         if not whole:

@@ -65,19 +65,39 @@ def test_the_steps_are_found() -> None:
     assert {"roll.prepared", "checkpoint.renamed", "delete.unlink", "fdx.synced", "clean.done"} <= set(steps)
 
 
-@pytest.mark.parametrize("step", _steps())
-def test_a_kill_at_a_step_loses_nothing_confirmed(step: str, tmp_path: Path) -> None:
-    count = 1 if step.startswith(("start", "clean", "stop")) else 3
+def _live(folder: Path, failpoint: str) -> list[list[str]]:
+    """One life of the child, which must end at the failpoint; the lines it wrote, in words."""
     child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path)],
-        env={**os.environ, "PENSTOCK_FAILPOINT": f"{step}:{count}"},
+        [sys.executable, "-c", CHILD, str(folder)],
+        env={**os.environ, "PENSTOCK_FAILPOINT": failpoint},
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
         timeout=50,
     )
-    assert child.returncode == FAILPOINT_STATUS, f"{step} was not reached"
-    lines = [line.split() for line in child.stdout.splitlines()]
+    assert child.returncode == FAILPOINT_STATUS, f"{failpoint} was not reached"
+    return [line.split() for line in child.stdout.splitlines()]
+
+
+AT_A_START = ("start", "manifest", "roll")
+
+
+@pytest.mark.parametrize("step", [step for step in _steps() if step.startswith(AT_A_START)])
+def test_a_kill_while_starting_after_a_kill_loses_nothing_confirmed(step: str, tmp_path: Path) -> None:
+    lines = _live(tmp_path, "finish.cut:4")
+    _live(tmp_path, f"{step}:1")
+    _live(tmp_path, f"{step}:1")
+    _check(tmp_path, lines)
+
+
+@pytest.mark.parametrize("step", _steps())
+def test_a_kill_at_a_step_loses_nothing_confirmed(step: str, tmp_path: Path) -> None:
+    count = 1 if step.startswith(("start", "clean", "stop")) else 3
+    _check(tmp_path, _live(tmp_path, f"{step}:{count}"))
+
+
+def _check(tmp_path: Path, lines: list[list[str]]) -> None:
+    """The log starts, holds what was confirmed, and starts cleanly after that."""
     confirmed = [int(line[0]) for line in lines]
     log = open_log(tmp_path)
     assert log.recovery.holes == [] and log.recovery.truncated_bytes == 0

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock.log_core._batch import Appender, Target
 from penstock.log_core._feed import Feed
 from penstock.log_core._scan import Scanner, adopt_directory, encode_feeds, persistent_entries
-from penstock.log_core._tail import Cache
+from penstock.log_core._tail import BATCH_OVERHEAD, Cache
 from penstock.log_core.feed_index import ROW_BYTES
 
 TRANSIENT = 0x80000000
@@ -141,10 +141,10 @@ def test_the_tail_keeps_the_newest_batches_within_its_bytes(
             assert cache.get(batch.base_lsn) is batch
     kept = [batch for batch in written if cache.get(batch.base_lsn) is batch]
     assert kept == written[len(written) - len(kept) :]
-    assert sum(batch.nbytes for batch in kept) == cache.tail_bytes
+    assert sum(batch.nbytes + BATCH_OVERHEAD for batch in kept) == cache.tail_bytes
     assert cache.tail_bytes <= limit or len(kept) == 1
     if len(kept) < len(written):
-        assert cache.tail_bytes + written[-len(kept) - 1].nbytes > limit
+        assert cache.tail_bytes + written[-len(kept) - 1].nbytes + BATCH_OVERHEAD > limit
     for batch in kept:
         for lsn in range(batch.base_lsn, batch.base_lsn + batch.count):
             assert cache.get(lsn) is batch

@@ -49,6 +49,13 @@ class Client:
 
     def __init__(self, port: int, user: str = "guest", password: str = "guest", vhost: str = "/") -> None:
         self.socket = connect(port)
+        try:
+            self._handshake(user, password, vhost)
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def _handshake(self, user: str, password: str, vhost: str) -> None:
         self.socket.sendall(b"AMQP\x00\x00\x09\x01")
         self.wait_for(10, 10)
         response = b"\0" + user.encode() + b"\0" + password.encode()

@@ -50,12 +50,22 @@ def publish_packet(topic: str, payload: bytes, *, qos: int = 0, packet_id: int =
 
 def open_session(port: int, client_id: str) -> socket.socket:
     """A connection with a clean session and no keep-alive."""
+    return log_in(port, client_id, clean=True)[0]
+
+
+def log_in(port: int, client_id: str, *, clean: bool, keep_alive_s: int = 0) -> tuple[socket.socket, bool]:
+    """A connection, and whether the broker had the session already."""
     s = connect(port)
-    s.sendall(packet(0x10, utf8("MQTT") + bytes([4, 2, 0, 0]) + utf8(client_id)))
-    answer = read_exactly(s, 4)
-    if answer[0] != 0x20 or answer[3]:
-        raise RuntimeError(f"not connected: {answer!r}")
-    return s
+    try:
+        flags = bytes([4, 2 if clean else 0])
+        s.sendall(packet(0x10, utf8("MQTT") + flags + struct.pack(">H", keep_alive_s) + utf8(client_id)))
+        answer = read_exactly(s, 4)
+        if answer[0] != 0x20 or answer[3]:
+            raise RuntimeError(f"not connected: {answer!r}")
+    except BaseException:
+        s.close()
+        raise
+    return s, bool(answer[2])
 
 
 @contextmanager

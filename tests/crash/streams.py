@@ -23,9 +23,8 @@ import pika.exceptions
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from pika.spec import Basic
 
-from bench.load import connect, read_exactly
 from bench.load_amqp import Client, frame, method, short_string
-from bench.load_mqtt import PACKET_IDS, PUBACK_BYTES, packet, utf8
+from bench.load_mqtt import PACKET_IDS, PUBACK_BYTES, log_in, packet, utf8
 from tests.crash.checker import History, make_body
 
 # pika tells every refused connection as an error; here they are expected.
@@ -295,10 +294,8 @@ class MqttStream(Stream):
 
     def _open_publisher(self) -> socket.socket:
         """Connect to the session, and send again what is not answered: first come, first sent."""
-        s = connect(self.port)
-        s.sendall(packet(0x10, utf8("MQTT") + bytes([4, 0, 0, 60]) + utf8(f"{self.name}-publisher")))
-        answer = read_exactly(s, 4)
-        if answer[3] or (self._under_way and not answer[2]):
+        s, present = log_in(self.port, f"{self.name}-publisher", clean=False, keep_alive_s=60)
+        if self._under_way and not present:
             self.sessions_lost += 1
         again = bytearray()
         for packet_id, (sequence, body) in self._under_way.items():
@@ -307,7 +304,11 @@ class MqttStream(Stream):
                 again += self._publish_packet(packet_id, body, duplicate=True)
             else:
                 again += packet(0x62, struct.pack(">H", packet_id))
-        s.sendall(again)
+        try:
+            s.sendall(again)
+        except OSError:
+            s.close()
+            raise
         return s
 
     def _publish_packet(self, packet_id: int, body: bytes, *, duplicate: bool) -> bytes:

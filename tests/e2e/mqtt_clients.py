@@ -97,7 +97,7 @@ class Client:
     def close(self) -> None:
         """Disconnect as a client that is done; its will is not sent."""
         self.paho.disconnect()
-        self.paho.loop_stop()
+        self.end()
 
     def drop(self) -> None:
         """Vanish: the socket closes without DISCONNECT, so that the will is due."""
@@ -105,7 +105,15 @@ class Client:
         if s is not None:
             s.shutdown(socket.SHUT_RDWR)
         self.disconnects.get(timeout=LIMIT_S)
+        self.end()
+
+    def end(self) -> None:
+        """End the loop of a client that is disconnected, and close its sockets.
+
+        paho itself closes the pair that wakes its loop only when it is collected, perhaps in another test.
+        """
         self.paho.loop_stop()
+        self.paho._reset_sockets()
 
     def subscribe(self, topic: str, qos: int = 0, **options: Any) -> int:
         """Subscribe and return what was granted; options are those of MQTT 5."""

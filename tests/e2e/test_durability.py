@@ -194,7 +194,7 @@ def test_an_unacknowledged_mqtt_delivery_comes_back_with_dup(
     assert not reader.next().dup
     end(own_broker)
     reader.disconnects.get(timeout=10)
-    reader.paho.loop_stop()
+    reader.end()
     own_broker.restart()
     with connected(port, "reader", clean=False) as again:
         message = again.next()

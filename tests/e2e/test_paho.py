@@ -309,7 +309,7 @@ class TestSessions:
             publisher.publish(unique, b"to the second", 1)
         assert second.payloads(1) == [b"to the second"]
         assert first.messages.empty()
-        first.paho.loop_stop()
+        first.end()
         second.close()
         self.forget(mqtt_port, unique, version)
 

@@ -1,8 +1,7 @@
 """Message properties between AMQP 0-9-1 and MQTT 5.0: two total functions on the blocks that records keep.
 
-    amqp091_from_mqtt5(topic, block, flags) -> (key block, properties)       for AMQP consumers of MQTT
-    messages mqtt5_from_amqp091(key block, properties) -> (topic, block)              for MQTT subscribers
-    of AMQP messages
+    amqp091_from_mqtt5(topic, block, flags) -> (key block, properties)    MQTT messages for AMQP consumers
+    mqtt5_from_amqp091(key block, properties) -> (topic, block)           AMQP messages for MQTT subscribers
 
 "key block" and "properties" of AMQP 0-9-1 are a record's (u8 size, exchange, u8 size, routing key; the
 content header from its property flags on); "block" is MQTT's property block without its length. Neither

@@ -4,15 +4,10 @@ A `Client` is the session of one client id in one vhost: its queue (a cursor ove
 its subscriptions with their options, the packet ids in both directions, its will, and when it ends. A
 connection (`Session`) works for one client at a time; a client has one connection at most.
 
-Sessions that outlive the connection outlive the process. Their rows, by key `size u16 | vhost | client id`:
-
-    mqtt.session     JSON: queue number of subscriptions, expiry, subscriptions with options, delayed will,
-    end mqtt.qos2in      packet ids of QoS 2 messages received and not released: `_ids.Received` mqtt.out
-    packet ids under way to the client: `_ids.Inflight`
-
-`mqtt.qos2in` is put with the messages it speaks of in one atomic unit; `mqtt.out` together with the queue's
-cursor whenever it drops an id whose message must not be sent again. Changes of QoS 1 alone are put within
-100 ms. Sessions that end with their connection write nothing.
+Sessions that outlive the connection outlive the process: see `rows`. The row of received QoS 2 ids is put
+with the messages it speaks of in one atomic unit; that of ids under way together with the queue's cursor
+whenever it drops an id whose message must not be sent again. Changes of QoS 1 alone are put within 100 ms.
+Sessions that end with their connection write nothing.
 
 Times are seconds since the epoch by the clock that was passed in; `deadline` and `handle_deadline` replace
 timers.
@@ -20,18 +15,29 @@ timers.
 
 from __future__ import annotations
 
-import base64
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from penstock.protocols.mqtt._ids import Inflight, Received
-from penstock.protocols.mqtt.packets import Filter, Will
+from penstock.protocols.mqtt.packets import Will
 from penstock.protocols.mqtt.publishing import publish, ttl_of
+from penstock.protocols.mqtt.rows import (
+    FILTER,
+    OUT,
+    QOS2_IN,
+    SESSION,
+    SessionRow,
+    Subscription,
+    decode_subscription,
+    encode_subscription,
+    filter_key,
+    session_key,
+    split_filter_key,
+    split_session_key,
+)
 
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.session import Session
@@ -40,36 +46,9 @@ if TYPE_CHECKING:
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Client", "Clients", "Retained", "Subscription"]
-
-SESSION: Final = "mqtt.session"
-QOS2_IN: Final = "mqtt.qos2in"
-OUT: Final = "mqtt.out"
+__all__ = ["Client", "Clients", "Retained"]
 
 _LAZY_S: Final = 0.1
-
-
-@dataclass(slots=True)
-class Subscription:
-    """One filter of a session."""
-
-    topic: str
-    tag: int
-    """Names it to the queue's cursor; never used again in its session."""
-    qos: int
-    no_local: bool
-    retain_as_published: bool
-    retain_handling: int
-    identifier: int
-    """Subscription identifier, 0 = none."""
-
-    def update(self, line: Filter, identifier: int) -> None:
-        """A SUBSCRIBE of the same filter replaces the options (mqtt5:3.8.4-3)."""
-        self.qos = line.qos
-        self.no_local = line.no_local
-        self.retain_as_published = line.retain_as_published
-        self.retain_handling = line.retain_handling
-        self.identifier = identifier
 
 
 @dataclass(slots=True)
@@ -119,8 +98,7 @@ class Client:
     @property
     def key(self) -> bytes:
         """Of its rows."""
-        vhost = self.vhost.name.encode()
-        return len(vhost).to_bytes(2, "little") + vhost + self.client_id.encode()
+        return session_key(self.vhost.name, self.client_id)
 
 
 class Clients:
@@ -141,6 +119,7 @@ class Clients:
         """Called when `deadline` may have come nearer."""
         for key, row in list(self.log.tables.items(SESSION)):
             self._restore(key, row)
+        self._restore_subscriptions()
         for vhost in self.broker.vhosts.values():
             for client_id in vhost.sessions.client_ids():
                 # Its row was not written any more when the last run ended: nobody was promised anything.
@@ -181,6 +160,8 @@ class Clients:
             for table in (SESSION, QOS2_IN, OUT):
                 if self.log.tables.get(table, client.key) is not None:
                     lsn = self.log.tables.delete(table, client.key)
+            for topic in client.subscriptions:
+                lsn = self.delete_subscription(client, topic)
             self.tick.schedule()
         return lsn
 
@@ -261,43 +242,30 @@ class Clients:
         """Put the session's row; the LSN to wait for, 0 for one that is not persistent."""
         if not client.persistent or client.ended:
             return 0
-        row: dict[str, Any] = {
-            "user": client.identity.username,
-            "expiry_s": client.expiry_s,
-            "next_tag": client.next_tag,
-            "subscriptions": [
-                [
-                    s.topic,
-                    s.tag,
-                    s.qos,
-                    s.no_local,
-                    s.retain_as_published,
-                    s.retain_handling,
-                    s.identifier,
-                ]
-                for s in client.subscriptions.values()
-            ],
-        }
-        if client.ends_at is not None:
-            row["ends_at"] = client.ends_at
-        will = client.will
-        if will is None and client.connection is not None:
+        row = SessionRow(
+            client.identity.username, client.expiry_s, client.ends_at, client.will, client.will_at
+        )
+        if row.will is None and client.connection is not None:
             # The process may end before the connection does: then this will is due.
-            will = client.connection.will
-        if will is not None:
-            row["will"] = {
-                "at": client.will_at,
-                "topic": will.topic,
-                "payload": base64.b64encode(will.payload).decode(),
-                "block": base64.b64encode(will.block).decode(),
-                "qos": will.qos,
-                "retain": will.retain,
-                "delay_s": will.delay_s,
-                "expiry_s": will.expiry_s,
-            }
+            row.will = client.connection.will
         self.tick.schedule()
-        client.row_lsn = self.log.tables.put(SESSION, client.key, orjson.dumps(row))
+        client.row_lsn = self.log.tables.put(SESSION, client.key, row.encode())
         return client.row_lsn
+
+    def save_subscription(self, client: Client, subscription: Subscription) -> int:
+        """Put a subscription's row; the LSN to wait for, 0 for a session that is not persistent."""
+        if not client.persistent:
+            return 0
+        self.tick.schedule()
+        key = filter_key(client.key, subscription.topic)
+        return self.log.tables.put(FILTER, key, encode_subscription(subscription))
+
+    def delete_subscription(self, client: Client, topic: str) -> int:
+        """Take back a subscription's row; the LSN to wait for, or 0."""
+        if not client.persistent:
+            return 0
+        self.tick.schedule()
+        return self.log.tables.delete(FILTER, filter_key(client.key, topic))
 
     def save_received(self, client: Client) -> None:
         """Put the QoS 2 ids received, if they changed."""
@@ -339,12 +307,11 @@ class Clients:
         self._save_soiled()
 
     def _restore(self, key: bytes, value: bytes) -> None:
-        size = int.from_bytes(key[:2], "little")
-        row = orjson.loads(value)
+        row = SessionRow.decode(value)
         now = self._clock()
-        vhost = self.broker.vhost(key[2 : 2 + size].decode())
-        client_id = key[2 + size :].decode()
-        identity = self.broker.users.identity(row["user"])
+        vhost_name, client_id = split_session_key(key)
+        vhost = self.broker.vhost(vhost_name)
+        identity = self.broker.users.identity(row.user)
         queue = vhost.session_queue(client_id, durable=True)
         if identity is None:
             # The user is gone: nobody may have what the session would deliver.
@@ -352,7 +319,7 @@ class Clients:
             for table in (SESSION, QOS2_IN, OUT):
                 self.log.tables.delete(table, key)
             return
-        client = Client(vhost, client_id, identity, queue, next(self._numbers), True, row["expiry_s"])
+        client = Client(vhost, client_id, identity, queue, next(self._numbers), True, row.expiry_s)
         out = self.log.tables.get(OUT, key)
         if out is not None:
             client.inflight = Inflight.restore(out, queue.cursor)
@@ -361,31 +328,27 @@ class Clients:
         received = self.log.tables.get(QOS2_IN, key)
         if received is not None:
             client.received = Received.restore(received)
-        client.next_tag = row["next_tag"]
-        for line in row["subscriptions"]:
-            subscription = Subscription(*line)
-            client.subscriptions[subscription.topic] = subscription
-            client.by_tag[subscription.tag] = subscription
-            self.broker.no_local_sessions += subscription.no_local
-        will = row.get("will")
-        if will is not None:
-            client.will = Will(
-                will["topic"],
-                base64.b64decode(will["payload"]),
-                will["qos"],
-                will["retain"],
-                will["delay_s"],
-                base64.b64decode(will["block"]),
-                will["expiry_s"],
-            )
+        client.will = row.will
+        if row.will is not None:
             # A client that was connected lost its connection when the process ended.
-            client.will_at = (
-                will["at"] if will["at"] is not None else now + min(will["delay_s"], row["expiry_s"])
-            )
-            self._arm(client.will_at, client)
-        ends_at = row.get("ends_at")
-        client.ends_at = ends_at if ends_at is not None else now + client.expiry_s
+            due = row.will_at if row.will_at is not None else now + min(row.will.delay_s, row.expiry_s)
+            client.will_at = due
+            self._arm(due, client)
+        client.ends_at = row.ends_at if row.ends_at is not None else now + client.expiry_s
         self._all[vhost.name, client_id] = client
         self._arm(client.ends_at, client)
-        if ends_at is None:
+        if row.ends_at is None:
             self.save(client)
+
+    def _restore_subscriptions(self) -> None:
+        for key, value in list(self.log.tables.items(FILTER)):
+            session, topic = split_filter_key(key)
+            client = self._all.get(split_session_key(session))
+            if client is None:
+                self.log.tables.delete(FILTER, key)
+                continue
+            subscription = decode_subscription(topic, value)
+            client.subscriptions[topic] = subscription
+            client.by_tag[subscription.tag] = subscription
+            client.next_tag = max(client.next_tag, subscription.tag + 1)
+            self.broker.no_local_sessions += subscription.no_local

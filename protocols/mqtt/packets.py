@@ -2,7 +2,7 @@
 
 Decoders take the body of one whole packet (what follows the fixed header) and the fixed header's flags where
 these matter; they read it to its last byte or raise. Encoders give the whole packet. PUBLISH and its
-acknowledgements are the kernel's (`_codec`).
+acknowledgements are the kernels' (`_scan`, `_deliver`).
 
 What CONNECT gets wrong is answered here too, since only the decoder knows which dialect the peer speaks:
 `decode_connect` raises `ConnectRefused` with the bytes to send before the close.

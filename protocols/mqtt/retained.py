@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.protocols.mqtt._deliver import Deliverer
-from penstock.protocols.mqtt.clients import Client, Retained, Subscription
+from penstock.protocols.mqtt.clients import Client, Retained
+from penstock.protocols.mqtt.rows import Subscription
 from penstock.protocols.mqtt.subscribing import ids_of
 from penstock.protocols.translate import mqtt5_from_amqp091, routing_key_of
 

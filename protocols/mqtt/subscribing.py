@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.mqtt import packets, reasons
 from penstock.protocols.mqtt._deliver import Choice
-from penstock.protocols.mqtt.clients import Client, Clients, Subscription
+from penstock.protocols.mqtt.clients import Client, Clients
 from penstock.protocols.mqtt.filters import check_filter, refusal_of
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.properties import encode_block
-from penstock.protocols.mqtt.publishing import reason_of
 from penstock.protocols.mqtt.reasons import Violation
-from penstock.router.errors import RoutingError
+from penstock.protocols.mqtt.rows import Subscription
+from penstock.router.errors import AccessRefused, InvalidPattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,11 +58,14 @@ def subscribe(
                 joined = client.vhost.subscribe(
                     client.client_id, line.topic, client.next_tag, client.identity
                 )
-            except RoutingError as error:
-                results.append(reason_of(error))
+            except AccessRefused:
+                results.append(reasons.NOT_AUTHORIZED)
+                continue
+            except InvalidPattern:
+                results.append(reasons.TOPIC_FILTER_INVALID)
                 continue
             lsn = max(lsn, joined.lsn)
-            subscription = Subscription(line.topic, client.next_tag, 0, False, False, 0, 0)
+            subscription = Subscription(line.topic, client.next_tag)
             client.next_tag += 1
             client.subscriptions[line.topic] = client.by_tag[subscription.tag] = subscription
         else:
@@ -70,10 +73,11 @@ def subscribe(
             clients.broker.no_local_sessions -= known.no_local
         clients.broker.no_local_sessions += line.no_local
         subscription.update(line, packet.subscription_id)
+        lsn = max(lsn, clients.save_subscription(client, subscription))
         if line.retain_handling == 0 or (line.retain_handling == 1 and known is None):
             wanted.append(subscription)
         results.append(line.qos)
-    return results, wanted, max(lsn, clients.save(client))
+    return results, wanted, lsn
 
 
 def unsubscribe(clients: Clients, client: Client, packet: packets.Unsubscribe) -> tuple[list[int], int]:
@@ -94,9 +98,10 @@ def unsubscribe(clients: Clients, client: Client, packet: packets.Unsubscribe) -
             continue
         del client.by_tag[known.tag]
         clients.broker.no_local_sessions -= known.no_local
-        lsn = max(lsn, client.vhost.unsubscribe(client.client_id, topic).lsn)
+        removed = client.vhost.unsubscribe(client.client_id, topic).lsn
+        lsn = max(lsn, removed, clients.delete_subscription(client, topic))
         results.append(reasons.SUCCESS)
-    return results, max(lsn, clients.save(client))
+    return results, lsn
 
 
 def choose(client: Client, tags: Iterable[int]) -> Choice | None:

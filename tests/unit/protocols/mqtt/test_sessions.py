@@ -198,13 +198,19 @@ def test_a_clean_session_writes_nothing(gateway: Gateway) -> None:
 
 
 def test_an_expired_session_is_gone_after_a_restart(gateway: Gateway) -> None:
-    gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05").drop()
+    peer = gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05")
+    peer.subscribe(("t", 2))
+    peer.publish("t", qos=2, packet_id=3)
+    peer.drop()
+    for table in ("mqtt.session", "mqtt.filter", "mqtt.qos2in", "mqtt.out"):
+        assert len(list(gateway.log.tables.items(table))) == 1, table
     gateway.stop()
     gateway.clock.now += 6
     again = Gateway(gateway.folder, clock=gateway.clock)
     again.advance(0)
     assert len(again.clients) == 0
-    assert list(again.log.tables.items("mqtt.session")) == []
+    for table in ("mqtt.session", "mqtt.filter", "mqtt.qos2in", "mqtt.out", "cursor", "binding", "queue"):
+        assert list(again.log.tables.items(table)) == [], table
     assert again.vhost.sessions.client_ids() == []
     again.stop()
 

@@ -1,15 +1,24 @@
 """The methods of AMQP 0-9-1 with RabbitMQ's extensions: names, ids, fields.
 
-A client's method is decoded into its NamedTuple by `decode`; the server's are encoded by `encode`. The
-letters of each field list are those of `_tables.pyx`. basic.publish, basic.ack, basic.nack, basic.reject and
-whatever has content are the kernel's (`_codec.pyx`) and not here.
+A client's method is decoded into its NamedTuple by `decode`; the server's are encoded by `encode`.
+basic.publish, basic.ack, basic.nack, basic.reject and whatever has content are the kernel's (`_codec.pyx`)
+and not here.
+
+Which methods there are, with which fields of which types, is pamqp's catalogue, made from RabbitMQ's
+machine-readable specification. The bytes are read by our own `_tables.pyx`: pamqp's table decoder takes
+quadratic time (0.6 s for one frame of 128 KiB) and recurses as deep as the peer likes, and its classes refuse
+queue names that RabbitMQ takes, so it must not see what a peer sent.
 
 Source: amqp-rabbitmq-0.9.1.json (AMQP 0-9-1 plus confirm, nack, exchange.bind, blocked, update-secret).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple, TypeAlias
+
+from pamqp import commands
+from pamqp.base import Frame
 
 from penstock.protocols.amqp._tables import decode_fields, encode_fields
 from penstock.protocols.amqp.values import Table, Value
@@ -247,75 +256,84 @@ Method: TypeAlias = (
     | TxRollback
 )
 
+_LETTERS: Final = {
+    "bit": "b",
+    "octet": "o",
+    "short": "h",
+    "long": "l",
+    "shortstr": "s",
+    "longstr": "S",
+    "table": "t",
+}
+"""pamqp's words for the types of fields, as the letters of `_tables.pyx`."""
+
+
+_CATALOGUE: Final[dict[int, type[Frame]]] = commands.INDEX_MAPPING
+
+
+def _letters(index: Index) -> str:
+    kind = _CATALOGUE[index[0] << 16 | index[1]]
+    return "".join(_LETTERS[kind.amqp_type(field)] for field in kind.attributes())
+
+
+_DECODED: Final[dict[Index, type[Method]]] = {
+    (10, 11): StartOk,
+    (10, 21): SecureOk,
+    (10, 31): TuneOk,
+    (10, 40): ConnectionOpen,
+    (10, 50): Close,
+    (10, 51): CloseOk,
+    (10, 70): UpdateSecret,
+    (20, 10): ChannelOpen,
+    (20, 20): Flow,
+    (20, 21): FlowOk,
+    (20, 40): Close,
+    (20, 41): CloseOk,
+    (40, 10): ExchangeDeclare,
+    (40, 20): ExchangeDelete,
+    (40, 30): ExchangeBind,
+    (40, 40): ExchangeUnbind,
+    (50, 10): QueueDeclare,
+    (50, 20): QueueBind,
+    (50, 30): QueuePurge,
+    (50, 40): QueueDelete,
+    (50, 50): QueueUnbind,
+    (60, 10): Qos,
+    (60, 20): Consume,
+    (60, 30): Cancel,
+    (60, 31): CancelOk,
+    (60, 70): Get,
+    (60, 100): RecoverAsync,
+    (60, 110): Recover,
+    (85, 10): ConfirmSelect,
+    (90, 10): TxSelect,
+    (90, 20): TxCommit,
+    (90, 30): TxRollback,
+}
+
+# access.request left the specification; RabbitMQ still answers it, and pamqp does not know it.
 METHODS: Final[dict[Index, tuple[type[Method], str]]] = {
-    (10, 11): (StartOk, "tsSs"),
-    (10, 21): (SecureOk, "S"),
-    (10, 31): (TuneOk, "hlh"),
-    (10, 40): (ConnectionOpen, "ssb"),
-    (10, 50): (Close, "hshh"),
-    (10, 51): (CloseOk, ""),
-    (10, 70): (UpdateSecret, "Ss"),
-    (20, 10): (ChannelOpen, "s"),
-    (20, 20): (Flow, "b"),
-    (20, 21): (FlowOk, "b"),
-    (20, 40): (Close, "hshh"),
-    (20, 41): (CloseOk, ""),
     (30, 10): (AccessRequest, "sbbbbb"),
-    (40, 10): (ExchangeDeclare, "hssbbbbbt"),
-    (40, 20): (ExchangeDelete, "hsbb"),
-    (40, 30): (ExchangeBind, "hsssbt"),
-    (40, 40): (ExchangeUnbind, "hsssbt"),
-    (50, 10): (QueueDeclare, "hsbbbbbt"),
-    (50, 20): (QueueBind, "hsssbt"),
-    (50, 30): (QueuePurge, "hsb"),
-    (50, 40): (QueueDelete, "hsbbb"),
-    (50, 50): (QueueUnbind, "hssst"),
-    (60, 10): (Qos, "lhb"),
-    (60, 20): (Consume, "hssbbbbt"),
-    (60, 30): (Cancel, "sb"),
-    (60, 31): (CancelOk, "s"),
-    (60, 70): (Get, "hsb"),
-    (60, 100): (RecoverAsync, "b"),
-    (60, 110): (Recover, "b"),
-    (85, 10): (ConfirmSelect, "b"),
-    (90, 10): (TxSelect, ""),
-    (90, 20): (TxCommit, ""),
-    (90, 30): (TxRollback, ""),
+    **{index: (kind, _letters(index)) for index, kind in _DECODED.items()},
 }
 """What a client may send outside the kernel's hot path: the tuple it becomes, and its letters."""
 
+
+def _spec_name(name: str) -> str:
+    """The specification's name: "Queue.DeclareOk" is queue.declare-ok."""
+    class_name, _, method = name.partition(".")
+    return f"{class_name.lower()}.{re.sub('(?<!^)(?=[A-Z])', '-', method).lower()}"
+
+
 NAMES: Final[dict[str, tuple[Index, str]]] = {
-    "connection.start": ((10, 10), "ootSS"),
-    "connection.tune": ((10, 30), "hlh"),
-    "connection.open-ok": ((10, 41), "s"),
-    "connection.close": ((10, 50), "hshh"),
-    "connection.close-ok": ((10, 51), ""),
-    "connection.blocked": ((10, 60), "s"),
-    "connection.unblocked": ((10, 61), ""),
-    "connection.update-secret-ok": ((10, 71), ""),
-    "channel.open-ok": ((20, 11), "S"),
-    "channel.flow-ok": ((20, 21), "b"),
-    "channel.close": ((20, 40), "hshh"),
-    "channel.close-ok": ((20, 41), ""),
     "access.request-ok": ((30, 11), "h"),
-    "exchange.declare-ok": ((40, 11), ""),
-    "exchange.delete-ok": ((40, 21), ""),
-    "exchange.bind-ok": ((40, 31), ""),
-    "exchange.unbind-ok": ((40, 51), ""),
-    "queue.declare-ok": ((50, 11), "sll"),
-    "queue.bind-ok": ((50, 21), ""),
-    "queue.purge-ok": ((50, 31), "l"),
-    "queue.delete-ok": ((50, 41), "l"),
-    "queue.unbind-ok": ((50, 51), ""),
-    "basic.qos-ok": ((60, 11), ""),
-    "basic.consume-ok": ((60, 21), "s"),
-    "basic.cancel": ((60, 30), "sb"),
-    "basic.cancel-ok": ((60, 31), "s"),
-    "basic.get-empty": ((60, 72), "s"),
-    "basic.recover-ok": ((60, 111), ""),
-    "confirm.select-ok": ((85, 11), ""),
+    **{
+        _spec_name(kind.name): ((number >> 16, number & 0xFFFF), _letters((number >> 16, number & 0xFFFF)))
+        for number, kind in _CATALOGUE.items()
+        if all(kind.amqp_type(field) in _LETTERS for field in kind.attributes())
+    },
 }
-"""What the server sends outside the kernel: ids and letters."""
+"""What can be encoded outside the kernel: ids and letters."""
 
 
 def decode(index: Index, arguments: bytes, *, entries: int = 1024) -> Method:

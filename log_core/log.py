@@ -100,9 +100,10 @@ class Log:
         self._syncs = options.fsync == "group"
         self._segments = Segments(folder)
         self._feed_memory = FeedMemory(options.feed_cache_bytes)
-        self._reader = Reader(self._segments, folder, options.read_cache_bytes, self._post)
+        self._reader = Reader(self._segments, folder, self.cache, self._post)
         self._closing: list[tuple[Segment, int]] = []  # rolled, with descriptors, until they are synced
         self._unfinished: list[Segment] = []  # synced, until their index files are made
+        self._written_bytes = 0
         self._synced_bytes = 0
         self._noted_lsn = 0  # the synced LSN that the last batch on disk carries
         self._checkpoint_mark = 0  # appended bytes at the last checkpoint
@@ -341,9 +342,10 @@ class Log:
         self._noted_lsn = self.appender.synced_lsn
         self.cache.add_written(written)
         self.written_lsn = self.appender.next_lsn - 1
+        self._written_bytes = self.appender.appended_bytes
         if not self._syncs:
             self.synced_lsn = self.appender.synced_lsn = self.written_lsn
-            self._synced_bytes = self.appender.appended_bytes
+            self._synced_bytes = self._written_bytes
         elif self.backlog_bytes > self.options.max_unsynced_bytes // 8:
             self._sync()
             if self.backlog_bytes > self.options.max_unsynced_bytes:
@@ -403,9 +405,9 @@ class Log:
 
     def _sync(self) -> None:
         """Have everything written made durable."""
-        if self._syncs and self._synced_bytes < self.appender.appended_bytes and not self._wal.pending:
+        if self._syncs and self._synced_bytes < self._written_bytes:
             descriptors = (*(fd for _, fd in self._closing), self._wal.fd)
-            self._committer.want(descriptors, self.written_lsn, self.appender.appended_bytes)
+            self._committer.want(descriptors, self.written_lsn, self._written_bytes)
 
     def _on_synced(self, lsn: int, mark: int, error: OSError | None) -> None:
         if self.failed is not None:
@@ -444,14 +446,7 @@ class Log:
             self.when_written(lsn, lambda ok: callback())
             return
         segment = self._segments.find(lsn)
-        if segment is None:
-            segment = self._segments.live[-1]
-
-        def loaded(batches: list[Batch]) -> None:
-            self.cache.add_run(batches)
-            callback()
-
-        self._reader.load(segment, lsn, loaded)
+        self._reader.load(segment or self._segments.live[-1], lsn, callback)
 
     def load_feed(self, feed: Feed, index: int, callback: Callable[[], object]) -> None:
         """Bring the entries around `index` of a feed into memory off the loop, then call back."""

@@ -1,8 +1,10 @@
 """Reads of what is no longer in memory: batches and feed entries of older segments, on two threads.
 
-Owns the decision what to read; the loop gets finished batches and entries. A file is opened for each read,
-so that a segment may be deleted at any time. Reading goes forward: about 1 MiB from the wanted LSN on, and
-the kernel is told to fetch the next.
+Owns the decision what to read. Batches go into the read cache before the loop hears of them, so that of many
+who want neighbouring records the first one reads for all. (A call of the cache is one step of the
+interpreter, so the threads need no lock for it.) A file is opened for each read, so that a segment may be
+deleted at any time. Reading goes forward: about 1 MiB from the wanted LSN on, and the kernel is told to fetch
+the next.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from penstock.log_core._batch import Batch
 from penstock.log_core._feed import Feed
 from penstock.log_core._io import read_batches
 from penstock.log_core._scan import Scanner, lost_batch, persistent_entries
+from penstock.log_core._tail import Cache
 from penstock.log_core.errors import Damage
 from penstock.log_core.feed_index import read_entries
 from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
@@ -34,29 +37,37 @@ Post = Callable[..., None]
 class Reader:
     """Owned by one Log; `post(function, *arguments)` runs something on the loop."""
 
-    def __init__(self, segments: Segments, folder: Folder, cache_bytes: int, post: Post) -> None:
+    def __init__(self, segments: Segments, folder: Folder, cache: Cache, post: Post) -> None:
         self._segments = segments
         self._folder = folder
-        self._read_bytes = min(_READ_BYTES, max(65536, cache_bytes // 8))
+        self._cache = cache
+        self._read_bytes = min(_READ_BYTES, max(65536, cache.read_limit // 8))
         self._post = post
         self._pool = ThreadPoolExecutor(_THREADS, "penstock-reader")
-        self._loading: dict[tuple[int, int], list[Callable[[list[Batch]], None]]] = {}
+        self._loading: dict[int, list[Callable[[], object]]] = {}
         self.reads = 0
 
     # Batches
 
-    def load(self, segment: Segment, lsn: int, done: Callable[[list[Batch]], None]) -> None:
-        """Read the batches from `lsn` on; `done` gets them on the loop. What cannot be read comes as LOST."""
-        key = (segment.number, lsn)
-        waiting = self._loading.get(key)
+    def load(self, segment: Segment, lsn: int, done: Callable[[], object]) -> None:
+        """Read the batches from `lsn` on into the cache, then call `done` on the loop.
+
+        What cannot be read comes as LOST.
+        """
+        waiting = self._loading.get(lsn)
         if waiting is not None:
             waiting.append(done)
             return
-        self._loading[key] = [done]
-        self.reads += 1
-        self._pool.submit(self._load, key, segment, lsn)
+        self._loading[lsn] = [done]
+        self._pool.submit(self._load, segment, lsn)
 
-    def _load(self, key: tuple[int, int], segment: Segment, lsn: int) -> None:
+    def _load(self, segment: Segment, lsn: int) -> None:
+        if self._cache.get(lsn) is None:
+            self.reads += 1
+            self._cache.add_run(self._read_or_lose(segment, lsn))
+        self._post(self._loaded, lsn)
+
+    def _read_or_lose(self, segment: Segment, lsn: int) -> list[Batch]:
         try:
             batches = self.read(segment, lsn)
         except FileNotFoundError:
@@ -67,11 +78,11 @@ class Reader:
         if not any(batch.base_lsn <= lsn < batch.base_lsn + batch.count for batch in batches):
             behind = batches[0].base_lsn if batches else lsn + 1
             batches.insert(0, lost_batch(lsn, min(behind - lsn, 65536), segment.epoch))
-        self._post(self._loaded, key, batches)
+        return batches
 
-    def _loaded(self, key: tuple[int, int], batches: list[Batch]) -> None:
-        for done in self._loading.pop(key):
-            done(batches)
+    def _loaded(self, lsn: int) -> None:
+        for done in self._loading.pop(lsn):
+            done()
 
     def read(self, segment: Segment, lsn: int) -> list[Batch]:
         """The batches from the one with `lsn` on, about 1 MiB of them; blocks. Raises OSError, Damage."""

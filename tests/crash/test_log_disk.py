@@ -76,7 +76,7 @@ def test_a_failed_write_stops_the_log(tmp_path: Path) -> None:
     log.close_sync()
 
 
-@pytest.mark.parametrize("taken", [0, 1, 95, 96, 100, 500])
+@pytest.mark.parametrize("taken", [0, 1, 95, 96, 100, 200])
 def test_a_full_disk_holds_publishers_and_goes_on_by_itself(tmp_path: Path, taken: int) -> None:
     files = FailingFiles()
     log = open_log(tmp_path, files)
@@ -102,6 +102,25 @@ def test_a_full_disk_holds_publishers_and_goes_on_by_itself(tmp_path: Path, take
     log.close_sync()
     again = open_log(tmp_path)
     assert [body_of(again, lsn) for lsn in lsns] == [b"%d" % number * 100 for number in range(3)]
+    again.close_sync()
+
+
+def test_what_was_written_before_the_disk_was_full_is_confirmed(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    feed = durable_feed(log)
+    written = append(log, [feed], b"written")
+    log.flush()
+    files.write_error, files.write_most = FULL, 10
+    stuck = append(log, [feed], b"stuck")
+    log.flush()
+    assert log.wait_synced(written)
+    assert log.synced_lsn == written < stuck
+    log.close_sync()  # without room for the rest it is no clean stop, and does not wait for one
+    again = open_log(tmp_path)
+    assert not again.recovery.clean
+    assert again.recovery.truncated_bytes
+    assert body_of(again, written) == b"written"
     again.close_sync()
 
 

@@ -46,6 +46,8 @@ def test_two_that_want_the_same_read_share_it(tmp_path: Path) -> None:
     log.load(lsn, lambda: done.append(2))
     wait(log, lambda: len(done) == 2)
     assert done == [1, 2]
+    log.load(lsn + 1, lambda: done.append(3))
+    wait(log, lambda: len(done) == 3)
     assert log.statistics()["cold_reads"] == 1
     log.close_sync()
 

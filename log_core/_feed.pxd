@@ -19,6 +19,7 @@ cdef class Feed:
     cdef readonly uint32_t id
     cdef readonly uint64_t start   # index of the first entry still kept
     cdef readonly uint64_t end     # number of entries ever pushed
+    cdef readonly uint64_t persistent_end   # index after the last entry of a PERSISTENT record
     cdef public list waiters       # objects with .wake(), called by the tick after the write
     cdef public bint dirty         # pushed since the last Log.take_dirty
     cdef public bint dropped
@@ -34,6 +35,8 @@ cdef class Feed:
     cdef Chunk* chunk_of(self, uint64_t index) noexcept
     # LSN of entry `index`, start <= index < end; 0 when its chunk is not in memory.
     cdef uint64_t position(self, uint64_t index) noexcept
+    # Whether the record of entry `index` is not PERSISTENT; 0 when its chunk is not in memory.
+    cdef bint is_transient(self, uint64_t index) noexcept
     # Positions of entries [index, index + n) into `out`; returns how many, stopping at `end` and at a chunk that is not in memory.
     cdef Py_ssize_t copy(self, uint64_t index, Py_ssize_t n, uint64_t* out) noexcept
     cpdef uint64_t index_of(self, uint64_t position) except? 0xffffffffffffffff

@@ -31,6 +31,9 @@ class Feed:
     @property
     def end(self) -> int:
         """Number of entries ever pushed, those of the running tick included."""
+    @property
+    def persistent_end(self) -> int:
+        """The index after the last entry of a PERSISTENT record; 0: there is none."""
     waiters: list[Waiter]
     """Who is caught up and wants to be woken by the next entry; they put themselves in."""
     dirty: bool

@@ -42,6 +42,8 @@ cdef class Feed:
             chunk.count += 1
             chunk.last_record = entry & ENTRY_RECORD
             self.end += 1
+            if not entry & ENTRY_TRANSIENT:
+                self.persistent_end = self.end
             return 0
         return self.push_slowly(base, entry)
 
@@ -67,6 +69,8 @@ cdef class Feed:
         chunk.count += 1
         chunk.last_record = entry & ENTRY_RECORD
         self.end += 1
+        if not entry & ENTRY_TRANSIENT:
+            self.persistent_end = self.end
         return made
 
     cdef int add_stored(self, uint64_t base, uint32_t count, uint32_t first_record, uint32_t last_record) except -1:
@@ -91,6 +95,8 @@ cdef class Feed:
         self.last.first_record = first_record
         self.last.last_record = last_record
         self.end += count
+        if count:
+            self.persistent_end = self.end      # only persistent records come back after a restart
         return 0
 
     cdef Chunk* chunk_of(self, uint64_t index) noexcept:
@@ -114,6 +120,12 @@ cdef class Feed:
         if chunk == NULL or chunk.entries == NULL:
             return 0
         return chunk.base + (chunk.entries[index - chunk.first] & ENTRY_RECORD)
+
+    cdef bint is_transient(self, uint64_t index) noexcept:
+        cdef Chunk* chunk = self.chunk_of(index)
+        if chunk == NULL or chunk.entries == NULL:
+            return False
+        return chunk.entries[index - chunk.first] & ENTRY_TRANSIENT != 0
 
     cdef Py_ssize_t copy(self, uint64_t index, Py_ssize_t n, uint64_t* out) noexcept:
         cdef Py_ssize_t done = 0

@@ -84,6 +84,7 @@ cdef class Cursor:
     cdef Py_ssize_t _nmembers, _cmembers, _nclosed
     cdef Entry* _ring                       # entry of seq = _ring[seq & _mask]
     cdef uint64_t _mask, _head, _tail       # [_head, _tail) = seqs in the window; capacity _mask + 1 (0: no ring)
+    cdef uint64_t _touched                  # the highest seq that is done or was delivered before: none after it makes a run
     cdef uint64_t _done_to                  # every position up to here is done, but for what was set aside
     cdef Straggler* _aside                  # [_aside_first, _naside), ascending seqs below _head
     cdef Py_ssize_t _aside_first, _naside, _caside, _aside_done
@@ -129,11 +130,12 @@ cdef class Cursor:
     cdef void _missing(self, uint64_t pos)
     cdef bint _stale(self, uint64_t pos, int64_t* now) except -1
     cdef int _give(self, uint64_t seq, Entry* entry) except -1
-    cdef int _admit(self, uint64_t pos, uint32_t match, int64_t* now) except -1
+    cdef int _admit(self, uint64_t pos, uint32_t match, bint unwanted, int64_t* now) except -1
     cdef int _skip(self, uint64_t pos) except -1
     cdef Run* _run_of(self, uint64_t pos) noexcept
     cdef int _take_ready(self, Py_ssize_t n, int64_t* now) except -1
     cdef int _take_one(self, Member* member, Py_ssize_t n, int64_t* now) except -1
+    cdef int _pass_transient(self, Feed feed, Member* member, uint64_t end) except -1
     cdef int _take_merged(self, Py_ssize_t n, int64_t* now) except -1
     cdef uint32_t _intern(self, uint32_t* tags, Py_ssize_t n) except? 0xFFFFFFFF
     cdef int _count_merged(self) except -1

@@ -71,7 +71,9 @@ class Cursor:
     on_expired: Callable[[list[int]], None] | None
     """Called at the end of a take with the positions it dropped as expired."""
     skip_transient_until: int
-    """Records below it that are not PERSISTENT are skipped and done: their session was offline."""
+    """Records below it that are not PERSISTENT are skipped and done: their session was offline.
+
+    2^64 - 1 while it is: then they do not keep the log either."""
     ttl_ms: int
     """Records older than this have expired, whatever their own time. 0: after this millisecond; -1: never."""
     unclean_until: int

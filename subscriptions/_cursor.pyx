@@ -439,8 +439,11 @@ cdef class Cursor:
 
     cdef int _take_one(self, Member* member, Py_ssize_t n, int64_t* now) except -1:
         cdef Feed feed = <Feed>member.feed
-        cdef uint64_t end = _end(member)
+        cdef uint64_t end = _end(member), pos
         cdef Py_ssize_t i, got
+        cdef bint unwanted
+        if self.skip_transient_until and feed.persistent_end <= member.next:
+            self._pass_transient(feed, member, end)
         while self.taken < n and member.next < end:
             got = feed.copy(member.next, <Py_ssize_t>min(<uint64_t>(n - self.taken), end - member.next), POSITIONS)
             if got <= 0:
@@ -448,15 +451,30 @@ cdef class Cursor:
                 self.cold_index = member.next
                 return 0
             for i in range(got):
-                if self._admit(POSITIONS[i], member.tag, now) == 2:
+                pos = POSITIONS[i]
+                unwanted = pos < self.skip_transient_until and feed.is_transient(member.next)
+                if self._admit(pos, member.tag, unwanted, now) == 2:
                     return 0
                 member.next += 1
+        return 0
+
+    cdef int _pass_transient(self, Feed feed, Member* member, uint64_t end) except -1:
+        """Everything left is transient: pass what is to be skipped in one step."""
+        cdef uint64_t to = min(end, feed.index_of(self.skip_transient_until)), pos
+        if to > member.next:
+            pos = feed.position(to - 1)
+            if pos:
+                member.next = to
+                self._recount()
+                self._skip(pos)
         return 0
 
     cdef int _take_merged(self, Py_ssize_t n, int64_t* now) except -1:
         cdef Py_ssize_t heads = self._heads(False), tags, i
         cdef uint64_t pos, slots, memo = 0          # sets of memberships, as bits
         cdef uint32_t match, memo_match = 0
+        cdef Member* member
+        cdef bint unwanted
         if heads < 0:
             return 0
         while heads and self.taken < n:
@@ -474,7 +492,9 @@ cdef class Cursor:
                     memo = slots
                     memo_match = self._intern(TAGS, tags)
                 match = memo_match
-            if self._admit(pos, match, now) == 2:
+            member = &self._members[HEADS[0].slot]
+            unwanted = pos < self.skip_transient_until and (<Feed>member.feed).is_transient(member.next)
+            if self._admit(pos, match, unwanted, now) == 2:
                 return 0
             while heads and HEADS[0].pos == pos:
                 heads = self._next_head(heads, False)
@@ -542,7 +562,7 @@ cdef class Cursor:
             self.cold_index = index
         return -1
 
-    cdef int _admit(self, uint64_t pos, uint32_t match, int64_t* now) except -1:
+    cdef int _admit(self, uint64_t pos, uint32_t match, bint unwanted, int64_t* now) except -1:
         """Look at the next position: 1 given, 0 skipped and done, 2 not in memory (nothing changed)."""
         cdef Run* run = NULL
         cdef uint64_t seq
@@ -555,6 +575,10 @@ cdef class Cursor:
                     self._skip(pos)
                     return 0
                 count = run.count
+        if unwanted:                        # without a look at the record, which may be on disk
+            self._uncount(pos)
+            self._skip(pos)
+            return 0
         if not self._find(pos):
             self._missing(pos)
             return 2
@@ -570,6 +594,8 @@ cdef class Cursor:
         entry.pos = pos
         entry.match = match
         entry.count = count
+        if count:
+            self._touched = seq
         entry.state = OUT
         self.outstanding += 1
         self.frontier = pos
@@ -670,6 +696,7 @@ cdef class Cursor:
         entry.match = 0
         entry.count = 0
         entry.state = DONE
+        self._touched = self._tail
         self._tail += 1
         return 0
 
@@ -690,6 +717,8 @@ cdef class Cursor:
 
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept:
         entry.state = DONE
+        if seq > self._touched:
+            self._touched = seq
         if not self.dirty:
             self._soil()
         if seq == self._head:
@@ -721,6 +750,8 @@ cdef class Cursor:
         entry.state = READY
         if entry.count < 0xFFFF:
             entry.count += 1
+        if seq > self._touched:
+            self._touched = seq
         self.outstanding -= 1
         self.requeued += 1
         self._soil()
@@ -762,6 +793,7 @@ cdef class Cursor:
         for i in range(self._nheap):
             self._entry(self._heap[i]).state = DONE
             self._aside_done += self._heap[i] < self._head
+            self._touched = max(self._touched, self._heap[i])
         self._nheap = 0
         for i in range(self._nmembers):
             end = _end(&self._members[i])
@@ -1001,6 +1033,8 @@ cdef class Cursor:
         for i in range(self._nmembers if low == UINT64_MAX else 0):
             member = &self._members[i]
             if member.next < _end(member):
+                if self.skip_transient_until == UINT64_MAX and (<Feed>member.feed).persistent_end <= member.next:
+                    continue
                 pos = (<Feed>member.feed).position(member.next)
                 if pos == 0:
                     pos = max(member.from_pos, self.frontier + 1)
@@ -1076,7 +1110,7 @@ cdef class Cursor:
             if before < self._done_to:
                 _add_run(&runs, before + 1, self._done_to, 0, True)
                 before = self._done_to
-            for seq in range(self._head, self._tail):
+            for seq in range(self._head, self._tail if final else min(self._tail, self._touched + 1)):
                 entry = &self._ring[seq & self._mask]
                 _add_entry(&runs, entry, before + 1 if entry.state == DONE else entry.pos, final)
                 before = entry.pos

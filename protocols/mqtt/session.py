@@ -321,6 +321,7 @@ class Session:
         deliverer.persistent = client.persistent
         # What was published at QoS 0 while the client was away is not kept for it.
         deliverer.skip_qos0_before = self._log.appender.next_lsn if accepted.session_present else 0
+        client.queue.cursor.skip_transient_until = deliverer.skip_qos0_before
         self._deliverer = deliverer
         client.connection = self
         self._clients.connected(client, client.identity, accepted.expiry_s)
@@ -585,6 +586,7 @@ class Session:
         if client is None or client.connection is not self:
             return
         client.queue.detach(self)
+        client.queue.cursor.skip_transient_until = 2**64 - 1  # nor does it keep the log meanwhile
         client.inflight.suspend()
         will, self.will = self.will, None
         self._clients.disconnected(client, will)

@@ -195,6 +195,7 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule()
     def skip_transient(self) -> None:
+        self.log.flush()
         self.cursor.skip_transient_until = self.log.appender.next_lsn
         self.reference.skip_transient_until = self.log.appender.next_lsn
 

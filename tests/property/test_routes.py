@@ -28,6 +28,7 @@ QUEUES = st.sampled_from(["a", "b", "a.b"])
 SESSIONS = st.sampled_from(["s1", "s2"])
 PATTERNS = st.sampled_from(["a", "a.b", "a.b.c", "#", "*", "a.*", "a.#", "*.b", "a.b.#", "#.b", "", "a/b"])
 FILTERS = st.sampled_from(["a", "a/b", "#", "+", "a/+", "a/#", "+/b", "a/b/#", "a/b/c", "a.b", "$x/#"])
+HEADER = st.sampled_from(["1", "2"])
 KEYS = ["a", "a.b", "a.b.c", "b", "", "$x.b", "a/b"]
 TOPICS = ["a", "a/b", "a/b/c", "b", "$x/b", "a.b"]
 HEADERS: tuple[Mapping[str, object], ...] = ({"h": "1"}, {"h": "2"})
@@ -45,12 +46,34 @@ class Routing(RuleBasedStateMachine):
         self.world.close()
         self.folder.cleanup()
 
-    @initialize(types=st.lists(TYPES, min_size=5, max_size=5), alternate=st.none() | EXCHANGES)
-    def begin(self, types: list[str], alternate: str | None) -> None:
-        for name, type_ in zip("tdfhx", types, strict=True):
+    @initialize(
+        types=st.lists(TYPES, min_size=5, max_size=5),
+        alternates=st.lists(st.none() | EXCHANGES, min_size=5, max_size=5),
+        bound=st.lists(st.tuples(EXCHANGES, QUEUES, PATTERNS, HEADER), min_size=4, max_size=10),
+        between=st.lists(st.tuples(EXCHANGES, EXCHANGES, PATTERNS, HEADER), max_size=5),
+        filters=st.lists(st.tuples(SESSIONS, FILTERS), max_size=3),
+    )
+    def begin(
+        self,
+        types: list[str],
+        alternates: list[str | None],
+        bound: list[tuple[str, str, str, str]],
+        between: list[tuple[str, str, str, str]],
+        filters: list[tuple[str, str]],
+    ) -> None:
+        """A topology that is worth changing."""
+        for name, type_, alternate in zip("tdfhx", types, alternates, strict=True):
             self.declare_exchange(name, type_, alternate)
-        self.declare_queue("a", False)
-        self.open_session("s1", False)
+        for number, name in enumerate(("a", "b", "a.b")):
+            self.declare_queue(name, number == 1)
+        for number, client_id in enumerate(("s1", "s2")):
+            self.open_session(client_id, number == 1)
+        for binding in bound:
+            self.bind_queue(*binding, True)
+        for binding in between:
+            self.bind_exchange(*binding, True)
+        for subscription in filters:
+            self.subscribe(*subscription, True)
 
     @rule(name=OWN_EXCHANGES, type_=TYPES, alternate=st.none() | EXCHANGES | st.just(""))
     def declare_exchange(self, name: str, type_: str, alternate: str | None) -> None:
@@ -79,7 +102,7 @@ class Routing(RuleBasedStateMachine):
         source=EXCHANGES,
         queue=QUEUES,
         pattern=PATTERNS,
-        header=st.sampled_from(["1", "2"]),
+        header=HEADER,
         bind=st.booleans(),
     )
     def bind_queue(self, source: str, queue: str, pattern: str, header: str, bind: bool) -> None:
@@ -89,7 +112,7 @@ class Routing(RuleBasedStateMachine):
         source=EXCHANGES,
         destination=EXCHANGES,
         pattern=PATTERNS,
-        header=st.sampled_from(["1", "2"]),
+        header=HEADER,
         bind=st.booleans(),
     )
     def bind_exchange(self, source: str, destination: str, pattern: str, header: str, bind: bool) -> None:

@@ -22,13 +22,13 @@ from penstock.log_core._scan import Scanner
 from penstock.log_core.errors import Damage
 from penstock.log_core.files import Files
 from penstock.log_core.layout import CHECKPOINT, HEAD_BYTES, Folder, Head
-from penstock.log_core.tables import join_key, split_key
+from penstock.log_core.tables import join_key
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 
 Rows = dict[str, dict[bytes, bytes]]
 
-_TRAILER: Final = ("", b"end")
+_TRAILER: Final = join_key("", b"end")
 _SLICE_ROWS: Final = 256
 _WRITE_BYTES: Final = 1024 * 1024
 
@@ -64,7 +64,7 @@ def write_checkpoint(
                 time.sleep(0)
                 if out.appended_bytes - (end - HEAD_BYTES) > _WRITE_BYTES:
                     end = _write(files, fd, out, end)
-        out.append_state(join_key(*_TRAILER), count.to_bytes(8, "little"))
+        out.append_state(_TRAILER, count.to_bytes(8, "little"))
         end = _write(files, fd, out, end)
         head = Head(
             kind=CHECKPOINT,
@@ -118,7 +118,7 @@ def read_checkpoint(path: Path, on_row: Callable[[bytes, bytes], object]) -> Che
         nonlocal rows, trailer
         if value is None or trailer is not None:
             raise Damage(path, 0, "a checkpoint with something behind its trailer or a deletion")
-        if split_key(block) == _TRAILER:
+        if block == _TRAILER:
             trailer = int.from_bytes(value, "little")
         else:
             rows += 1

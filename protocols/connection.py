@@ -19,7 +19,8 @@ sets `want`.
 Writing. Kernels and sessions encode into `out`; `dirty()` tells the tick, which calls `flush()` once at its
 end. `room()` is what a consumer may still encode now: 0 while the transport is above the high-water mark
 (`pause_writing`) or `out` holds that much. When there is room again `on_writable()` is called: the endpoint
-wakes the queues of its consumers there.
+wakes the queues of its consumers there. A peer that sends and sends without taking the answers is not read
+either when far too much waits for it, and dropped when it still takes nothing.
 
 Flow control inwards. `hold(reason)` stops reading from the socket until every reason was released. The
 listener calls `on_pressure` when the log asks publishers to pause; a front end decides which of its
@@ -55,6 +56,12 @@ _OWN_FIRST: Final = 2 * len(ARENA)
 # An endpoint that does not set `want` must have consumed enough to leave room for a useful read.
 _REST_MAX: Final = len(ARENA) * 3 // 4
 
+_OUTPUT_FULL: Final = 8
+"""At so many high-water marks of output that the peer does not take, it is not read either. Consumers stop at
+one mark, so this is answers to what it sends without reading them."""
+_LINGER_S: Final = 10.0
+"""How long the last output of a closed connection may take to be sent."""
+
 _ids: Final = itertools.count(1)
 
 
@@ -85,7 +92,8 @@ class Limits:
     output_high_bytes: int = 1 << 20
     """High-water mark of what waits to be sent; above it consumers get nothing."""
     output_stuck_s: float = 30.0
-    """A connection whose output stays above the mark this long, with nothing taken, is dropped."""
+    """A connection that takes nothing for so long is dropped when its output is far above the mark. One that
+    is merely above it costs no more than the mark, and may be a consumer busy with a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         self._dirty = False
         self._throttled = False
         self._stuck_since = 0.0
+        self._taken = 0
+        self._linger: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
         self._high = wiring.limits.output_high_bytes
         self.on_close: Callable[[Connection], None] | None = None
@@ -182,8 +192,9 @@ class Connection(asyncio.BufferedProtocol):
         if exc is not None and not self.closing:
             self.reason = f"the connection broke: {exc}"
         self.closing = True
-        if self._login_timer is not None:
-            self._login_timer.cancel()
+        for timer in (self._login_timer, self._linger):
+            if timer is not None:
+                timer.cancel()
         self._rest = b""
         self._own = None
         try:
@@ -219,6 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             self.reason = reason
         self.flush()
         self.transport.close()
+        self._linger = self.loop.call_later(_LINGER_S, self.transport.abort)
 
     def abort(self, reason: str) -> None:
         """Drop the connection at once; output that was not sent is lost."""
@@ -305,6 +317,18 @@ class Connection(asyncio.BufferedProtocol):
             if not self._holds and self.transport is not None and not self.transport.is_closing():
                 self.transport.resume_reading()
 
+    def handle_rest(self) -> None:
+        """Call `received` again with what it left, without waiting for more from the peer."""
+        if self.closing:
+            return
+        if self._own is not None:
+            self._handle(self._own, self._own_fill)
+        elif self._rest:
+            size = len(self._rest)
+            ARENA[:size] = self._rest
+            self._rest = b""
+            self._handle(ARENA, size)
+
     @property
     def held(self) -> bool:
         """Whether the peer is not read at the moment."""
@@ -326,6 +350,9 @@ class Connection(asyncio.BufferedProtocol):
             self.bytes_out += len(data)
             self.last_write_at = self.loop.time()
             self.transport.write(data)
+            if not self.writable and self.transport.get_write_buffer_size() > _OUTPUT_FULL * self._high:
+                self._stuck_since = self.last_write_at
+                self.hold("output")
         if self._throttled and self.writable:
             self._throttled = False
             # Not from inside the flush: waking a queue here would run its pump in the middle of the tick.
@@ -344,10 +371,10 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.writable = False
         self._throttled = True
-        self._stuck_since = self.loop.time()
 
     def resume_writing(self) -> None:
         self.writable = True
+        self.release("output")
         self._throttled = False
         self._writable_again()
 
@@ -373,10 +400,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def check(self, now: float) -> None:
         """Called by the listener about once a second: `now` is loop time."""
-        if not self.writable:
-            if self.last_write_at > self._stuck_since:
-                self._stuck_since = self.last_write_at
-            if now - self._stuck_since > self.wiring.limits.output_stuck_s:
+        if "output" in self._holds and self.transport is not None:
+            taken = self.bytes_out - self.transport.get_write_buffer_size()
+            if taken != self._taken:
+                self._taken = taken
+                self._stuck_since = now
+            elif now - self._stuck_since > self.wiring.limits.output_stuck_s:
                 self.abort(f"took none of its output for {self.wiring.limits.output_stuck_s:.0f} s")
                 return
         if not self.closing:

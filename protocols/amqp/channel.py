@@ -77,6 +77,7 @@ class Channel:
     def go_on(self) -> None:
         """An action that took its time is done."""
         self.gate.go_on(self.session.synced_lsn)
+        self.session.unstall()
         if self.gate.waiting:
             self.session.gated(self)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from penstock import __version__
 from penstock.errors import PenstockError
@@ -68,6 +68,7 @@ class AmqpConnection(Connection):
         self._broker = broker
         self._login: asyncio.Task[None] | None = None
         self._close_timer: asyncio.TimerHandle | None = None
+        self._stalled = False
         self.session = Session(
             broker,
             options,
@@ -117,6 +118,13 @@ class AmqpConnection(Connection):
             self.hold("pressure")
         else:
             self.release("pressure")
+        if session.stalled:
+            self._stalled = True
+            self.hold("answers")
+        elif self._stalled:
+            self._stalled = False
+            self.release("answers")
+            self.loop.call_soon(self.handle_rest)
         if session.dropped is not None:
             self.abort(session.dropped)
         elif session.ended is not None:
@@ -150,6 +158,7 @@ class AmqpConnection(Connection):
 
     def on_writable(self) -> None:
         self.session.writable()
+        self._look()
 
     def on_durable(self, ok: bool) -> None:
         self.session.durable(ok)
@@ -222,6 +231,6 @@ async def serve(
         wiring,
         max_connections=server.max_connections,
     )
-    pressure: Any = broker.log.on_pressure
-    pressure.append(listener.pressure)
+    broker.log.on_pressure.append(listener.pressure)
+    listener.pressure(broker.log.paused)
     return listener

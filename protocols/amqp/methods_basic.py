@@ -20,12 +20,12 @@ from penstock.protocols.amqp.methods import (
     TxCommit,
     TxRollback,
     TxSelect,
+    encode,
 )
 from penstock.router.errors import InvalidArgument
 from penstock.router.names import server_name
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
-from penstock.subscriptions.queue import Queue
 
 __all__ = [
     "access_request",
@@ -113,32 +113,35 @@ def cancel_ok(channel: Channel, method: CancelOk) -> None:
 
 
 def get(channel: Channel, method: Get) -> None:
+    """The message is taken now; its answer leaves in its turn, or when it came from the disk."""
     queue = channel.vhost.queue(channel.queue_name(method.queue), channel.actor)
-    channel.submit(lambda: _get(channel, queue, method.no_ack))
-
-
-def _get(channel: Channel, queue: Queue, no_ack: bool) -> bool:
-    """Whether the answer left at once; otherwise the message comes from disk or with this turn's write."""
-    done = False
+    answers: list[bytes] = []
     waited = False
 
     def got(cursor: Cursor | None) -> None:
-        nonlocal done
-        done = True
         if channel.core.closing:
             if cursor is not None:
                 cursor.requeue(cursor.records()[0][0])
-        elif cursor is None:
-            channel.send("basic.get-empty", "")
+            return
+        if cursor is None:
+            answers.append(encode("basic.get-empty", channel.number, ""))
         else:
-            channel.session.out.write(channel.core.encode_get(cursor, no_ack, queue.ready_count))
-            channel.session.dirty()
+            answers.append(channel.core.encode_get(cursor, method.no_ack, queue.ready_count))
+        channel.session.hold_answer(len(answers[0]))
         if waited:
+            leave()
             channel.go_on()
 
+    def leave() -> bool:
+        nonlocal waited
+        if answers:
+            channel.session.give_answer(answers[0])
+            return True
+        waited = True
+        return False
+
     queue.get(got)
-    waited = not done
-    return done
+    channel.submit(leave)
 
 
 def recover_async(channel: Channel, method: RecoverAsync | Recover) -> None:

@@ -9,6 +9,7 @@ Three drivers: `receive` (bytes of a read), calls (`authenticated`, `refused`, `
 lies in `out`, and
 
     login       a name and a password to be checked; the answer is `authenticated` or `refused`
+    stalled     whether answers wait for room in the output: what was read waits until it has some
     take_waits  positions of the log after which `durable` must be called
     blocked     whether the peer should not be read, for the log asks publishers to pause
     ended       a reason: flush and close the transport      dropped     a reason: close it without a word
@@ -143,7 +144,8 @@ class Session:
         self._pressure = False
         self._told_blocked = False
         self._gated: dict[Channel, None] = {}
-        self._failed = False
+        self.stalled = False
+        self._answers_held = 0
 
     # What the endpoint asks
 
@@ -170,6 +172,26 @@ class Session:
         """Replies of `channel` wait."""
         self._gated[channel] = None
 
+    # A client may ask for many large messages in one read; it gets them as it takes them: what lies in the
+    # output and in the gates of the channels is bounded, and the rest of the read waits.
+
+    def hold_answer(self, size: int) -> None:
+        """An answer of `size` bytes waits for its turn."""
+        self._answers_held += size
+        self.stalled = self.room() <= self._answers_held
+
+    def give_answer(self, answer: bytes) -> None:
+        """Its turn has come."""
+        self._answers_held -= len(answer)
+        self.out.write(answer)
+        self.dirty()
+        self.unstall()
+
+    def unstall(self) -> None:
+        """Answers left, or there is room: the rest of the read may be handled."""
+        if self.stalled:
+            self.stalled = self.room() <= self._answers_held
+
     def forget(self, channel: Channel) -> None:
         """The channel is closed on both sides: its number is free."""
         channel.gate.close()
@@ -187,7 +209,7 @@ class Session:
                 return 0
         codec = self.codec
         codec.feed(buffer, start, size)
-        while True:
+        while not self.stalled:
             try:
                 event = codec.next()
                 if event is None:
@@ -425,9 +447,11 @@ class Session:
             channel.gate.release(synced)
             if not channel.gate.waiting:
                 self._gated.pop(channel, None)
+        self.unstall()
 
     def writable(self) -> None:
         """The connection takes output again."""
+        self.unstall()
         for core in self.codec.all_channels():
             channel = core.owner
             assert isinstance(channel, Channel)
@@ -501,6 +525,7 @@ class Session:
     def _tear_down(self) -> None:
         """Give back what the connection holds: consumers, unacknowledged messages, exclusive queues."""
         self._delivered = self.message_counts[1]
+        self.stalled = False
         for core in self.codec.all_channels():
             channel = core.owner
             assert isinstance(channel, Channel)

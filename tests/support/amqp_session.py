@@ -139,7 +139,7 @@ class Client:
 
     def raw(self, data: bytes, *, cut: int = 0) -> None:
         """Hand over bytes, in pieces of `cut` bytes (0 = at once)."""
-        for start in range(0, len(data), cut or max(len(data), 1)):
+        for start in range(0, max(len(data), 1), cut or max(len(data), 1)):
             self._input += data[start : start + (cut or len(data))]
             buffer = bytearray(self._input)
             consumed = self.session.receive(buffer, len(buffer))

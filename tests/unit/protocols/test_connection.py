@@ -219,6 +219,46 @@ async def test_output_above_the_mark_leaves_no_room_until_the_peer_reads() -> No
         assert echo.room() == 100_000
 
 
+async def test_a_peer_that_sends_and_never_reads_is_not_read_and_then_dropped() -> None:
+    async with Stack(Limits(output_high_bytes=1000, output_stuck_s=0.0)) as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        echo = stack.made[0]
+        transport: asyncio.Transport = writer.transport
+        transport.pause_reading()
+        while not echo.held:
+            echo.out.write(bytes(100_000))
+            echo.flush()
+            await asyncio.sleep(0)
+        writer.write(packet(b"more"))
+        await asyncio.sleep(0.02)
+        assert echo.packets == [b"login"]
+        echo.check(echo.loop.time())
+        echo.check(echo.loop.time() + 1)
+        assert "took none of its output" in echo.reason
+
+
+async def test_a_peer_that_is_merely_behind_is_read_on() -> None:
+    async with Stack(Limits(output_high_bytes=100_000, output_stuck_s=0.0)) as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        echo = stack.made[0]
+        transport: asyncio.Transport = writer.transport
+        transport.pause_reading()
+        while echo.writable:
+            echo.out.write(bytes(50_000))
+            echo.flush()
+            await asyncio.sleep(0)
+        echo.check(echo.loop.time() + 100)
+        writer.write(packet(b"more"))
+        async with asyncio.timeout(5):
+            while echo.packets != [b"login", b"more"]:
+                await asyncio.sleep(0.001)
+        transport.resume_reading()
+
+
 async def test_a_held_connection_is_not_read_until_every_reason_is_released() -> None:
     async with Stack() as stack:
         reader, writer = await stack.client()

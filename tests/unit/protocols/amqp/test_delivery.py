@@ -321,6 +321,40 @@ def test_a_full_output_stops_deliveries_until_there_is_room(client: Client, queu
     assert got == 10
 
 
+def test_gets_wait_for_room_and_keep_their_order(client: Client, queue: str) -> None:
+    for i in range(6):
+        client.publish("", "q", b"%d" % i * 600)
+    client.read()
+    client.room = 1000
+    gets = [Basic.Get(queue="q", no_ack=True)] * 7
+    client.send(1, *gets, commands.Queue.Purge(queue="q"))
+    assert client.session.stalled
+    assert client.out.size < 2000
+    got = []
+    for _ in range(6):
+        client.read()
+        while client.frames and isinstance(client.frames[0][1], Basic.GetOk):
+            got.append(client.message(1, Basic.GetOk)[2][:1])
+        client.session.writable()
+        client.raw(b"")
+    assert got == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    client.expect(1, Basic.GetEmpty)
+    client.expect(1, commands.Queue.PurgeOk)
+    assert not client.session.stalled
+
+
+def test_an_answer_larger_than_the_room_does_not_stall_for_good(client: Client, queue: str) -> None:
+    for _ in range(3):
+        client.publish("", "q", bytes(900))
+    client.read()
+    client.room = 1500
+    for _ in range(3):
+        client.send(1, Basic.Get(queue="q", no_ack=True))
+        client.read()
+        client.message(1, Basic.GetOk)
+        assert not client.session.stalled
+
+
 def test_only_publishers_are_paused_and_they_are_told(world: World) -> None:
     publisher, consumer = world.client(), world.client()
     publisher.call(1, commands.Queue.Declare(queue="q"), commands.Queue.DeclareOk)

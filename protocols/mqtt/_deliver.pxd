@@ -28,7 +28,8 @@ cdef struct Message:                # one record, taken apart for MQTT
 
 cdef class Deliverer:
     cdef public int version
-    cdef public uint32_t max_packet, origin
+    cdef public uint32_t max_packet, origin, alias_maximum
+    cdef dict aliases
     cdef public uint64_t skip_qos0_before
     cdef public bint persistent
     cdef public Inflight inflight
@@ -45,6 +46,7 @@ cdef class Deliverer:
 
     cdef Choice choice_of(self, Cursor cursor, uint32_t match)
     cdef int read(self, Batch batch, uint32_t index, int64_t now_ms, Message* message) except -1
+    cdef uint32_t alias_of(self, Message* message, bint* known) except? 0
     cdef Py_ssize_t encode(self, OutBuffer out, Message* message, int first, uint32_t packet_id, bytes ids) except -1
     cdef bint too_large(self, Message* message, bytes ids) noexcept
     cdef drop(self, Cursor cursor, uint64_t seq, Flight* flight, uint32_t packet_id)

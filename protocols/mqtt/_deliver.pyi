@@ -33,6 +33,8 @@ class Deliverer:
     version: int
     max_packet: int
     """The client's maximum packet size; larger messages are skipped and settled (mqtt5:3.1.2-25)."""
+    alias_maximum: int
+    """Topic aliases the client takes; 0 = none."""
     origin: int
     """Number of the session, for no-local."""
     skip_qos0_before: int

@@ -14,6 +14,9 @@ The run is encoded once into a shared block, keyed by (batch, feed, first entry,
 (version, identifiers, retain as published); the others copy it. A run is kept at its second sight, so that a feed
 with one session never pays for it.
 
+Aliases towards the client (as many as it takes, first come) are for its own bytes only: a client that takes any has
+no part in shared runs.
+
 QoS 2 to a session that outlives us: the packet id must be durable before the client can see it, or a restart
 would give the same message another id, and the client would take it for another message. Such packets go to `held`.
 
@@ -136,6 +139,7 @@ cdef class Deliverer:
         self.held = OutBuffer()
         self.version = version
         self.max_packet = LARGEST
+        self.aliases = {}
         self.choices = {}
         self.pubrels = []
         self.choose = choose
@@ -212,36 +216,54 @@ cdef class Deliverer:
                            bytes ids) except -1:
         """One PUBLISH; its size, or 0 when it is larger than the client takes."""
         cdef Py_ssize_t block_size = 0, ids_size = 0, size, whole
+        cdef Py_ssize_t topic_size = message.topic_size
         cdef uint8_t* start
         cdef uint8_t* p
-        cdef uint32_t remaining
-        size = 2 + message.topic_size + message.body_size
-        if packet_id:
-            size += 2
-        if self.version == 5:
-            ids_size = PyBytes_GET_SIZE(ids)
-            block_size = message.block_size + ids_size
-            if block_size > LARGEST:
+        cdef uint32_t remaining, alias = 0
+        cdef bint known = False
+        # Held packets leave later than those that might rely on an alias they set.
+        if self.alias_maximum and out is self.out:
+            alias = self.alias_of(message, &known)
+        while True:
+            size = 2 + topic_size + message.body_size
+            if known:
+                size -= topic_size
+            if packet_id:
+                size += 2
+            if self.version == 5:
+                ids_size = PyBytes_GET_SIZE(ids)
+                block_size = message.block_size + ids_size + (3 if alias else 0)
+                if block_size > LARGEST:
+                    return 0
+                size += varint_width(<uint32_t>block_size) + block_size
+            whole = 1 + varint_width(<uint32_t>size) + size
+            if size <= LARGEST and whole <= <Py_ssize_t>self.max_packet:
+                break
+            if not alias or known:
                 return 0
-            size += varint_width(<uint32_t>block_size) + block_size
-        if size > LARGEST:
-            return 0
-        whole = 1 + varint_width(<uint32_t>size) + size
-        if whole > <Py_ssize_t>self.max_packet:
-            return 0
+            alias = 0  # setting it made the packet too large
+        if known:
+            topic_size = 0
+        elif alias:
+            self.aliases[PyBytes_FromStringAndSize(<const char*>message.topic, topic_size)] = alias
         start = p = out.reserve(whole)
         p[0] = <uint8_t>first
         p = write_varint(p + 1, <uint32_t>size)
-        p[0] = <uint8_t>(message.topic_size >> 8)
-        p[1] = <uint8_t>message.topic_size
-        memcpy(p + 2, message.topic, message.topic_size)
-        p += 2 + message.topic_size
+        p[0] = <uint8_t>(topic_size >> 8)
+        p[1] = <uint8_t>topic_size
+        memcpy(p + 2, message.topic, topic_size)
+        p += 2 + topic_size
         if packet_id:
             p[0] = <uint8_t>(packet_id >> 8)
             p[1] = <uint8_t>packet_id
             p += 2
         if self.version == 5:
             p = write_varint(p, <uint32_t>block_size)
+            if alias:
+                p[0] = 0x23
+                p[1] = <uint8_t>(alias >> 8)
+                p[2] = <uint8_t>alias
+                p += 3
             if message.block_size:
                 memcpy(p, message.block, message.block_size)
                 if message.expiry_at:
@@ -257,6 +279,17 @@ cdef class Deliverer:
         memcpy(p, message.body, message.body_size)
         out.commit(p + message.body_size - start)
         return whole
+
+    cdef uint32_t alias_of(self, Message* message, bint* known) except? 0:
+        """The topic's alias on this connection, a new one while there are any; 0 = none."""
+        cdef object alias
+        if message.topic_size <= 3:
+            return 0
+        alias = self.aliases.get(PyBytes_FromStringAndSize(<const char*>message.topic, message.topic_size))
+        known[0] = alias is not None
+        if alias is not None:
+            return alias
+        return len(self.aliases) + 1 if <uint32_t>len(self.aliases) < self.alias_maximum else 0
 
     cdef Py_ssize_t shared_run(self, Cursor cursor, Choice choice, Py_ssize_t room, int64_t now_ms) except -1:
         """Deliver all items from or into a shared run; 0 = it cannot be shared, nothing was done."""
@@ -321,7 +354,7 @@ cdef class Deliverer:
         if first < 0 or step < 1:
             raise ValueError("first is at least 0, step at least 1")
         if (step == 1 and first == 0 and cursor.run_count > 1 and cursor.run_count == cursor.taken
-                and self.inflight.unsent == 0 and room > 0):
+                and self.inflight.unsent == 0 and room > 0 and not self.alias_maximum):
             item = &cursor.items[0]
             batch = <Batch>item.batch
             choice = self.choice_of(cursor, item.match)

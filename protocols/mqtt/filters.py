@@ -5,10 +5,15 @@ Source: MQTT 5.0 section 4.7 and 4.8.2.
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt.reasons import Malformed
 
-__all__ = ["check_filter", "is_reserved", "refusal_of"]
+__all__ = ["FILTERS_MAX", "check_filter", "is_reserved", "refusal_of"]
+
+FILTERS_MAX: Final = 10_000
+"""Filters of one session. A packet can ask for 200,000; at 30 us each that would stop everybody for 6 s."""
 
 _RESERVED = frozenset({b"$SYS", b"$share", b"$queue", b"$delayed", b"$exclusive", b"$replay", b"$amq"})
 """First levels that have, or will have, a meaning of ours."""

@@ -287,7 +287,7 @@ class Session:
             self._host.out.write(refused.connack)
             self._end(f"CONNECT refused: {refused.message}")
             return
-        self._open(connect, accepted)
+        self._open(connect, accepted, identity)
 
     def refused(self, reason: int, why: str) -> None:
         """The login was wrong. Called by the host after `login`."""
@@ -295,7 +295,7 @@ class Session:
             self._host.out.write(packets.encode_refusal(self.version, reason))
             self._end(f"CONNECT refused: {why}")
 
-    def _open(self, connect: packets.Connect, accepted: Accepted) -> None:
+    def _open(self, connect: packets.Connect, accepted: Accepted, identity: Identity) -> None:
         client = self.client = accepted.client
         self.will = connect.will
         self.keep_alive_s = float(accepted.keep_alive_s)
@@ -317,6 +317,7 @@ class Session:
             client.inflight, self._host.out, connect.version, self._choose, mqtt5_from_amqp091
         )
         deliverer.max_packet = properties.get("maximum_packet_size", 268_435_455)
+        deliverer.alias_maximum = properties.get("topic_alias_maximum", 0)
         deliverer.origin = client.number
         deliverer.persistent = client.persistent
         # What was published at QoS 0 while the client was away is not kept for it.
@@ -324,7 +325,7 @@ class Session:
         client.queue.cursor.skip_transient_until = deliverer.skip_qos0_before
         self._deliverer = deliverer
         client.connection = self
-        self._clients.connected(client, client.identity, accepted.expiry_s)
+        self._clients.connected(client, identity, accepted.expiry_s)
         window = min(properties.get("receive_maximum", 65535), options.max_inflight)
         released, again = client.inflight.resume(window)
         self._retained = RetainedDelivery(client, deliverer, again)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from penstock.protocols.mqtt import packets, reasons
 from penstock.protocols.mqtt._deliver import Choice
 from penstock.protocols.mqtt.clients import Client, Clients
-from penstock.protocols.mqtt.filters import check_filter, refusal_of
+from penstock.protocols.mqtt.filters import FILTERS_MAX, check_filter, refusal_of
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.properties import encode_block
 from penstock.protocols.mqtt.reasons import Violation
@@ -53,6 +53,9 @@ def subscribe(
             results.append(refusal)
             continue
         known = client.subscriptions.get(line.topic)
+        if known is None and len(client.subscriptions) >= FILTERS_MAX:
+            results.append(reasons.QUOTA_EXCEEDED)
+            continue
         if known is None:
             try:
                 joined = client.vhost.subscribe(

@@ -1,0 +1,24 @@
+"""Every workload of the benchmark for a moment: at full speed nothing is lost and nothing stands still.
+
+The rates are not judged here. A reader that lags, output that fills up, a cache that is left behind: all of
+it happens within a second at these rates.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.load import run
+from bench.workloads import WORKLOADS, Workload
+from tests.support.brokers import Broker
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_nothing_is_lost_at_full_speed(workload: Workload, own_broker: Broker, broker_name: str) -> None:
+    port = own_broker.amqp_port if workload.load.protocol == "amqp" else own_broker.mqtt_port
+    if not port or (broker_name != "penstock" and workload.peer != broker_name):
+        pytest.skip(f"{broker_name} is not measured with it")
+    result = run(workload.load, port, broker_pid=own_broker.pid, seconds=1.0, warm_s=0.3, drain_s=20)
+    assert result.delivered_total > 0
+    assert (result.lost, result.backlog) == (0, 0), f"{result}\n{own_broker.log_tail(5)}"

@@ -34,9 +34,18 @@ from penstock.errors import PenstockError
 from penstock.protocols.amqp import _codec, methods_basic, methods_exchange, methods_queue
 from penstock.protocols.amqp import publish as slow
 from penstock.protocols.amqp._codec import Codec
-from penstock.protocols.amqp._tables import TableError, decode_table
+from penstock.protocols.amqp._tables import TableError
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.errors import AmqpError, Dropped, answer, erlang, frame_fault, hard, soft
+from penstock.protocols.amqp.handshake import (
+    HEADER,
+    HEADERS,
+    LOCALES,
+    MECHANISMS,
+    check_tune,
+    credentials,
+    server_properties,
+)
 from penstock.protocols.amqp.methods import (
     METHODS,
     Close,
@@ -48,7 +57,7 @@ from penstock.protocols.amqp.methods import (
     decode,
     encode,
 )
-from penstock.protocols.amqp.options import FRAME_MIN, NEGOTIATION_FRAME_MAX, AmqpOptions
+from penstock.protocols.amqp.options import NEGOTIATION_FRAME_MAX, AmqpOptions
 from penstock.protocols.amqp.values import Table, Value
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router.identity import Actor, Identity
@@ -60,24 +69,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Login", "Session", "State"]
 
-HEADER: Final = b"AMQP\x00\x00\x09\x01"
-_HEADERS: Final = frozenset({HEADER, b"AMQP\x01\x01\x00\x09"})
-"""Accepted: 0-9-1, and 0-9, which clients of its time mean by it."""
-
 _LOGIN_ENTRIES: Final = 256
 """Entries of a table before the login."""
 _KERNEL_METHODS: Final = frozenset({(60, 40), (60, 80), (60, 90), (60, 120)})
-_CAPABILITIES: Final = (
-    "publisher_confirms",
-    "exchange_exchange_bindings",
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "consumer_priorities",
-    "authentication_failure_close",
-    "per_consumer_qos",
-)
-"""What is true here; direct_reply_to is not."""
 
 
 class State(Enum):
@@ -230,9 +224,9 @@ class Session:
     def _header(self, buffer: bytearray, size: int) -> int:
         if size < 8 and HEADER.startswith(bytes(buffer[: min(size, 4)])):
             return 0
-        if bytes(buffer[:8]) in _HEADERS and size >= 8:
+        if bytes(buffer[:8]) in HEADERS and size >= 8:
             self.state = State.START
-            self._send("connection.start", 0, 9, self._server_properties(), b"PLAIN AMQPLAIN", b"en_US")
+            self._send("connection.start", 0, 9, server_properties(self._version), MECHANISMS, LOCALES)
             return 8
         self.out.write(HEADER)
         self.dirty()
@@ -311,19 +305,7 @@ class Session:
         self.client_properties = method.client_properties
         capabilities = method.client_properties.get("capabilities")
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
-        if method.mechanism == "PLAIN":
-            parts = method.response.split(b"\0")
-            if len(parts) != 3:
-                raise hard(502, "a PLAIN response is: NUL, user, NUL, password")
-            username, password = parts[1].decode("utf-8", "surrogateescape"), parts[2]
-        elif method.mechanism == "AMQPLAIN":
-            table = decode_table(len(method.response).to_bytes(4, "big") + method.response, entries=16)
-            name, secret = table.get("LOGIN"), table.get("PASSWORD")
-            if not isinstance(name, str) or not isinstance(secret, str | bytes):
-                raise hard(502, "an AMQPLAIN response has LOGIN and PASSWORD")
-            username, password = name, secret if isinstance(secret, bytes) else wire(secret)
-        else:
-            raise hard(503, f"unknown authentication mechanism '{method.mechanism}'")
+        username, password = credentials(method.mechanism, method.response)
         self.mechanism = method.mechanism
         self.state = State.LOGIN
         self.login = Login(username, password)
@@ -359,9 +341,7 @@ class Session:
             self.fail(hard(530, "the new secret was refused"), (10, 70))
 
     def _on_tune_ok(self, method: TuneOk) -> None:
-        options = self.options
-        _check_negotiated("channel_max", method.channel_max, 0, options.channel_max)
-        _check_negotiated("frame_max", method.frame_max, FRAME_MIN, options.frame_max)
+        check_tune(method, self.options)
         self.channel_max = method.channel_max
         self.frame_max = self.codec.frame_max = method.frame_max
         self.heartbeat_s = method.heartbeat
@@ -539,27 +519,6 @@ class Session:
     def _send(self, name: str, *values: Value) -> None:
         self.out.write(encode(name, 0, *values))
         self.dirty()
-
-    def _server_properties(self) -> Table:
-        # kombu decides by product and version which qos it uses: global, which is supported, for RabbitMQ
-        # 3.13.
-        return {
-            "product": "RabbitMQ",
-            "version": "3.13.7",
-            "penstock": self._version,
-            "platform": "penstock " + self._version,
-            "copyright": "",
-            "information": "penstock speaks AMQP 0-9-1 as RabbitMQ 3.13 does",
-            "cluster_name": "penstock",
-            "capabilities": dict.fromkeys(_CAPABILITIES, True),
-        }
-
-
-def _check_negotiated(name: str, value: int, least: int, most: int) -> None:
-    if value and value < least:
-        raise hard(530, f"negotiated {name} = {value} is lower than the minimum allowed value ({least})")
-    if value == 0 or value > most:
-        raise hard(530, f"negotiated {name} = {value} is higher than the maximum allowed value ({most})")
 
 
 _CONNECTION: Final[dict[tuple[State, Index], Callable[[Session, Any], None]]] = {

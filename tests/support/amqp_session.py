@@ -18,8 +18,9 @@ from pamqp.heartbeat import Heartbeat
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.protocols.amqp.handshake import HEADER
 from penstock.protocols.amqp.options import AmqpOptions
-from penstock.protocols.amqp.session import HEADER, Session
+from penstock.protocols.amqp.session import Session
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router.broker import Broker
 from penstock.router.identity import Identity

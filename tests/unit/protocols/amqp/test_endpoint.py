@@ -18,7 +18,7 @@ from pamqp.base import Frame
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.amqp.endpoint import _is_loopback, serve
-from penstock.protocols.amqp.session import HEADER
+from penstock.protocols.amqp.handshake import HEADER
 from penstock.protocols.listener import Listener
 from penstock.router.broker import Broker
 from penstock.subscriptions.tick import Tick

@@ -1,0 +1,129 @@
+"""The rows of sessions come back as they were; what is no row is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.log_core.log import Log
+from penstock.log_core.options import LogOptions
+from penstock.protocols.mqtt._ids import Inflight, Received
+from penstock.protocols.mqtt.packets import Will
+from penstock.protocols.mqtt.rows import (
+    SessionRow,
+    Subscription,
+    decode_subscription,
+    encode_subscription,
+    filter_key,
+    session_key,
+    split_filter_key,
+    split_session_key,
+)
+from penstock.subscriptions._cursor import Cursor
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(NAMES, NAMES, NAMES)
+def test_keys_come_back_and_differ(vhost: str, client_id: str, topic: str) -> None:
+    key = session_key(vhost, client_id)
+    assert split_session_key(key) == (vhost, client_id)
+    assert split_filter_key(filter_key(key, topic)) == (key, topic)
+
+
+def test_a_client_id_of_the_greatest_length_has_a_key() -> None:
+    key = session_key("/", "c" * 65535)
+    assert split_filter_key(filter_key(key, "t")) == (key, "t")
+
+
+@given(
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 2),
+    st.integers(0, 268435455),
+)
+def test_subscriptions_come_back(
+    tag: int, qos: int, local: bool, rap: bool, handling: int, identifier: int
+) -> None:
+    subscription = Subscription("t", tag, qos, local, rap, handling, identifier)
+    assert decode_subscription("t", encode_subscription(subscription)) == subscription
+
+
+@pytest.mark.parametrize("will", [None, Will("t", b"\0\xff", 2, True, 5, b"\x01\x01", 7)])
+def test_sessions_come_back(will: Will | None) -> None:
+    row = SessionRow("guest", 5, 1.5, will, 2.5 if will is not None else None)
+    assert SessionRow.decode(row.encode()) == row
+
+
+def entry(packet_id: int, state: int, lsn: int) -> bytes:
+    return packet_id.to_bytes(2, "little") + bytes((state,)) + lsn.to_bytes(8, "little")
+
+
+@pytest.fixture(scope="module")
+def cursor(tmp_path_factory: pytest.TempPathFactory) -> Cursor:
+    log = Log.open(tmp_path_factory.mktemp("log"), LogOptions(segment_bytes=1 << 20))
+    made = Cursor(log)
+    log.close_sync()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("following", "entries"),
+    [
+        (1, []),
+        (65535, []),
+        (9, [(1, 1, 10), (2, 2, 11), (5, 3, 12)]),
+        (3, [(65534, 1, 10), (65535, 2, 11), (1, 1, 12)]),
+        (4, [(4, 1, 10), (5, 1, 11)]),
+    ],
+)
+def test_packet_ids_under_way_come_back(
+    cursor: Cursor, following: int, entries: list[tuple[int, int, int]]
+) -> None:
+    row = bytes((1,)) + following.to_bytes(2, "little") + b"".join(entry(*e) for e in entries)
+    inflight = Inflight.restore(row, cursor)
+    assert inflight.pack() == row
+    assert inflight.held == inflight.unsent == len(entries)
+    released, retained = inflight.resume(100)
+    assert released == [packet_id for packet_id, state, _ in entries if state == 3]
+    assert retained == []
+    if len({following, *(e[0] for e in entries)}) == len(entries) + 1:
+        assert inflight.assign_retained(1, 1) == following
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"",
+        b"\x01",
+        b"\x02\x01\x00",
+        b"\x01\x00\x00",
+        b"\x01\x01\x00x",
+        b"\x01\x05\x00" + entry(0, 1, 1),
+        b"\x01\x05\x00" + entry(1, 0, 1),
+        b"\x01\x05\x00" + entry(1, 4, 1),
+        b"\x01\x05\x00" + entry(3, 1, 1) + entry(3, 1, 2),
+        b"\x01\x05\x00" + entry(3, 1, 1) + entry(4, 1, 2) + entry(2, 1, 2) + entry(1, 1, 1),
+    ],
+)
+def test_what_is_no_row_of_packet_ids_is_refused(cursor: Cursor, row: bytes) -> None:
+    with pytest.raises(ValueError, match="packet ids"):
+        Inflight.restore(row, cursor)
+
+
+@given(st.sets(st.integers(1, 65535), max_size=50))
+def test_received_ids_come_back(ids: set[int]) -> None:
+    row = bytes((1,)) + b"".join(i.to_bytes(2, "little") for i in sorted(ids))
+    received = Received.restore(row)
+    assert received.pack() == row
+    assert received.count == len(ids)
+    assert all(i in received for i in ids) and 1 + max(ids, default=0) not in ids
+
+
+@pytest.mark.parametrize("row", [b"", b"\x01\x05", b"\x02", b"\x01\0\0", b"\x01\5\0\5\0"])
+def test_what_is_no_row_of_received_ids_is_refused(row: bytes) -> None:
+    with pytest.raises(ValueError, match="packet ids"):
+        Received.restore(row)

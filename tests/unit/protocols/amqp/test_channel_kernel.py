@@ -1,4 +1,4 @@
-"""The kernel of a channel: the references it owns, records of other protocols, tags over turns of its ring."""
+"""The kernel of a channel: the references it owns, records of other protocols, tags over turns."""
 
 from __future__ import annotations
 

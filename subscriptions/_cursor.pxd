@@ -72,6 +72,7 @@ cdef class Cursor:
     cdef readonly bint dirty                # state() changed since it was last persisted
     cdef public bint scheduled              # its queue is on the tick's ready list
     cdef public object queue                # its queue: has wake()
+    cdef public Py_ssize_t wake_below       # > 0: the queue is woken once fewer are out
     cdef public object on_dirty             # None (never persisted), or called with `queue` when dirty becomes True
     cdef public object on_expired           # None, or called with the list of the expired positions of a take
     cdef public uint64_t skip_transient_until, unclean_until
@@ -122,6 +123,7 @@ cdef class Cursor:
     cdef void _advance(self) noexcept
     cdef uint64_t _undone(self) noexcept
     cdef int _set_aside(self) except -1
+    cdef void _wake_queue(self) noexcept
     cdef void _trim_aside(self) noexcept
     cdef void _soil(self) noexcept
     cdef int _ready(self, uint64_t seq) except -1

@@ -66,6 +66,8 @@ class Cursor:
     """Its queue stands on the tick's ready list."""
     queue: Any
     """Its queue, or None: something with wake(), called by requeue."""
+    wake_below: int
+    """> 0: the queue is woken once fewer are out, and this becomes 0."""
     on_dirty: Callable[[Any], None] | None
     """Called with `queue` when `dirty` becomes True."""
     on_expired: Callable[[list[int]], None] | None

@@ -726,6 +726,14 @@ cdef class Cursor:
         elif seq < self._head:
             self._aside_done += 1
             self._trim_aside()
+        if self.wake_below:
+            self._wake_queue()
+
+    cdef void _wake_queue(self) noexcept:
+        if self.outstanding < self.wake_below:
+            self.wake_below = 0
+            if self.queue is not None:
+                self.queue.wake()
 
     cdef void _advance(self) noexcept:
         cdef uint64_t head = self._head, tail = self._tail, mask = self._mask

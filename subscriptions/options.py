@@ -15,5 +15,5 @@ class QueueOptions:
     """Longest time from a settlement to its state record; what a crash may deliver again, in milliseconds."""
     pump_messages: int = 16384
     """Messages one queue hands out before the next one's turn."""
-    window_max: int = 1 << 22
-    """Places of a queue's window; a consumer that acknowledges nothing stops there. 16 bytes each."""
+    outstanding_max: int = 1 << 22
+    """Messages of one queue that may be out; consumers that acknowledge nothing stop there. 16 bytes each."""

@@ -225,7 +225,8 @@ class Queue:
             return
         cursor = self.cursor
         options = self._queues.options
-        if cursor.window >= options.window_max:
+        if cursor.outstanding >= options.outstanding_max:
+            cursor.wake_below = options.outstanding_max // 2 + 1
             return
         pump = pump_exclusive if self.kind is Kind.EXCLUSIVE else pump_shared
         pause = pump(self, options.pump_messages)

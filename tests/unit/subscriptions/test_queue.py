@@ -267,8 +267,8 @@ def test_one_queue_hands_out_a_bounded_share_of_a_turn(world: World, feed: Feed)
     assert len(many.got) == 35
 
 
-def test_a_full_window_stops_the_queue_until_something_is_acknowledged(world: World, feed: Feed) -> None:
-    world.queues = Queues(world.log, world.tick, QueueOptions(pump_messages=4, window_max=8))
+def test_a_queue_with_too_much_out_stops_until_something_is_acknowledged(world: World, feed: Feed) -> None:
+    world.queues = Queues(world.log, world.tick, QueueOptions(pump_messages=4, outstanding_max=8))
     consumer = attach(world.queue("q", feed))
     world.publish(feed, n=20)
     world.loop.settle()
@@ -276,6 +276,32 @@ def test_a_full_window_stops_the_queue_until_something_is_acknowledged(world: Wo
     consumer.ack(3)
     world.loop.settle()
     assert len(consumer.got) == 12
+
+
+def test_a_stopped_queue_is_woken_when_half_of_it_is_acknowledged(world: World, feed: Feed) -> None:
+    """A consumer without a prefetch limit never lacks credit, so nobody else would wake the queue."""
+    world.queues = Queues(world.log, world.tick, QueueOptions(pump_messages=4, outstanding_max=8))
+    consumer = attach(queue := world.queue("q", feed))
+    world.publish(feed, n=20)
+    world.loop.settle()
+    for seq in consumer.held[:3]:
+        queue.cursor.settle(seq)
+    world.loop.settle()
+    assert len(consumer.got) == 8
+    queue.cursor.settle(consumer.held[3])
+    world.loop.settle()
+    assert len(consumer.got) == 12
+
+
+def test_what_a_stopped_queue_gets_back_goes_to_the_next_consumer(world: World, feed: Feed) -> None:
+    world.queues = Queues(world.log, world.tick, QueueOptions(pump_messages=4, outstanding_max=8))
+    first = attach(queue := world.queue("q", feed))
+    world.publish(feed, n=20)
+    world.loop.settle()
+    queue.detach(first, requeue=True)
+    second = attach(queue)
+    world.loop.settle()
+    assert second.got == first.got and all(second.flags)
 
 
 def test_get_takes_one_message_and_none_from_an_empty_queue(world: World, feed: Feed) -> None:

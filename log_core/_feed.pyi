@@ -70,3 +70,6 @@ class Feed:
     def __len__(self) -> int: ...
     def __bool__(self) -> bool:
         """True: an empty feed is a feed."""
+
+def drop_all_before(feeds: list[Feed], base: int) -> int:
+    """`drop_before` for many feeds; the bytes freed."""

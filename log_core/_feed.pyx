@@ -281,3 +281,11 @@ cdef class Feed:
 
     def __repr__(self):
         return f"<Feed {self.id} [{self.start}, {self.end})>"
+
+
+def drop_all_before(list feeds not None, uint64_t base):
+    cdef Feed feed
+    cdef size_t freed = 0
+    for feed in feeds:
+        freed += feed.drop_before(base)
+    return freed

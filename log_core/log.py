@@ -25,7 +25,7 @@ from typing import Final
 
 from penstock.errors import StartError
 from penstock.log_core._batch import Appender, Batch, Target
-from penstock.log_core._feed import Feed
+from penstock.log_core._feed import Feed, drop_all_before
 from penstock.log_core._tail import Cache
 from penstock.log_core.checkpoint import Checkpoint
 from penstock.log_core.committer import Committer, Waiters
@@ -157,6 +157,7 @@ class Log:
             self.tables,
             lambda feed: Feed(feed, self),
             salvage=self.options.salvage,
+            sync=self._syncs,
         )
         self.feeds = found.feeds
         self.recovery = found.report
@@ -635,8 +636,7 @@ class Log:
         del live[:count]
         base = live[0].base_lsn
         for segment in gone:
-            for feed in segment.feeds:
-                self._feed_memory.freed(feed.drop_before(base))
+            self._feed_memory.freed(drop_all_before(segment.feeds, base))
         self._deleting = True
 
         def done(_: object, error: OSError | None) -> None:

@@ -92,11 +92,20 @@ class Recovered:
 
 
 def recover(
-    folder: Folder, files: Files, tables: Tables, make_feed: Callable[[int], Feed], *, salvage: bool
+    folder: Folder,
+    files: Files,
+    tables: Tables,
+    make_feed: Callable[[int], Feed],
+    *,
+    salvage: bool,
+    sync: bool,
 ) -> Recovered:
-    """Do all of it; nothing is written but cuts and salvaged files. Raises StartError, OSError."""
+    """Do all of it; nothing is written but cuts and salvaged files. Raises StartError, OSError.
+
+    `sync`: make durable what was found, before anybody builds on it.
+    """
     started = time.perf_counter()
-    run = _Run(folder, files, tables, make_feed, salvage)
+    run = _Run(folder, files, tables, make_feed, salvage, sync)
     try:
         recovered = run.run()
     except Damage as damage:
@@ -112,13 +121,20 @@ def _head_bytes(path: Path) -> bytes:
 
 class _Run:
     def __init__(
-        self, folder: Folder, files: Files, tables: Tables, make_feed: Callable[[int], Feed], salvage: bool
+        self,
+        folder: Folder,
+        files: Files,
+        tables: Tables,
+        make_feed: Callable[[int], Feed],
+        salvage: bool,
+        sync: bool,
     ) -> None:
         self._folder = folder
         self._files = files
         self._tables = tables
         self._make_feed = make_feed
         self._salvage = salvage
+        self._sync = sync
         self._scanner = Scanner()
         self._feeds: dict[int, Feed] = {}
         self._report = Recovery()
@@ -363,7 +379,8 @@ class _Run:
                 self._walk(segment, found.end, found.next_lsn, checkpoint)
         with segment.path.open("r+b") as file:
             self._files.truncate(file.fileno(), segment.end)
-            self._files.fsync(file.fileno())
+            if self._sync:
+                self._files.fsync(file.fileno())
         segment.feeds = self._scanner.feeds_at(segment.base_lsn)
         segment.indexed = self._indexes_fit(segment)
         return at + 1

@@ -37,6 +37,7 @@ class Queue:
     """One queue. Made by `Queues.create` or `Queues.restore`."""
 
     __slots__ = (
+        "_awaiting",
         "_getters",
         "_loading",
         "_outlets",
@@ -94,6 +95,7 @@ class Queue:
         self._sole = False
         self._watching: set[Feed] | None = None
         self._loading = False
+        self._awaiting = False
         self._getters: list[Getter] | None = None
         self.cursor = Cursor(queues.log)
         """What is ready, out and done."""
@@ -235,6 +237,8 @@ class Queue:
         elif pause is Pause.CAUGHT_UP:
             if not self._load():
                 self._watch()
+                if cursor.unwritten:
+                    self._await_write()
 
     def _watch(self) -> None:
         """Wait at the feeds: caught up, and somebody is hungry."""
@@ -264,6 +268,19 @@ class Queue:
         else:
             return False
         return True
+
+    def _await_write(self) -> None:
+        """Be woken when everything appended so far is written: this turn, or when a full disk has room."""
+        if not self._awaiting:
+            self._awaiting = True
+            log = self._queues.log
+            log.when_written(log.appender.next_lsn - 1, self._on_written)
+            self._queues.tick.schedule()
+
+    def _on_written(self, ok: bool) -> None:
+        self._awaiting = False
+        if ok:
+            self.wake()
 
     def _loaded(self) -> None:
         self._loading = False
@@ -295,7 +312,7 @@ class Queue:
             if n == 0 and self._load():
                 return False
             if n == 0 and cursor.unwritten:
-                self.wake()
+                self._await_write()
                 return False
             getter = getters.pop(0)
             self.delivered += n

@@ -198,6 +198,8 @@ class Queues:
 
     def _flush(self) -> None:
         self._flush_timer = None
+        if self.log.failed is not None:
+            return  # nothing can be kept any more
         some, self._dirty = self._dirty[:_FLUSH_AT_ONCE], self._dirty[_FLUSH_AT_ONCE:]
         for queue in some:
             if not queue.deleted:
@@ -209,11 +211,14 @@ class Queues:
     def close(self) -> None:
         """Put every record that is out of date, exactly: what is out counts as given back.
 
-        For a clean stop, after all connections are gone and before the log closes.
+        For a clean stop, after all connections are gone and before the log closes. Nothing after the log
+        failed.
         """
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
+        if self.log.failed is not None:
+            return
         for queue in self._all:
             cursor = queue.cursor
             # What may have been delivered before a crash and is not done yet still may have been.

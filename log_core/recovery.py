@@ -56,6 +56,12 @@ class Hole:
     next_lsn: int
     """LSNs in [first_lsn, next_lsn) are lost; equal when unknown."""
 
+    def __str__(self) -> str:
+        what = "an unknown number of records"
+        if self.next_lsn > self.first_lsn:
+            what = f"LSN {self.first_lsn} to {self.next_lsn - 1}"
+        return f"{self.path}: {self.length} bytes at byte {self.offset} are lost, {what}"
+
 
 @dataclass(slots=True)
 class Recovery:
@@ -111,6 +117,8 @@ def recover(
     except Damage as damage:
         raise data_damaged(damage, run.quarantine(damage.path)) from None
     recovered.report.seconds = time.perf_counter() - started
+    for hole in recovered.report.holes:
+        _LOG.error("%s", hole)
     return recovered
 
 

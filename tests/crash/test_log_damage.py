@@ -125,7 +125,7 @@ def test_pages_lost_out_of_order_behind_the_synced_end_are_cut(scene: Scene, tmp
 
 
 def test_a_flipped_bit_below_the_synced_end_refuses_the_start_until_salvaged(
-    scene: Scene, tmp_path: Path
+    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for at in range(4096 + 40, scene.ends[0] - NOTE_BYTES, 97):
         folder, wal = scene.fresh(tmp_path / "flip")
@@ -140,6 +140,7 @@ def test_a_flipped_bit_below_the_synced_end_refuses_the_start_until_salvaged(
             open_log(folder)
         log = open_log(folder, salvage=True)
         assert log.recovery.holes
+        assert any(" are lost, " in record.getMessage() for record in caplog.records)
         hole = log.recovery.holes[0]
         assert hole.path == wal and hole.offset <= at < hole.offset + max(hole.length, 1)
         left = _positions(log, scene.feed_id) if scene.feed_id in log.feeds else []

@@ -84,7 +84,7 @@ class Queue:
         """Deleted (by the router) when its last consumer leaves."""
         self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
         self.data: Any = None
-        """Of whoever made the queue (the router, a session)."""
+        """Of whoever made the queue (the router, a session); None once it is deleted."""
         self.deleted = False
         self.turn = 0
         """Whose turn it is among equal outlets."""
@@ -350,6 +350,9 @@ class Queue:
         getters, self._getters = self._getters, None
         self.cursor.on_dirty = None
         lsn = self._queues.forget(self)
+        # No cycles: the memory of short-lived queues does not wait for the collector.
+        self.cursor.queue = None
+        self.data = None
         for outlet in outlets:
             outlet.cancelled("the queue was deleted")
         for getter in getters or ():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from penstock.log_core._feed import Feed
@@ -234,6 +236,29 @@ def test_delete_cancels_consumers_and_ends_memberships(world: World, feed: Feed)
     world.publish(feed)
     world.loop.settle()
     assert len(consumer.got) == 1
+
+
+def test_the_memory_of_a_deleted_queue_does_not_wait_for_the_collector(world: World, feed: Feed) -> None:
+    def cursors() -> int:
+        return sum(isinstance(thing, Cursor) for thing in gc.get_objects())
+
+    gc.collect()
+    before = cursors()
+    gc.disable()
+    try:
+        for _ in range(20):
+            queue = world.queue("q", feed)
+            consumer = attach(queue)
+            world.loop.settle()
+            world.publish(feed)
+            world.loop.settle()
+            consumer.ack()
+            queue.delete()
+            del queue, consumer
+        world.loop.settle()
+        assert cursors() == before
+    finally:
+        gc.enable()
 
 
 def test_a_failing_consumer_is_detached_and_its_share_given_to_others(

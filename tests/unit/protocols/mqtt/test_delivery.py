@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from penstock.protocols.mqtt.options import MqttOptions
@@ -355,3 +357,41 @@ def test_fan_out_gives_every_session_the_same_bytes(gateway: Gateway) -> None:
             assert [(m.topic, m.payload) for m in peer.publishes()] == expected
         fits = [(t, p) for t, p in expected if len(p) < 50]
         assert [(m.topic, m.payload) for m in small.publishes()] == fits
+
+
+def test_a_client_is_not_read_while_too_many_answers_wait(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.protocols.mqtt.session._ANSWERS_MAX", 10)
+    gateway.connect("s").subscribe(("t", 1))
+    peer = gateway.connect("p")
+    for i in range(1, 16):
+        peer.send(f.publish("t", qos=1, packet_id=i), settle=False)
+        assert ("answers" in peer.held) == (i > 10)
+    assert peer.received == []
+    assert len(peer.take()) == 15
+    assert peer.held == set()
+
+
+def test_no_answer_leaves_before_what_it_waits_for(tmp_path: Path) -> None:
+    """With a disk that is synced: neither PUBACK nor the QoS 2 packets of a durable session come in the
+    same turn.
+    """
+    gateway = Gateway(tmp_path / "data", fsync="group")
+    sub = gateway.connect("s", clean=False)
+    sub.subscribe(("t", 2))
+    pub = gateway.connect("p", clean=False)
+    pub.send(
+        f.publish("t", b"1", qos=1, packet_id=1) + f.publish("t", b"2", qos=2, packet_id=2), settle=False
+    )
+    # Turns of the loop, without what the committer's thread has to say.
+    gateway.loop.settle()
+    assert pub.received == []
+    assert [f.parse_publish(p, 4).payload for p in sub.received] == [b"1"]
+    assert [p.kind for p in pub.take()] == [f.PUBACK, f.PUBREC]
+    assert [f.parse_publish(p, 4).payload for p in sub.take()] == [b"1", b"2"]
+    pub.send(f.ack(f.PUBREL, 2), settle=False)
+    gateway.loop.settle()
+    assert pub.received == []
+    assert [p.kind for p in pub.take()] == [f.PUBCOMP]
+    gateway.stop()

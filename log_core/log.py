@@ -52,6 +52,7 @@ _OWN_TABLE: Final = "log"
 _FEED_BOUND: Final = b"feed_ids"
 _FEED_BLOCK: Final = 1024
 _WATCH_S: Final = 1.0
+_AGE_MIN_S: Final = 600.0  # segments are not closed by age more often than this
 
 Callback = Callable[[bool], object]
 
@@ -556,6 +557,7 @@ class Log:
             self.appender.append_note()  # so that damage below the synced end can be told from a torn tail
             self.flush()
         self._sync()
+        self._roll_by_age()
         while self._feed_memory.trim():
             pass
         self._delete_old()
@@ -577,6 +579,17 @@ class Log:
         else:
             os.close(fd)
             self._finish(old)
+
+    def _roll_by_age(self) -> None:
+        """Close a segment that little traffic keeps open past its retention; a checkpoint follows."""
+        segment = self._wal.segment
+        age_s = self._clock() - segment.min_ts / 1000
+        if not segment.min_ts or age_s < max(self.options.retention_s, _AGE_MIN_S) or self.appender.in_unit:
+            return
+        self.flush()
+        if self.failed is None and not self._wal.pending and segment is self._wal.segment:
+            self._roll()
+            self._begin_checkpoint()
 
     def _finish(self, segment: Segment) -> None:
         def done(nbytes: object, error: OSError | None) -> None:

@@ -97,6 +97,31 @@ def test_what_a_queue_needs_is_kept_however_much_it_is(tmp_path: Path) -> None:
     log.close_sync()
 
 
+def test_a_trickle_is_deleted_by_age(tmp_path: Path) -> None:
+    now = [1e9]
+    log = open_log(tmp_path, clock=lambda: now[0], retention_bytes=1 << 30, retention_s=3600.0)
+    log.low_water = lambda: NOBODY
+    feed = durable_feed(log)
+    first = append(log, [feed], b"old")
+    log.flush()
+    for hour in range(5):
+        assert (feed.start == 0) == (hour < 2), hour
+        now[0] += 3601
+        log.tend(1 << 60)
+        settle(log)
+        append(log, [feed], b"newer")
+        log.flush()
+        settle(log)
+        log.tend(1 << 60)
+        settle(log)
+    assert feed.positions(feed.start, 1) != [first]
+    assert len(log._segments.live) <= 3
+    log.close_sync()
+    again = open_log(tmp_path)
+    assert again.recovery.clean
+    again.close_sync()
+
+
 def test_until_somebody_says_what_is_needed_everything_is_kept(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lsns = _churn(log, 5)

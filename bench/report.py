@@ -111,7 +111,7 @@ def rows(workload: Workload, results: Mapping[str, Result]) -> list[list[str]]:
 def _losses(r: Result) -> str:
     parts = []
     if r.lost:
-        parts.append(f"{r.lost:,} of {r.sent_total:,} sent")
+        parts.append(f"{r.lost:,} of {r.sent_total:,.0f} sent")
     if r.backlog:
         parts.append(f"({r.backlog:,.0f} still queued)")
     return " ".join(parts) or "0"

@@ -59,7 +59,7 @@ asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined
 	PENSTOCK_ASAN=1 $(BIN)/python setup.py -q build --build-base build/asan/base --build-lib build/asan/lib
 	LD_PRELOAD=$$($${CC:-cc} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONMALLOC=malloc PYTHONPATH=build/asan/lib \
-	$(BIN)/python -m pytest -q -p no:cacheprovider $(wildcard tests/unit/protocols tests/unit/log_core tests/property) $(ARGS)
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/{log_core,subscriptions,router,protocols} tests/property $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does

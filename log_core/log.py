@@ -29,7 +29,7 @@ from penstock.log_core._feed import Feed, drop_all_before
 from penstock.log_core._tail import Cache
 from penstock.log_core.checkpoint import Checkpoint
 from penstock.log_core.committer import Committer, Waiters
-from penstock.log_core.errors import LogFailed
+from penstock.log_core.errors import Damage, LogFailed
 from penstock.log_core.feed_memory import FeedMemory
 from penstock.log_core.files import Files
 from penstock.log_core.layout import Folder
@@ -466,6 +466,20 @@ class Log:
             callback()
 
         self._reader.load_entries(segment, feed, loaded)
+
+    def load_feed_now(self, feed: Feed, index: int) -> bool:
+        """`load_feed` at once, on the calling thread: for a few chunks. False: it cannot be read."""
+        base = feed.base_of(index)
+        segment = self._segments.at_base(base)
+        if segment is None:
+            return False
+        try:
+            entries = self._reader.read_entries(segment, feed)
+        except (OSError, Damage) as error:
+            _LOG.error("%s: the entries of feed %d cannot be read: %s", segment.path, feed.id, error)
+            return False
+        self._feed_memory.reloaded(feed, base, feed.restore_chunk(base, entries))
+        return True
 
     def load_chunk(self, feed: Feed, base: int) -> bytes:
         """The entries of a feed in the segment at `base`, read at once; for `Feed.index_of`."""

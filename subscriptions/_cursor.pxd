@@ -140,4 +140,5 @@ cdef class Cursor:
     cdef int _pass_transient(self, Feed feed, Member* member, uint64_t end) except -1
     cdef int _take_merged(self, Py_ssize_t n, int64_t* now) except -1
     cdef uint32_t _intern(self, uint32_t* tags, Py_ssize_t n) except? 0xFFFFFFFF
+    cdef bint _load_uncounted(self) except -1
     cdef int _count_merged(self) except -1

@@ -25,6 +25,7 @@ class CursorLog(Protocol):
     @property
     def written_lsn(self) -> int: ...
     def now_ms(self) -> int: ...
+    def load_feed_now(self, feed: Feed, index: int) -> bool: ...
 
 def release() -> None:
     """Let go of the batches of the last take: its items are invalid from here on."""
@@ -166,7 +167,11 @@ class Cursor:
     # Counting
 
     def ready_count(self) -> int:
-        """Messages to be taken, expired ones included. Equal positions of several feeds count once."""
+        """Messages to be taken, expired ones included. Equal positions of several feeds count once.
+
+        Exact, but for several feeds with more than 32 chunks of entries on disk: then an upper bound until
+        they are taken. Reads those chunks, for feeds that may overlap only.
+        """
 
     def low(self) -> int:
         """The lowest position this cursor still needs; 2^64 - 1 when none."""

@@ -53,6 +53,7 @@ cdef enum:
     DONE = 3
     STATE_VERSION = 1
     RING_MIN = 16               # places of a first ring: 256 B
+    COUNT_LOADS = 32            # chunks of feed entries that one count reads from disk; about 1 ms each when large
     TTL_NEVER = 0xFFFFFFFF
 
 cdef struct Head:               # one feed's next entry while several are merged
@@ -1000,8 +1001,12 @@ cdef class Cursor:
                 only = &self._members[i]
         if active > 1:
             self._count_merged()
+            for _ in range(COUNT_LOADS):
+                if not self._load_uncounted():
+                    break
+                self._count_merged()
             n = self._distinct
-            for i in range(self._nmembers):      # only where a chunk is not resident: not merged, so an upper bound
+            for i in range(self._nmembers):      # very long and on disk: not merged, so an upper bound
                 if self._members[i].counted < _end(&self._members[i]):
                     n += _end(&self._members[i]) - self._members[i].counted
             return n + self._nheap
@@ -1017,6 +1022,16 @@ cdef class Cursor:
                 last = min(max(last, only.next), end)
                 n -= last - first
         return n + self._nheap
+
+    cdef bint _load_uncounted(self) except -1:
+        """Have the entries in memory that stopped the count; False: nothing did, or they cannot be read."""
+        cdef Py_ssize_t i
+        cdef Member* member
+        for i in range(self._nmembers):
+            member = &self._members[i]
+            if member.counted < _end(member) and (<Feed>member.feed).position(member.counted) == 0:
+                return self._log.load_feed_now(<Feed>member.feed, member.counted)
+        return False
 
     cdef int _count_merged(self) except -1:
         """Count the distinct positions that came since the last call; amortised one merge per entry."""

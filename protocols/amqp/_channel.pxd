@@ -56,6 +56,8 @@ cdef class Channel:
     cdef readonly uint64_t first_tag, next_tag
     cdef readonly uint64_t outstanding      # live entries that belong to consumers
     cdef public uint64_t limit              # shared prefetch limit of the channel, 0 = none
+    cdef readonly bint transactional        # acknowledgements are planned and wait for the commit
+    cdef dict planned                       # tag -> how its delivery will end; None without transactions
     cdef list starved                       # consumers that had no credit when they were asked
     cdef readonly uint64_t delivered
 
@@ -67,6 +69,8 @@ cdef class Channel:
     cdef uint64_t hold(self, PyObject* cursor, PyObject* consumer, uint64_t seq) except 0
     cdef uint64_t skip_tag(self) except 0
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
+    cdef int plan(self, uint64_t tag, bint multiple, int how) except -1
+    cdef void advance(self) noexcept
     cdef int finish(self, Unacked* entry, int how) except -1
     cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Item* item,
                     const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag) except -1

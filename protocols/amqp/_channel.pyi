@@ -52,7 +52,18 @@ class Channel:
         """Deliveries that are not settled, those of basic.get included."""
 
     def requeue_all(self) -> int:
-        """Give back every delivery that is not settled, in order; how many."""
+        """Give back every delivery that is neither settled nor, on an open channel, planned; how many."""
+
+    transactional: bool
+    """Acknowledgements are planned."""
+    def tx_select(self) -> None:
+        """Plan acknowledgements from now on instead of carrying them out. Idempotent."""
+
+    def settle_planned(self) -> list[Queue]:
+        """Carry out what was planned; the queues it came from, each once."""
+
+    def drop_planned(self) -> None:
+        """Forget what was planned: these deliveries await their acknowledgement again."""
 
     def feed_starved(self) -> None:
         """After a read: tell the queues of consumers that had no credit that they may have some again."""

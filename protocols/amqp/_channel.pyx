@@ -18,6 +18,9 @@ nothing). Deliveries without acknowledgement use up a tag and leave an empty ent
 Confirms. Each publish of a confirming channel gets the next number and an entry (its LSN, and whether it needs the
 disk). `confirm(written, synced)` acknowledges up to the first that is not there yet, with multiple=true: numbers are
 confirmed in order, as RabbitMQ permits but does not promise.
+
+Transactions. On a transactional channel an acknowledgement is planned: its delivery stays out and holds its credit until
+`settle_planned`, or is free to be acknowledged again after `drop_planned`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -315,18 +318,77 @@ cdef class Channel:
             self.first_tag = tag + 1
         else:
             self.finish(&self.unacked[tag & self.unacked_mask], how)
-        while self.first_tag < self.next_tag and self.unacked[self.first_tag & self.unacked_mask].cursor == NULL:
-            self.first_tag += 1
+        self.advance()
         return 1
 
+    cdef void advance(self) noexcept:
+        """The ring begins at the oldest delivery that is not settled."""
+        while self.first_tag < self.next_tag and self.unacked[self.first_tag & self.unacked_mask].cursor == NULL:
+            self.first_tag += 1
+
     def requeue_all(self):
-        """Give back every delivery that is not settled, in order; how many."""
+        """Give back every delivery that is neither settled nor, on an open channel, planned to be; how many."""
         cdef uint64_t t
         cdef Py_ssize_t n = 0
+        cdef Unacked* entry
+        if self.closing:
+            self.drop_planned()
         for t in range(self.first_tag, self.next_tag):
-            n += self.unacked[t & self.unacked_mask].cursor != NULL
-        self.settle(0, True, REQUEUED)
+            entry = &self.unacked[t & self.unacked_mask]
+            if entry.cursor != NULL and not (self.planned and t in self.planned):
+                self.finish(entry, REQUEUED)
+                n += 1
+        self.advance()
         return n
+
+    # Transactions
+
+    def tx_select(self):
+        """Plan acknowledgements from now on. Idempotent."""
+        if not self.transactional:
+            self.transactional = True
+            self.planned = {}
+
+    cdef int plan(self, uint64_t tag, bint multiple, int how) except -1:
+        """`settle` for a transaction; what is planned already is not known a second time."""
+        cdef uint64_t t
+        if tag == 0:
+            if not multiple:
+                return 0
+            if self.next_tag == self.first_tag:
+                return 1
+            tag = self.next_tag - 1
+        elif (
+            tag < self.first_tag
+            or tag >= self.next_tag
+            or self.unacked[tag & self.unacked_mask].cursor == NULL
+            or tag in self.planned
+        ):
+            return 0
+        for t in range(self.first_tag if multiple else tag, tag + 1):
+            if self.unacked[t & self.unacked_mask].cursor != NULL and t not in self.planned:
+                self.planned[t] = how
+        return 1
+
+    def settle_planned(self):
+        """End what was planned; the queues it came from, each once."""
+        cdef dict planned = self.planned
+        cdef dict queues = {}
+        cdef uint64_t tag
+        cdef int how
+        cdef Unacked* entry
+        self.planned = {}
+        for tag, how in planned.items():
+            entry = &self.unacked[tag & self.unacked_mask]
+            queues[(<Cursor>entry.cursor).queue] = None
+            self.finish(entry, how)
+        self.advance()
+        return list(queues)
+
+    def drop_planned(self):
+        """Forget what was planned: these deliveries await their acknowledgement again."""
+        if self.transactional:
+            self.planned = {}
 
     @property
     def unacked_count(self):

@@ -18,7 +18,8 @@ cdef class Codec:
     cdef public uint32_t frame_max      # whole frames, header and end included
     cdef readonly uint64_t message_max
     cdef readonly uint64_t published
-    cdef uint64_t held, held_max        # bytes of messages under way, and their limit
+    cdef readonly uint64_t held_max
+    cdef uint64_t held                  # bytes of messages under way
     cdef uint64_t written_wanted, synced_wanted
     cdef list awaiting                  # channels with unconfirmed publishes
     cdef set touched                    # channels that settled something and have starved consumers

@@ -25,7 +25,7 @@ class Codec:
     """Largest frame taken, in bytes with header and end (8 more are forgiven, as RabbitMQ does)."""
     message_max: int
     published: int
-    """Messages appended to the log."""
+    """Messages that came whole and were not refused for their exchange."""
     want: int
     """After None: whole size of the incomplete frame in front, 0 when even its size is not known."""
 
@@ -43,6 +43,14 @@ class Codec:
     def all_channels(self) -> list[Channel]: ...
     def release(self, channel: Channel) -> None:
         """Forget the message under way on `channel`."""
+
+    held_max: int
+    """Most bytes of messages under way on all channels of the connection."""
+    def hold(self, n: int) -> bool:
+        """Count `n` more bytes of messages under way; False, and nothing is counted, when it is too much."""
+
+    def let_go(self, n: int) -> None:
+        """Bytes counted with `hold` are under way no more."""
 
     def feed(self, buffer: bytearray, start: int, size: int) -> None:
         """Scan buffer[start:size] with `next`. The buffer must not change until `next` gave None."""

@@ -22,7 +22,7 @@ hold at most `held_max` bytes.
 Events, a tuple each, with the channel number second:
 
     (METHOD,  channel, class, method, arguments)                  channel is not checked: also for unknown channels
-    (PUBLISH, channel, key block, bits, properties, body)         Python must look at it (headers exchange, CC, expiration ...)
+    (PUBLISH, channel, key block, bits, properties, body)         Python must look at it (headers exchange, CC, transaction ...)
     (REFUSED, channel, error)                                     a publish the router refuses
     (UNKNOWN_TAG, channel, method, tag)
     (TOO_LARGE, channel, size)                                    the announced size is above the limit
@@ -125,6 +125,17 @@ cdef class Codec:
         """Forget the message under way on `channel`."""
         self.held -= channel.body_have
         channel.end_content()
+
+    def hold(self, uint64_t n):
+        """Count n more bytes of messages under way; False, and nothing is counted, when that is too much."""
+        if n > self.held_max or self.held > self.held_max - n:
+            return False
+        self.held += n
+        return True
+
+    def let_go(self, uint64_t n):
+        """These are under way no more."""
+        self.held -= n
 
     # Scanning
 
@@ -392,6 +403,7 @@ cdef class Codec:
         if (
             found.special
             or route.per_message
+            or channel.transactional
             or (
                 found.user_id != NULL
                 and (
@@ -400,6 +412,7 @@ cdef class Codec:
                 )
             )
         ):
+            self.published += 1
             return (
                 PUBLISH,
                 channel.number,
@@ -437,7 +450,7 @@ cdef class Codec:
         else:
             multiple = False
             how = REQUEUED if p[8] & 1 else DROPPED
-        if not channel.settle(tag, multiple, how):
+        if not (channel.plan(tag, multiple, how) if channel.transactional else channel.settle(tag, multiple, how)):
             return (UNKNOWN_TAG, channel.number, method, tag)
         if channel.starved:
             self.touched.add(channel)

@@ -22,6 +22,7 @@ from penstock.protocols.amqp.values import Value
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp.session import Session
+    from penstock.protocols.amqp.transaction import Transaction
     from penstock.router.identity import Actor
     from penstock.router.vhost import Vhost
 
@@ -39,6 +40,8 @@ class Channel:
         self.gate = Gate()
         self.consumers: dict[str, Consumer] = {}
         """By tag; a consumer stands here from its consume to its cancel."""
+        self.transaction: Transaction | None = None
+        """Since tx.select: what was published and not committed."""
         self.prefetch = 0
         """Of consumers that will be made; 0 = no limit."""
         self.last_queue = ""
@@ -127,6 +130,8 @@ class Channel:
         for consumer in consumers.values():
             self.detach(consumer)
         self.core.requeue_all()
+        if self.transaction is not None:
+            self.transaction.forget()
         self.session.codec.release(self.core)
 
     def fail(self, error: AmqpError, index: Index) -> None:

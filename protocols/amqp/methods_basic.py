@@ -1,4 +1,4 @@
-"""Classes basic, confirm, tx, channel and access, as far as they are not the kernel's."""
+"""Classes basic, confirm, channel and access, as far as they are not the kernel's."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from penstock.protocols.amqp.methods import (
     Qos,
     Recover,
     RecoverAsync,
-    TxCommit,
-    TxRollback,
-    TxSelect,
     encode,
 )
 from penstock.router.errors import InvalidArgument
@@ -39,9 +36,6 @@ __all__ = [
     "qos",
     "recover",
     "recover_async",
-    "tx_commit",
-    "tx_rollback",
-    "tx_select",
 ]
 
 
@@ -156,26 +150,14 @@ def recover(channel: Channel, method: Recover) -> None:
     channel.reply("basic.recover-ok")
 
 
-# Confirms and transactions
+# Confirms
 
 
 def confirm_select(channel: Channel, method: ConfirmSelect) -> None:
+    if channel.core.transactional:
+        raise soft(406, "cannot switch from tx to confirm mode")
     channel.core.confirm_select()
     channel.reply("confirm.select-ok", nowait=method.nowait)
-
-
-def tx_select(channel: Channel, _: TxSelect) -> None:
-    if channel.core.confirming:
-        raise soft(406, "cannot switch from confirm to tx mode")
-    raise hard(540, "transactions (tx.select) are not supported; use publisher confirms")
-
-
-def tx_commit(channel: Channel, _: TxCommit) -> None:
-    raise soft(406, "channel is not transactional")
-
-
-def tx_rollback(channel: Channel, _: TxRollback) -> None:
-    raise soft(406, "channel is not transactional")
 
 
 # Channel and access

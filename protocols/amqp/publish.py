@@ -1,11 +1,13 @@
-"""Publishes that Python must look at: headers exchanges, CC and BCC, odd expirations and user ids.
+"""Publishes that Python must look at: headers exchanges, CC and BCC, odd properties, transactions.
 
 The kernel hands over a whole message it did not append. What it would have refused is refused here with
-RabbitMQ's words; the rest is appended with the same record fields.
+RabbitMQ's words; the rest is appended with the same record fields: at once, or at the commit of its
+transaction. `check` looks at the message alone, `routed` at the exchanges, `append` changes something.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.log_core._batch import PERSISTENT, Target
@@ -16,7 +18,7 @@ from penstock.protocols.amqp.values import Table, Value
 from penstock.router._routes import Route
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, wire
 
-__all__ = ["decode_properties", "encode_properties", "publish"]
+__all__ = ["Message", "append", "check", "decode_properties", "encode_properties", "publish", "routed"]
 
 _FIELDS: Final = (
     ("content_type", "s"),
@@ -69,15 +71,48 @@ def encode_properties(properties: Table) -> bytes:
     return flags.to_bytes(2, "big") + encode_fields(letters, tuple(values))
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that may be published."""
+
+    keys: tuple[bytes, ...]
+    """The key blocks it is routed by, each once: its own, and one for each entry of CC and BCC."""
+    mandatory: bool
+    block: bytes
+    """Its properties as consumers get them."""
+    body: bytes
+    headers: Table
+    persistent: bool
+    priority: int
+    ttl_ms: int
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds in memory, roughly."""
+        return len(self.body) + len(self.block) + 512
+
+
 def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) -> None:
-    """Append the message, return it when it is mandatory and went nowhere, and number it for its confirm.
+    """Append the message, or keep it for the commit of its transaction.
 
     Raises:
-        AmqpError: a property RabbitMQ refuses.
+        AmqpError: a property RabbitMQ refuses, or the transaction is too large.
         RoutingError: the exchange refuses it.
         TableError: headers with too many entries.
 
     """
+    message = check(channel, key, bits, block, body)
+    route = routed(channel, message)
+    if channel.transaction is not None:
+        channel.transaction.publish(message)
+        return
+    lsn = append(channel, message, route)
+    if channel.core.confirming:
+        channel.session.codec.expect_confirm(channel.core, lsn, message.persistent and route.durable)
+
+
+def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) -> Message:
+    """Look at the message alone. Raises AmqpError and TableError, see `publish`."""
     properties = decode_properties(block)
     headers = properties.get("headers", {})
     assert isinstance(headers, dict)
@@ -85,7 +120,7 @@ def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) 
     _check_user(channel, properties.get("user_id"))
     if str(properties.get("reply_to", "")).startswith(_REPLY_QUEUE):
         raise soft(406, "fast reply consumer does not exist")
-    routes = _routes(channel, key, headers)
+    keys = _keys(key, headers)
     if "BCC" in headers:
         # A blind copy is for routing and not for consumers.
         del headers["BCC"]
@@ -93,26 +128,41 @@ def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) 
     persistent = properties.get("delivery_mode") == 2
     priority = properties.get("priority", 0)
     assert isinstance(priority, int)
-    route = routes[0] if len(routes) == 1 else _union(routes)
+    return Message(keys, bool(bits & _MANDATORY), block, body, headers, persistent, priority, ttl_ms)
+
+
+def routed(channel: Channel, message: Message) -> Route:
+    """Where the message goes now. Raises RoutingError."""
+    routes = []
+    for key in message.keys:
+        route = channel.vhost.route(channel.actor.identity, ENC_AMQP091, key, message.headers)
+        if route.error is not None:
+            raise route.error
+        routes.append(route)
+    return routes[0] if len(routes) == 1 else _union(routes)
+
+
+def append(channel: Channel, message: Message, route: Route) -> int:
+    """Append the message, and return it when it is mandatory and goes nowhere. Its LSN."""
+    key = message.keys[0]
     lsn = channel.session.log.appender.append_record(
         route.lp,
         route.target,
         key,
-        block,
-        body,
-        PERSISTENT if persistent else 0,
-        priority,
+        message.block,
+        message.body,
+        PERSISTENT if message.persistent else 0,
+        message.priority,
         ENC_AMQP091,
-        ttl_ms,
+        message.ttl_ms,
     )
-    if bits & _MANDATORY and not route.routed:
-        channel.core.encode_return(312, b"NO_ROUTE", key, block, body)
-    if channel.core.confirming:
-        channel.session.codec.expect_confirm(channel.core, lsn, persistent and route.durable)
+    if message.mandatory and not route.routed:
+        channel.core.encode_return(312, b"NO_ROUTE", key, message.block, message.body)
+    return lsn
 
 
-def _routes(channel: Channel, key: bytes, headers: Table) -> list[Route]:
-    """The routes of the routing key and of each key in CC and BCC."""
+def _keys(key: bytes, headers: Table) -> tuple[bytes, ...]:
+    """The key block, and one for each key in CC and BCC."""
     parts = split_key_block(key)
     assert parts is not None  # the kernel made it of two short strings
     keys = [key]
@@ -127,13 +177,7 @@ def _routes(channel: Channel, key: bytes, headers: Table) -> list[Route]:
             if isinstance(copy, str | bytes) and len(wire(copy) if isinstance(copy, str) else copy) <= 255:
                 text = copy if isinstance(copy, str) else copy.decode("utf-8", "surrogateescape")
                 keys.append(join_key_block(parts[0], text))
-    routes = []
-    for one in dict.fromkeys(keys):
-        route = channel.vhost.route(channel.actor.identity, ENC_AMQP091, one, headers)
-        if route.error is not None:
-            raise route.error
-        routes.append(route)
-    return routes
+    return tuple(dict.fromkeys(keys))
 
 
 def _union(routes: list[Route]) -> Route:

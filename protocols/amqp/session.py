@@ -31,7 +31,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.protocols.amqp import _codec, methods_basic, methods_exchange, methods_queue
+from penstock.protocols.amqp import _codec, methods_basic, methods_exchange, methods_queue, transaction
 from penstock.protocols.amqp import publish as slow
 from penstock.protocols.amqp._codec import Codec
 from penstock.protocols.amqp._tables import TableError
@@ -553,8 +553,8 @@ _CHANNEL: Final[dict[Index, Callable[[Channel, Any], None]]] = {
     (60, 100): methods_basic.recover_async,
     (60, 110): methods_basic.recover,
     (85, 10): methods_basic.confirm_select,
-    (90, 10): methods_basic.tx_select,
-    (90, 20): methods_basic.tx_commit,
-    (90, 30): methods_basic.tx_rollback,
+    (90, 10): transaction.select,
+    (90, 20): transaction.commit,
+    (90, 30): transaction.rollback,
 }
 """Methods of an open channel that are not the kernel's; open, close and close-ok are the session's."""

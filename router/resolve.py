@@ -22,6 +22,7 @@ from penstock.log_core._batch import Target
 from penstock.router._routes import Route, Scope
 from penstock.router.errors import InternalExchange, NotFound, RoutingError
 from penstock.router.exchanges import Exchange, Slot, Subject
+from penstock.router.replies import is_reply_key
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
@@ -86,6 +87,7 @@ class Resolver:
             scopes.append(exchange.scope)
             slots: Iterable[Slot]
             if exchange.name == "":
+                per_message = per_message or is_reply_key(subject.key)
                 slot = self._default_slot(subject.key)
                 slots = () if slot is None else (slot,)
             else:

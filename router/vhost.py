@@ -24,6 +24,7 @@ from penstock.router.identity import Identity
 from penstock.router.names import text
 from penstock.router.publishing import Published, Publishing
 from penstock.router.queue_methods import Declared, Deleted, QueueMethods
+from penstock.router.replies import Replies
 from penstock.router.resolve import Resolver
 from penstock.router.sessions import Sessions, Subscribed, Unsubscribed
 
@@ -42,6 +43,8 @@ class Vhost(QueueMethods):
         super().__init__(name, broker)
         self.retained = retained
         """The retained messages of this vhost."""
+        self.replies = Replies()
+        """Those who wait for direct replies."""
         self.sessions = Sessions(self)
         resolver = Resolver(name, self.exchanges, self._names, broker.log, self._default_slot)
         self._publishing = Publishing(name, broker.log, self.topology, resolver, broker.authorizer)

@@ -74,6 +74,12 @@ class Channel:
         It gets a delivery tag and awaits its acknowledgement, or is settled with `no_ack`.
         """
 
+    def encode_direct(self, tag: bytes, key: bytes, props: bytes, body: bytes) -> None:
+        """basic.deliver of a message that is in no queue, into the output; it awaits no acknowledgement.
+
+        `tag` is the consumer tag, at most 255 bytes; `key` the key block.
+        """
+
     def encode_return(self, code: int, text: bytes, key: bytes, props: bytes, body: bytes) -> None:
         """basic.return with its content, into the output. `key` is the key block."""
 

@@ -463,6 +463,34 @@ cdef class Channel:
             cursor.settle(seq)
         return out.take()
 
+    def encode_direct(self, bytes tag not None, bytes key not None, bytes props not None, bytes body not None):
+        """basic.deliver of a message that is in no queue, into the output. It awaits no acknowledgement."""
+        cdef Py_ssize_t tag_size = PyBytes_GET_SIZE(tag), key_size = PyBytes_GET_SIZE(key)
+        cdef Py_ssize_t size = 4 + 1 + tag_size + 9 + key_size
+        cdef uint64_t number
+        cdef uint8_t* p
+        if tag_size > 255:
+            raise ValueError("a consumer tag has at most 255 bytes")
+        number = self.skip_tag()
+        p = self.out.reserve(size + 8)
+        p[0] = FRAME_METHOD
+        store16(p + 1, self.number)
+        store32(p + 3, <uint32_t>size)
+        store16(p + 7, BASIC)
+        store16(p + 9, DELIVER)
+        p[11] = <uint8_t>tag_size
+        memcpy(p + 12, PyBytes_AS_STRING(tag), tag_size)
+        p += 12 + tag_size
+        store64(p, number)
+        p[8] = 0
+        memcpy(p + 9, PyBytes_AS_STRING(key), key_size)
+        p[9 + key_size] = FRAME_END
+        self.out.commit(size + 8)
+        put_content(self.out, self.number, self.body_max, <const uint8_t*>PyBytes_AS_STRING(props),
+                    <uint32_t>PyBytes_GET_SIZE(props), <const uint8_t*>PyBytes_AS_STRING(body),
+                    <uint64_t>PyBytes_GET_SIZE(body))
+        self.delivered += 1
+
     def encode_return(self, uint16_t code, bytes text not None, bytes key not None, bytes props not None,
                       bytes body not None):
         """basic.return of a whole message, into the output."""

@@ -21,6 +21,7 @@ from penstock.protocols.amqp.methods import Index, encode
 from penstock.protocols.amqp.values import Value
 
 if TYPE_CHECKING:
+    from penstock.protocols.amqp.direct_reply import ReplyConsumer
     from penstock.protocols.amqp.session import Session
     from penstock.protocols.amqp.transaction import Transaction
     from penstock.router.identity import Actor
@@ -40,6 +41,8 @@ class Channel:
         self.gate = Gate()
         self.consumers: dict[str, Consumer] = {}
         """By tag; a consumer stands here from its consume to its cancel."""
+        self.replies: ReplyConsumer | None = None
+        """The consumer of direct replies."""
         self.transaction: Transaction | None = None
         """Since tx.select: what was published and not committed."""
         self.prefetch = 0
@@ -115,11 +118,19 @@ class Channel:
             consumer.attached = False
             consumer.queue.detach(consumer)
 
+    def end_replies(self) -> None:
+        """Take no direct replies any more."""
+        if self.replies is not None:
+            self.replies.end()
+            self.replies = None
+
     def wake_consumers(self) -> None:
         """There may be credit or room again."""
         for consumer in self.consumers.values():
             if consumer.attached:
                 consumer.queue.credit_gained()
+        if self.replies is not None:
+            self.replies.wake()
 
     # The end
 
@@ -130,6 +141,7 @@ class Channel:
         for consumer in consumers.values():
             self.detach(consumer)
         self.core.requeue_all()
+        self.end_replies()
         if self.transaction is not None:
             self.transaction.forget()
         self.session.codec.release(self.core)

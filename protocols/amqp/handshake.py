@@ -34,8 +34,9 @@ _CAPABILITIES: Final = (
     "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
+    "direct_reply_to",
 )
-"""What is true here; direct_reply_to is not."""
+"""What is true here."""
 
 
 def server_properties(version: str) -> Table:

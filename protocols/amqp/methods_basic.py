@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.protocols.amqp import direct_reply
 from penstock.protocols.amqp._channel import Consumer
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.errors import answer, hard, soft
@@ -21,6 +22,7 @@ from penstock.protocols.amqp.methods import (
 )
 from penstock.router.errors import InvalidArgument
 from penstock.router.names import server_name
+from penstock.router.replies import REPLY_TO
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 
@@ -55,12 +57,17 @@ def qos(channel: Channel, method: Qos) -> None:
 
 
 def consume(channel: Channel, method: Consume) -> None:
+    if method.consumer_tag in channel.consumers or (
+        channel.replies is not None and method.consumer_tag == channel.replies.tag
+    ):
+        raise hard(530, f"attempt to reuse consumer tag '{method.consumer_tag}'")
+    if method.queue == REPLY_TO:
+        direct_reply.consume(channel, method)
+        return
     vhost = channel.vhost
     name = channel.queue_name(method.queue)
     queue = vhost.queue(name, channel.actor)
     tag = method.consumer_tag or server_name("amq.ctag-")
-    if tag in channel.consumers:
-        raise hard(530, f"attempt to reuse consumer tag '{tag}'")
     priority = method.arguments.get("x-priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise InvalidArgument("queue", name, vhost.name, "x-priority", priority, "expected_integer")
@@ -99,6 +106,8 @@ def cancel(channel: Channel, method: Cancel) -> None:
     consumer = channel.consumers.pop(method.consumer_tag, None)
     if consumer is not None:
         channel.detach(consumer)
+    elif channel.replies is not None and channel.replies.tag == method.consumer_tag:
+        channel.end_replies()
     channel.reply("basic.cancel-ok", method.consumer_tag, nowait=method.nowait)
 
 

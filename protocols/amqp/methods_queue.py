@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.methods import QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind
+from penstock.router.errors import NotFound
+from penstock.router.names import wire
+from penstock.router.replies import REPLY_TO, is_reply_key
 
 __all__ = ["bind", "declare", "delete", "purge", "unbind"]
 
 
 def declare(channel: Channel, method: QueueDeclare) -> None:
+    if method.queue == REPLY_TO or is_reply_key(wire(method.queue)):
+        # A server asks whether its client still waits for the reply.
+        if not channel.vhost.replies.knows(method.queue):
+            raise NotFound("queue", method.queue, channel.vhost.name)
+        channel.reply("queue.declare-ok", method.queue, 0, 1, nowait=method.nowait)
+        return
     declared = channel.vhost.declare_queue(
         method.queue,
         channel.actor,

@@ -1,4 +1,4 @@
-"""Publishes that Python must look at: headers exchanges, CC and BCC, odd properties, transactions.
+"""Publishes that Python must look at: headers exchanges, CC and BCC, direct replies, transactions.
 
 The kernel hands over a whole message it did not append. What it would have refused is refused here with
 RabbitMQ's words; the rest is appended with the same record fields: at once, or at the commit of its
@@ -11,64 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.log_core._batch import PERSISTENT, Target
-from penstock.protocols.amqp._tables import decode_fields, encode_fields
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.errors import soft, type_name
+from penstock.protocols.amqp.properties import decode_properties, with_reply_to, without_header
 from penstock.protocols.amqp.values import Table, Value
 from penstock.router._routes import Route
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, wire
+from penstock.router.replies import REPLY_TO, is_reply_key
 
-__all__ = ["Message", "append", "check", "decode_properties", "encode_properties", "publish", "routed"]
+__all__ = ["Message", "append", "check", "publish", "routed"]
 
-_FIELDS: Final = (
-    ("content_type", "s"),
-    ("content_encoding", "s"),
-    ("headers", "t"),
-    ("delivery_mode", "o"),
-    ("priority", "o"),
-    ("correlation_id", "s"),
-    ("reply_to", "s"),
-    ("expiration", "s"),
-    ("message_id", "s"),
-    ("timestamp", "L"),
-    ("type", "s"),
-    ("user_id", "s"),
-    ("app_id", "s"),
-    ("cluster_id", "s"),
-)
-"""From flag bit 15 down."""
-
-_ENTRIES_MAX: Final = 8192
-"""Of a message's headers, when Python must read them."""
 _EXPIRATION_MAX: Final = 2**32 - 1
 _MANDATORY: Final = 1
-_REPLY_QUEUE: Final = "amq.rabbitmq.reply-to"
-
-
-def decode_properties(block: bytes) -> Table:
-    """The properties that are there, by name.
-
-    Raises:
-        TableError: malformed, or a table beyond the limits.
-
-    """
-    flags = int.from_bytes(block[:2], "big")
-    present = [field for bit, field in enumerate(_FIELDS) if flags >> (15 - bit) & 1]
-    values = decode_fields("".join(letter for _, letter in present), block[2:], entries=_ENTRIES_MAX)
-    return {name: value for (name, _), value in zip(present, values, strict=True)}
-
-
-def encode_properties(properties: Table) -> bytes:
-    """The twin of `decode_properties`."""
-    flags = 0
-    letters = ""
-    values: list[Value] = []
-    for bit, (name, letter) in enumerate(_FIELDS):
-        if name in properties:
-            flags |= 1 << (15 - bit)
-            letters += letter
-            values.append(properties[name])
-    return flags.to_bytes(2, "big") + encode_fields(letters, tuple(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +72,15 @@ def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) ->
     assert isinstance(headers, dict)
     ttl_ms = _ttl(properties.get("expiration"))
     _check_user(channel, properties.get("user_id"))
-    if str(properties.get("reply_to", "")).startswith(_REPLY_QUEUE):
-        raise soft(406, "fast reply consumer does not exist")
+    if properties.get("reply_to") == REPLY_TO:
+        if channel.replies is None:
+            raise soft(406, "fast reply consumer does not exist")
+        block = with_reply_to(block, channel.replies.name)
     keys = _keys(key, headers)
     if "BCC" in headers:
         # A blind copy is for routing and not for consumers.
         del headers["BCC"]
-        block = encode_properties(properties)
+        block = without_header(block, "BCC")
     persistent = properties.get("delivery_mode") == 2
     priority = properties.get("priority", 0)
     assert isinstance(priority, int)
@@ -143,19 +99,30 @@ def routed(channel: Channel, message: Message) -> Route:
 
 
 def append(channel: Channel, message: Message, route: Route) -> int:
-    """Append the message, and return it when it is mandatory and goes nowhere. Its LSN."""
+    """Append the message, and return it when it is mandatory and goes nowhere. Its LSN.
+
+    Direct replies are delivered instead, and are in no log: the LSN is the last one. As in RabbitMQ they
+    count as going nowhere.
+    """
     key = message.keys[0]
-    lsn = channel.session.log.appender.append_record(
-        route.lp,
-        route.target,
-        key,
-        message.block,
-        message.body,
-        PERSISTENT if message.persistent else 0,
-        message.priority,
-        ENC_AMQP091,
-        message.ttl_ms,
-    )
+    appender = channel.session.log.appender
+    addresses = [part[2:] for part in message.keys if part[0] == 0 and is_reply_key(part[2:])]
+    for address in addresses:
+        channel.vhost.replies.deliver(address, key, message.block, message.body)
+    if addresses and not route.routed:
+        lsn = appender.next_lsn - 1
+    else:
+        lsn = appender.append_record(
+            route.lp,
+            route.target,
+            key,
+            message.block,
+            message.body,
+            PERSISTENT if message.persistent else 0,
+            message.priority,
+            ENC_AMQP091,
+            message.ttl_ms,
+        )
     if message.mandatory and not route.routed:
         channel.core.encode_return(312, b"NO_ROUTE", key, message.block, message.body)
     return lsn

@@ -56,7 +56,7 @@ def test_the_server_says_what_it_can(world: World) -> None:
     client.raw(HEADER)
     properties = client.expect(0, commands.Connection.Start).server_properties
     assert properties["capabilities"]["publisher_confirms"] is True  # type: ignore[index,call-overload]
-    assert "direct_reply_to" not in properties["capabilities"]  # type: ignore[operator]
+    assert properties["capabilities"]["direct_reply_to"] is True  # type: ignore[index, call-overload]
     assert str(properties["version"]).split(".")[0] == "3"
 
 

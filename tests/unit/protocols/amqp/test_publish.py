@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pamqp.frame
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pamqp import commands
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
-from penstock.protocols.amqp.publish import decode_properties, encode_properties
+from penstock.protocols.amqp.properties import decode_properties
 from tests.support.amqp_session import Client, World
 
 
@@ -46,12 +42,6 @@ def test_properties_are_read_as_pamqp_writes_them() -> None:
     block = frame[7 + 12 : -1]
     read = decode_properties(block)
     assert read == {("type" if name == "message_type" else name): value for name, value in written.items()}
-    assert encode_properties(read) == block
-
-
-@given(st.dictionaries(st.sampled_from(["content_type", "message_id", "app_id"]), st.text(max_size=20)))
-def test_properties_survive_the_round_trip(properties: dict[str, Any]) -> None:
-    assert decode_properties(encode_properties(properties)) == properties
 
 
 @pytest.mark.parametrize(

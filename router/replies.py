@@ -1,0 +1,54 @@
+"""Direct replies: addresses of requesters that stand for no queue.
+
+A requester is given a name in the default exchange that only it and whom it asked know, for the name has 128
+random bits. What is published to that name is handed to the requester at once, touches no log, and is gone
+when the requester is. Source: RabbitMQ's direct reply-to.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["REPLY_TO", "Replies", "is_reply_key"]
+
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
+"""The pseudo-queue that a requester consumes from, and what it gives as its address."""
+
+_PREFIX: Final = REPLY_TO.encode() + b"."
+
+Receiver = Callable[[bytes, bytes, bytes], None]
+"""Called with the key block, the properties in AMQP's encoding and the body of a reply."""
+
+
+def is_reply_key(key: bytes) -> bool:
+    """Whether a routing key of the default exchange is, or looks like, the address of a requester."""
+    return key.startswith(_PREFIX)
+
+
+class Replies:
+    """The requesters of a vhost."""
+
+    def __init__(self) -> None:
+        self._receivers: dict[bytes, Receiver] = {}
+
+    def register(self, receiver: Receiver) -> str:
+        """A new address, which nobody can guess."""
+        name = _PREFIX + secrets.token_urlsafe(16).encode()
+        self._receivers[name] = receiver
+        return name.decode()
+
+    def forget(self, name: str) -> None:
+        """The requester is gone."""
+        self._receivers.pop(name.encode(), None)
+
+    def knows(self, name: str) -> bool:
+        """Whether somebody waits there, or may: the pseudo-queue itself is always there."""
+        return name == REPLY_TO or name.encode("utf-8", "surrogateescape") in self._receivers
+
+    def deliver(self, name: bytes, key: bytes, props: bytes, body: bytes) -> None:
+        """Hand over a reply; nothing happens when nobody waits there."""
+        receiver = self._receivers.get(name)
+        if receiver is not None:
+            receiver(key, props, body)

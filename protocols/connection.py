@@ -65,6 +65,10 @@ _LINGER_S: Final = 10.0
 _ids: Final = itertools.count(1)
 
 
+_SMALL_READ: Final = 4096
+"""A read of at most this many bytes may have a turn of its own."""
+
+
 class LogPort(Protocol):
     """What a connection needs of the log."""
 
@@ -77,6 +81,8 @@ class TickPort(Protocol):
 
     def dirty_connection(self, connection: Connection) -> None: ...
     def schedule(self) -> None: ...
+    def begin_read(self) -> bool: ...
+    def run(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +283,13 @@ class Connection(asyncio.BufferedProtocol):
             # There is more in the socket, and libuv would read on, up to 32 times: everybody else first.
             self.hold("turn")
             self.loop.call_soon(self.release, "turn")
-        self._handle(ARENA, size)
+        if size <= _SMALL_READ and self.wiring.tick.begin_read():
+            try:
+                self._handle(ARENA, size)
+            finally:
+                self.wiring.tick.run()
+        else:
+            self._handle(ARENA, size)
 
     def _handle(self, buffer: bytearray, size: int) -> None:
         self.want = 0

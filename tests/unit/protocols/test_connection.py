@@ -44,13 +44,29 @@ class Echo(Connection):
 
 
 class Tick:
-    """Flushes dirty connections in the next turn of the loop."""
+    """Flushes dirty connections behind a small read, others in the next turn of the loop."""
+
+    def __init__(self) -> None:
+        self.reading = False
+        self.dirty: list[Connection] = []
 
     def dirty_connection(self, connection: Connection) -> None:
-        asyncio.get_running_loop().call_soon(connection.flush)
+        if not self.dirty and not self.reading:
+            asyncio.get_running_loop().call_soon(self.run)
+        self.dirty.append(connection)
 
     def schedule(self) -> None:
         pass
+
+    def begin_read(self) -> bool:
+        self.reading = True
+        return True
+
+    def run(self) -> None:
+        self.reading = False
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            connection.flush()
 
 
 class NoLog:

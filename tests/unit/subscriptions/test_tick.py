@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.log_core._feed import Feed
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.tick import QUICK_EACH_S, Tick
 from tests.support.queues import Loop
 
 
@@ -74,6 +74,27 @@ def test_a_turn_writes_wakes_pumps_and_sends_in_this_order(
     loop.settle()
     assert seen == ["flush", "fed a", "pump a", "send c"]
     assert feed.waiters == []
+
+
+def test_a_lone_read_has_a_turn_of_its_own_and_the_next_ones_share_theirs(
+    tick: Tick, loop: Loop, seen: list[str]
+) -> None:
+    assert tick.begin_read()
+    tick.ready(FakeQueue(tick, seen, "a"))
+    tick.schedule()
+    tick.run()
+    assert seen == ["flush", "pump a"]
+    assert loop.turn() == 0, "nothing was scheduled besides"
+    assert not tick.begin_read(), "the same millisecond"
+    tick.ready(FakeQueue(tick, seen, "b"))
+    loop.settle()
+    assert seen == ["flush", "pump a", "flush", "pump b"]
+    loop.advance(QUICK_EACH_S)
+    tick.schedule()
+    assert not tick.begin_read(), "a turn is coming anyway"
+    loop.settle()
+    assert tick.begin_read()
+    tick.run()
 
 
 def test_work_that_is_left_makes_a_turn_of_its_own(tick: Tick, loop: Loop, seen: list[str]) -> None:

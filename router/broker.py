@@ -36,6 +36,7 @@ from penstock.subscriptions.queues import Queues
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
+    from penstock.router.dead_letters import Rewrite
     from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
 
@@ -57,7 +58,7 @@ class BrokerOptions:
 class Broker:
     """See the module. Made by `open`."""
 
-    def __init__(self, log: Log, tick: Tick, options: BrokerOptions) -> None:
+    def __init__(self, log: Log, tick: Tick, options: BrokerOptions, rewrite: Rewrite | None = None) -> None:
         self.log = log
         self.tick = tick
         self.queues = Queues(log, tick, options.queues)
@@ -66,13 +67,17 @@ class Broker:
         self.users = Users(log.tables, options.auth)
         self.authorizer = Authorizer(log.tables)
         self.vhosts: dict[str, Vhost] = {}
+        self.rewrite = rewrite
+        """Makes dead letters; None: queues with a dead-letter exchange cannot be used."""
         self.no_local_sessions = 0
         """MQTT sessions with a no-local subscription: while there are any, records name their session."""
 
     @classmethod
-    def open(cls, log: Log, tick: Tick, options: BrokerOptions | None = None) -> Broker:
+    def open(
+        cls, log: Log, tick: Tick, options: BrokerOptions | None = None, *, rewrite: Rewrite | None = None
+    ) -> Broker:
         """The broker as the log's tables have it; made new when they have none."""
-        broker = cls(log, tick, options or BrokerOptions())
+        broker = cls(log, tick, options or BrokerOptions(), rewrite)
         # Millions of small objects are made and none is garbage: looking for it takes a third of the time.
         collecting = gc.isenabled()
         gc.disable()

@@ -7,9 +7,11 @@ with an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.log_core._batch import Target
 from penstock.router._routes import Route, RouteTable, Topology
 from penstock.router.arguments import Arguments
 from penstock.router.errors import AccessRefused, RoutingError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.router.auth import Authorizer
     from penstock.router.resolve import Resolver
 
-__all__ = ["Published", "Publishing"]
+__all__ = ["Published", "Publishing", "union"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,15 @@ class Published:
     """Where the record is in the log; 0: nothing was appended, see `route.error`."""
     route: Route
     """Where it went."""
+
+
+def union(routes: Sequence[Route]) -> Route:
+    """To every feed of `routes` once."""
+    if len(routes) == 1:
+        return routes[0]
+    durable = any(route.durable for route in routes)
+    feeds = dict.fromkeys(feed for route in routes for feed in route.target.feeds)
+    return Route(Target(feeds, durable), (), any(route.routed for route in routes), durable, False)
 
 
 class Publishing:

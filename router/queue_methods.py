@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.router.arguments import Arguments, encode_table
+from penstock.router.dead_letters import bury_of
 from penstock.router.entries import QueueEntry
 from penstock.router.errors import (
     Inequivalent,
@@ -165,7 +166,14 @@ class QueueMethods(ExchangeMethods):
         if owner is not None:
             self._exclusive.setdefault(owner, []).append(entry)
         self._default_exchange_slot_changed(entry)
+        self._limit(entry)
         return entry
+
+    def _limit(self, entry: QueueEntry) -> None:
+        """Give the queue the rules that its arguments ask for."""
+        bury = bury_of(self, entry)
+        if bury is not None:
+            entry.queue.limit(bury=bury)
 
     def _declared(self, entry: QueueEntry) -> Declared:
         queue = entry.queue

@@ -47,13 +47,13 @@ class Vhost(QueueMethods):
         """Those who wait for direct replies."""
         self.sessions = Sessions(self)
         resolver = Resolver(name, self.exchanges, self._names, broker.log, self._default_slot)
-        self._publishing = Publishing(name, broker.log, self.topology, resolver, broker.authorizer)
+        self.publishing = Publishing(name, broker.log, self.topology, resolver, broker.authorizer)
 
     # Publishing
 
     def publisher(self, identity: Identity, enc: int) -> RouteTable:
         """The routes of a user for keys of an encoding (1 AMQP, 2 MQTT); keep it while you publish."""
-        return self._publishing.table(identity, enc)
+        return self.publishing.table(identity, enc)
 
     def route(
         self, identity: Identity | None, enc: int, key: bytes, headers: Arguments | None = None
@@ -62,7 +62,7 @@ class Vhost(QueueMethods):
 
         `identity` None is the broker itself: it may publish anywhere, to internal exchanges too.
         """
-        return self._publishing.route(identity, enc, key, headers)
+        return self.publishing.route(identity, enc, key, headers)
 
     def publish(
         self,
@@ -83,7 +83,7 @@ class Vhost(QueueMethods):
         `headers` are those of the message, decoded, for headers exchanges. Nothing is appended when the route
         has an error. The record's retained flag is not acted on: see `retained`.
         """
-        published = self._publishing.publish(
+        published = self.publishing.publish(
             identity,
             enc,
             key,
@@ -160,5 +160,5 @@ class Vhost(QueueMethods):
             "queues": len(self.queues),
             "sessions": len(self.sessions),
             "retained": len(self.retained),
-            **self._publishing.statistics(),
+            **self.publishing.statistics(),
         }

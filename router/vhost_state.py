@@ -16,12 +16,16 @@ from penstock.router.names import text, wire
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
+    from penstock.router.publishing import Publishing
 
 __all__ = ["VhostState"]
 
 
 class VhostState:
     """See the module; `Vhost` is the whole."""
+
+    publishing: Publishing
+    """The way in; for the front ends there are the vhost's `publisher`, `route` and `publish`."""
 
     def __init__(self, name: str, broker: Broker) -> None:
         self.name = name

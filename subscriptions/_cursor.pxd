@@ -4,6 +4,7 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from penstock.log_core._batch cimport RecordHeader
 from penstock.log_core._feed cimport Feed
 from penstock.log_core._tail cimport Cache
 
@@ -60,6 +61,7 @@ cdef class Cursor:
     cdef readonly Feed cold_feed            # take stopped because this feed's entry `cold_index` is not resident
     cdef readonly uint64_t cold_index
     cdef readonly bint unwritten            # take stopped at a record of the batch that is still open
+    cdef readonly bint more                 # take stopped because it reported as many expired records as it may
     cdef readonly uint64_t run_feed, run_first
     cdef readonly uint32_t run_count        # > 0: the items are entries [run_first, run_first + run_count) of feed run_feed
 
@@ -75,8 +77,10 @@ cdef class Cursor:
     cdef public Py_ssize_t wake_below       # > 0: the queue is woken once fewer are out
     cdef public object on_dirty             # None (never persisted), or called with `queue` when dirty becomes True
     cdef public object on_expired           # None, or called with the list of the expired positions of a take
+    cdef public object on_refused           # None, or called with (seq, reason) of what is to leave the queue
     cdef public uint64_t skip_transient_until, unclean_until
     cdef public int64_t ttl_ms              # the queue's own limit of age; -1: none
+    cdef public uint32_t delivery_limit     # requeued at most so often; NO_LIMIT: any number of times
 
     cdef object _log
     cdef Cache _cache
@@ -101,6 +105,7 @@ cdef class Cursor:
     cpdef Py_ssize_t take(self, Py_ssize_t n) except -1
     cpdef void settle(self, uint64_t seq) noexcept
     cpdef void settle_taken(self, Py_ssize_t first=*, Py_ssize_t step=*) noexcept
+    cpdef int reject(self, uint64_t seq) except -1
     cpdef bint requeue(self, uint64_t seq) except -1
     cpdef Py_ssize_t requeue_all(self) except -1
     cpdef Py_ssize_t put_back(self, Py_ssize_t first, Py_ssize_t step=*, Py_ssize_t took=*) except -1
@@ -130,7 +135,8 @@ cdef class Cursor:
     cdef void _unready(self) noexcept
     cdef bint _find(self, uint64_t pos) except -1
     cdef void _missing(self, uint64_t pos)
-    cdef bint _stale(self, uint64_t pos, int64_t* now) except -1
+    cdef int _stale(self, uint64_t pos, int64_t* now) except -1
+    cdef int64_t _expiry(self, RecordHeader* header, int64_t base_ts) noexcept
     cdef int _give(self, uint64_t seq, Entry* entry) except -1
     cdef int _admit(self, uint64_t pos, uint32_t match, bint unwanted, int64_t* now) except -1
     cdef int _skip(self, uint64_t pos) except -1

@@ -45,6 +45,8 @@ class Cursor:
     cold_index: int
     unwritten: bool
     """take stopped at a record that is not written yet."""
+    more: bool
+    """take stopped because it reported 128 expired records to `on_expired`: take again, soon."""
     run_count: int
     """> 0: the items are entries [run_first, run_first + run_count) of feed run_feed, none redelivered."""
     run_feed: int
@@ -73,12 +75,18 @@ class Cursor:
     """Called with `queue` when `dirty` becomes True."""
     on_expired: Callable[[list[int]], None] | None
     """Called at the end of a take with the positions it dropped as expired."""
+    on_refused: Callable[[int, str], None] | None
+    """Called with the seq of a delivery that leaves the queue undone, and why: "rejected", "delivery_limit".
+
+    The place stays out until the callee settles it. None: such a delivery is settled at once."""
     skip_transient_until: int
     """Records below it that are not PERSISTENT are skipped and done: their session was offline.
 
     2^64 - 1 while it is: then they do not keep the log either."""
     ttl_ms: int
     """Records older than this have expired, whatever their own time. 0: after this millisecond; -1: never."""
+    delivery_limit: int
+    """A delivery that was given back this often leaves the queue the next time; 65,535: no limit."""
     unclean_until: int
     """Positions up to here carry the redelivered flag: the process that may have delivered them died."""
 
@@ -152,8 +160,28 @@ class Cursor:
     def settle_taken(self, first: int = 0, step: int = 1) -> None:
         """Settle the items first, first + step ... of the last take."""
 
+    def reject(self, seq: int) -> None:
+        """An outlet wants it gone: `on_refused` is told, or without one it is settled."""
+
+    def refuse(self, pos: int) -> None:
+        """A record that was just appended to the feeds is not for this queue: it counts as done.
+
+        Raises:
+            ValueError: `pos` is not above every position the cursor knows.
+
+        """
+
+    def position(self, seq: int) -> int:
+        """Where the record of a delivery is; 0: it is not out."""
+
+    def deadline(self) -> int:
+        """When the first item of the last take expires, in ms since the epoch; -1: never."""
+
     def requeue(self, seq: int) -> bool:
-        """READY again at its place, counted; wakes the queue. False: it was not out."""
+        """READY again at its place, counted; wakes the queue. False: it was not out.
+
+        What reached `delivery_limit` goes the way of `reject`.
+        """
 
     def requeue_all(self) -> int:
         """Requeue everything that is out; how many."""

@@ -54,6 +54,8 @@ cdef enum:
     STATE_VERSION = 1
     RING_MIN = 16               # places of a first ring: 256 B
     COUNT_LOADS = 32            # chunks of feed entries that one count reads from disk; about 1 ms each when large
+    EXPIRED_MAX = 128           # records one take may report as expired: each costs its listener some work
+    NO_LIMIT = 0xFFFF           # more deliveries than a place counts
     TTL_NEVER = 0xFFFFFFFF
 
 cdef struct Head:               # one feed's next entry while several are merged
@@ -227,6 +229,7 @@ cdef class Cursor:
         self.items = ITEMS
         self._head = self._tail = 1         # seq 0 is never used
         self.ttl_ms = -1
+        self.delivery_limit = NO_LIMIT
 
     def __dealloc__(self):
         PyMem_Free(self._members)
@@ -393,6 +396,7 @@ cdef class Cursor:
         self.cold = 0
         self.cold_feed = None
         self.unwritten = False
+        self.more = False
         self.run_count = 0
         PLAIN = True
         if n > MAX_TAKE:
@@ -423,14 +427,18 @@ cdef class Cursor:
     cdef int _take_ready(self, Py_ssize_t n, int64_t* now) except -1:
         cdef uint64_t seq
         cdef Entry* entry
+        cdef int stale
         while self._nheap and self.taken < n:
             seq = self._heap[0]
             entry = self._entry(seq)
             if not self._find(entry.pos):
                 self._missing(entry.pos)
                 return 0
+            stale = self._stale(entry.pos, now)
+            if stale == 2:
+                return 0
             self._unready()
-            if self._stale(entry.pos, now):
+            if stale:
                 self._settle(seq, entry)
                 continue
             entry.state = OUT
@@ -564,11 +572,12 @@ cdef class Cursor:
         return -1
 
     cdef int _admit(self, uint64_t pos, uint32_t match, bint unwanted, int64_t* now) except -1:
-        """Look at the next position: 1 given, 0 skipped and done, 2 not in memory (nothing changed)."""
+        """Look at the next position: 1 given, 0 skipped and done, 2 not in memory or `more` (nothing changed)."""
         cdef Run* run = NULL
         cdef uint64_t seq
         cdef Entry* entry
         cdef uint16_t count = 0
+        cdef int stale
         if self._runs != NULL:
             run = self._run_of(pos)
             if run != NULL:
@@ -583,8 +592,11 @@ cdef class Cursor:
         if not self._find(pos):
             self._missing(pos)
             return 2
+        stale = self._stale(pos, now)
+        if stale == 2:
+            return 2
         self._uncount(pos)
-        if self._stale(pos, now):
+        if stale:
             self._skip(pos)
             return 0
         if self._ring == NULL or self._tail - self._head > self._mask:
@@ -647,31 +659,43 @@ cdef class Cursor:
         else:
             self.cold = pos
 
-    cdef bint _stale(self, uint64_t pos, int64_t* now) except -1:
-        """Whether nobody may have the record: lost, its time is over, or it missed an offline session."""
+    cdef int _stale(self, uint64_t pos, int64_t* now) except -1:
+        """1 when nobody may have the record: lost, its time is over, or it missed an offline session; else 0.
+
+        2: its time is over, and enough were reported by this take already (`more`).
+        """
         cdef RecordHeader* header = READ.headers + (pos - READ.base)
-        cdef int64_t ttl = -1
+        cdef int64_t until
         if READ.lost:
             self.lost += 1
-            return True
+            return 1
         if pos < self.skip_transient_until and not header.flags & F_PERSISTENT:
-            return True
+            return 1
+        until = self._expiry(header, READ.base_ts)
+        if until < 0:
+            return 0
+        if now[0] == 0:
+            now[0] = self._log.now_ms()
+        if until > now[0]:
+            return 0
+        if self.on_expired is not None:
+            if self._dropped is None:
+                self._dropped = []
+            elif len(self._dropped) >= EXPIRED_MAX:
+                self.more = True
+                return 2
+            self._dropped.append(pos)
+        self.expired += 1
+        return 1
+
+    cdef inline int64_t _expiry(self, RecordHeader* header, int64_t base_ts) noexcept:
+        """When the record's time is over, in ms since the epoch; -1: never."""
+        cdef int64_t ttl = -1
         if header.ttl != 0 and header.ttl != TTL_NEVER:
             ttl = header.ttl
         if self.ttl_ms >= 0 and (ttl < 0 or self.ttl_ms < ttl):
             ttl = max(self.ttl_ms, 1)
-        if ttl < 0:
-            return False
-        if now[0] == 0:
-            now[0] = self._log.now_ms()
-        if READ.base_ts + <int64_t>header.ts + ttl > now[0]:
-            return False
-        self.expired += 1
-        if self.on_expired is not None:
-            if self._dropped is None:
-                self._dropped = []
-            self._dropped.append(pos)
-        return True
+        return -1 if ttl < 0 else base_ts + <int64_t>header.ts + ttl
 
     cdef int _skip(self, uint64_t pos) except -1:
         """The next position is done without having been given to anybody."""
@@ -751,10 +775,50 @@ cdef class Cursor:
         self._ring = NULL
         self._mask = 0
 
+    cpdef int reject(self, uint64_t seq) except -1:
+        cdef Entry* entry = self._entry(seq)
+        if self.on_refused is None or entry == NULL or entry.state != OUT:
+            self.settle(seq)
+        else:
+            self.on_refused(seq, "rejected")
+        return 0
+
+    def refuse(self, uint64_t pos):
+        """`pos` becomes a restored run that is done: take passes it without a look."""
+        cdef void* p
+        cdef Run* last
+        if pos <= self._floor():
+            raise ValueError(f"position {pos} is not behind everything this cursor knows")
+        p = PyMem_Realloc(self._runs, (self._nruns + 1) * sizeof(Run))
+        if p == NULL:
+            raise MemoryError
+        self._runs = <Run*>p
+        last = &self._runs[self._nruns]
+        last.first = last.last = pos
+        last.count = 0
+        last.done = True
+        self._nruns += 1
+        self._soil()
+
+    def position(self, uint64_t seq):
+        cdef Entry* entry = self._entry(seq)
+        return entry.pos if entry != NULL and entry.state == OUT else 0
+
+    def deadline(self):
+        if self.taken == 0:
+            raise IndexError("nothing was taken")
+        return self._expiry((<Batch>ITEMS[0].batch).headers + ITEMS[0].index, (<Batch>ITEMS[0].batch).base_ts)
+
     cpdef bint requeue(self, uint64_t seq) except -1:
         cdef Entry* entry = self._entry(seq)
         if entry == NULL or entry.state != OUT:
             return False
+        if entry.count >= self.delivery_limit:
+            if self.on_refused is None:
+                self.settle(seq)
+            else:
+                self.on_refused(seq, "delivery_limit")
+            return True
         self._ready(seq)
         entry.state = READY
         if entry.count < 0xFFFF:

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.dispatch import Kind, Pause, pump_exclusive, pump_shared
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+from penstock.subscriptions.limits import Bury, Limits
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
+    from penstock.log_core.log import Log
     from penstock.subscriptions.outlet import Outlet
     from penstock.subscriptions.queues import Queues
+    from penstock.subscriptions.tick import Tick
 
 __all__ = ["Getter", "Queue"]
 
@@ -39,6 +42,7 @@ class Queue:
     __slots__ = (
         "_awaiting",
         "_getters",
+        "_limits",
         "_loading",
         "_outlets",
         "_queues",
@@ -97,6 +101,7 @@ class Queue:
         self._loading = False
         self._awaiting = False
         self._getters: list[Getter] | None = None
+        self._limits: Limits | None = None
         self.cursor = Cursor(queues.log)
         """What is ready, out and done."""
         self.cursor.queue = self
@@ -105,6 +110,19 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.vhost!r} {self.name!r}{' deleted' if self.deleted else ''}>"
+
+    @property
+    def log(self) -> Log:
+        return self._queues.log
+
+    @property
+    def tick(self) -> Tick:
+        return self._queues.tick
+
+    def limit(self, *, bury: Bury | None = None, max_length: int | None = None) -> None:
+        """Give it rules, once, when it was made or restored; see `limits`."""
+        self._limits = Limits(self, bury, max_length)
+        self.wake()
 
     # Memberships
 
@@ -120,7 +138,7 @@ class Queue:
             # An ended membership that goes on is counted already.
             if self.cursor.member_count > members:
                 self._queues.used(feed)
-            if self._outlets:
+            if self._outlets or self._limits is not None:
                 self.wake()
         return self.persist()
 
@@ -194,6 +212,8 @@ class Queue:
         self._sole = False
         self._unwatch()
         self.cursor.idle()
+        if self._limits is not None:
+            self.wake()
         if self.auto_delete and not self.deleted:
             self._queues.unneeded(self)
 
@@ -201,7 +221,7 @@ class Queue:
 
     def wake(self) -> None:
         """There may be something to hand out: stand on the ready list. Cheap and idempotent."""
-        if not self.cursor.scheduled and (self._outlets or self._getters):
+        if not self.cursor.scheduled and (self._outlets or self._getters or self._limits is not None):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
@@ -212,7 +232,7 @@ class Queue:
         """The tick says that `feed`, where this queue waited, got entries that are written."""
         if self._watching is not None:
             self._watching.discard(feed)
-        if not self.cursor.scheduled and (self._outlets or self._getters):
+        if not self.cursor.scheduled and (self._outlets or self._getters or self._limits is not None):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
@@ -221,6 +241,14 @@ class Queue:
         self.cursor.scheduled = False
         if self._loading or self.deleted:
             return
+        if self._limits is None:
+            self._hand_out()
+        elif self._limits.before():
+            self._hand_out()
+            if not (self._loading or self.deleted or self.cursor.scheduled):
+                self._limits.after()
+
+    def _hand_out(self) -> None:
         if self._getters and not self._serve_getters():
             return
         if not self._outlets:
@@ -235,12 +263,22 @@ class Queue:
         if pause is Pause.MORE:
             self.wake()
         elif pause is Pause.CAUGHT_UP:
-            if not self._load():
-                self._watch()
-                if cursor.unwritten:
-                    self._await_write()
+            self.caught_up()
 
-    def _watch(self) -> None:
+    def caught_up(self) -> bool:
+        """The last take found less than was wanted: go on when there is more. True: there is nothing yet."""
+        cursor = self.cursor
+        if cursor.more:
+            self.wake()
+            return False
+        if self.load():
+            return False
+        self.watch()
+        if cursor.unwritten:
+            self._await_write()
+        return not cursor.unwritten
+
+    def watch(self) -> None:
         """Wait at the feeds: caught up, and somebody is hungry."""
         watching = self._watching
         if watching is None:
@@ -256,12 +294,15 @@ class Queue:
                 feed.waiters.remove(self)
         self._watching = None
 
-    def _load(self) -> bool:
-        """Ask for what the last take missed in memory; False when it missed nothing."""
+    def load(self, position: int = 0) -> bool:
+        """Ask for a position, or what the last take missed in memory; False when it missed nothing.
+
+        The queue is not served before it is there.
+        """
         cursor = self.cursor
-        if cursor.cold:
+        if position or cursor.cold:
             self._loading = True
-            self._queues.log.load(cursor.cold, self._loaded)
+            self._queues.log.load(position or cursor.cold, self._loaded)
         elif cursor.cold_feed is not None:
             self._loading = True
             self._queues.log.load_feed(cursor.cold_feed, cursor.cold_index, self._loaded)
@@ -302,6 +343,8 @@ class Queue:
         self._getters.append(getter)
         if len(self._getters) == 1 and not self._loading:
             self._serve_getters()
+        if self._limits is not None:
+            self.wake()
 
     def _serve_getters(self) -> bool:
         """True when none is left; otherwise a load is under way or the write is awaited."""
@@ -309,9 +352,9 @@ class Queue:
         while getters:
             cursor = self.cursor
             n = cursor.take(1)
-            if n == 0 and self._load():
+            if n == 0 and self.load():
                 return False
-            if n == 0 and cursor.unwritten:
+            if n == 0 and (cursor.unwritten or cursor.more):
                 self._await_write()
                 return False
             getter = getters.pop(0)
@@ -325,7 +368,11 @@ class Queue:
     @property
     def ready_count(self) -> int:
         """Messages that wait to be handed out."""
-        return self.cursor.ready_count()
+        n = self.cursor.ready_count()
+        if self._limits is None or self._limits.max_length is None:
+            return n
+        # What is over the limit is dropped when it is written, at the latest before anybody gets some.
+        return min(n, self._limits.max_length)
 
     def purge(self) -> int:
         """Drop what is ready; how many that were. What is out stays. It is put with this turn's write."""
@@ -349,6 +396,8 @@ class Queue:
         outlets, self._outlets = self.outlets, None
         getters, self._getters = self._getters, None
         self.cursor.on_dirty = None
+        if self._limits is not None:
+            self._limits.close()
         lsn = self._queues.forget(self)
         # No cycles: the memory of short-lived queues does not wait for the collector.
         self.cursor.queue = None

@@ -292,10 +292,12 @@ cdef class Channel:
             entry.consumer = NULL
             consumer.in_flight -= 1
             self.outstanding -= 1
-        if how == REQUEUED:
+        if how == ACKED:
+            cursor.settle(seq)
+        elif how == REQUEUED:
             cursor.requeue(seq)
         else:
-            cursor.settle(seq)
+            cursor.reject(seq)
         return 0
 
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1:

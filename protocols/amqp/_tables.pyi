@@ -12,6 +12,9 @@ class TableError(CodecError):
 class Timestamp(int):
     """A T field: seconds since 1970, unsigned. An int that stays a timestamp when it is encoded again."""
 
+class Long(int):
+    """An int that is encoded as an l field however small it is. An l field decodes to an int."""
+
 class ByteArray(bytes):
     """An x field: bytes that are not text even when they look like it."""
 

@@ -47,6 +47,12 @@ class Timestamp(int):
     __slots__ = ()
 
 
+class Long(int):
+    """An int that is encoded as an l field however small it is."""
+
+    __slots__ = ()
+
+
 class ByteArray(bytes):
     """An x field: bytes that are not text even when they look like it."""
 
@@ -335,7 +341,7 @@ cdef int _put(list parts, object value, int depth) except -1:
     elif isinstance(value, Timestamp):
         parts.append(struct.pack(">cQ", b"T", value))
     elif isinstance(value, int):
-        if -0x80000000 <= value <= 0x7FFFFFFF:
+        if -0x80000000 <= value <= 0x7FFFFFFF and not isinstance(value, Long):
             parts.append(struct.pack(">ci", b"I", value))
         else:
             parts.append(struct.pack(">cq", b"l", value))

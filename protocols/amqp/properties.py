@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.protocols.amqp._tables import decode_fields
-from penstock.protocols.amqp.values import Table
+from penstock.protocols.amqp._tables import decode_fields, encode_fields
+from penstock.protocols.amqp.values import Table, Value
 from penstock.router.names import wire
 
-__all__ = ["decode_properties", "with_reply_to", "without_header"]
+__all__ = ["decode_properties", "encode_properties", "with_reply_to", "without_header"]
 
 _FIELDS: Final = (
     ("content_type", "s"),
@@ -40,8 +40,8 @@ _SIZES: Final = {
 """Bytes of a value in a table by its letter; sized ones are not here, all others have 8."""
 
 
-def decode_properties(block: bytes) -> Table:
-    """The properties that are there, by name.
+def decode_properties(block: bytes, *, entries: int = _ENTRIES_MAX) -> Table:
+    """The properties that are there, by name; `entries` is the most its headers may have.
 
     Raises:
         TableError: malformed, or a table beyond the limits.
@@ -49,8 +49,21 @@ def decode_properties(block: bytes) -> Table:
     """
     flags = int.from_bytes(block[:2], "big")
     present = [field for bit, field in enumerate(_FIELDS) if flags >> (15 - bit) & 1]
-    values = decode_fields("".join(letter for _, letter in present), block[2:], entries=_ENTRIES_MAX)
+    values = decode_fields("".join(letter for _, letter in present), block[2:], entries=entries)
     return {name: value for (name, _), value in zip(present, values, strict=True)}
+
+
+def encode_properties(properties: Table) -> bytes:
+    """The block of these properties: the twin of `decode_properties`, for blocks that are made anew."""
+    flags = 0
+    letters = ""
+    values: list[Value] = []
+    for bit, (name, letter) in enumerate(_FIELDS):
+        if name in properties:
+            flags |= 1 << (15 - bit)
+            letters += letter
+            values.append(properties[name])
+    return flags.to_bytes(2, "big") + encode_fields(letters, tuple(values))
 
 
 def with_reply_to(block: bytes, name: str) -> bytes:

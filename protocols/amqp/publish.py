@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.log_core._batch import PERSISTENT, Target
+from penstock.log_core._batch import PERSISTENT
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.errors import soft, type_name
 from penstock.protocols.amqp.properties import decode_properties, with_reply_to, without_header
 from penstock.protocols.amqp.values import Table, Value
 from penstock.router._routes import Route
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, wire
+from penstock.router.publishing import union
 from penstock.router.replies import REPLY_TO, is_reply_key
 
 __all__ = ["Message", "append", "check", "publish", "routed"]
@@ -95,7 +96,7 @@ def routed(channel: Channel, message: Message) -> Route:
         if route.error is not None:
             raise route.error
         routes.append(route)
-    return routes[0] if len(routes) == 1 else _union(routes)
+    return union(routes)
 
 
 def append(channel: Channel, message: Message, route: Route) -> int:
@@ -145,13 +146,6 @@ def _keys(key: bytes, headers: Table) -> tuple[bytes, ...]:
                 text = copy if isinstance(copy, str) else copy.decode("utf-8", "surrogateescape")
                 keys.append(join_key_block(parts[0], text))
     return tuple(dict.fromkeys(keys))
-
-
-def _union(routes: list[Route]) -> Route:
-    """To every feed of `routes` once."""
-    durable = any(route.durable for route in routes)
-    feeds = dict.fromkeys(feed for route in routes for feed in route.target.feeds)
-    return Route(Target(feeds, durable), (), any(route.routed for route in routes), durable, False)
 
 
 def _ttl(expiration: Value) -> int:

@@ -23,6 +23,7 @@ from penstock import logs
 from penstock.config import Config
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.protocols.amqp import dead_letters
 from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
@@ -90,7 +91,8 @@ async def _serve(config: Config, log: Log) -> int:
     log.on_pressure.append(on_pressure)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    broker = Broker.open(log, tick, BrokerOptions(auth=_options(AuthOptions, config.auth)))
+    options = BrokerOptions(auth=_options(AuthOptions, config.auth))
+    broker = Broker.open(log, tick, options, rewrite=dead_letters.rewrite)
     fronts: dict[str, Front] = {}
     try:
         if config.amqp.listen:

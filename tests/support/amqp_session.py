@@ -18,6 +18,7 @@ from pamqp.heartbeat import Heartbeat
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.protocols.amqp.dead_letters import rewrite
 from penstock.protocols.amqp.handshake import HEADER
 from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.amqp.session import Session
@@ -50,7 +51,7 @@ class World:
         self.loop = Loop()
         self.log = Log.open(self.folder, LogOptions(segment_bytes=1 << 20))
         self.tick = Tick(self.log, self.loop)
-        self.broker = Broker.open(self.log, self.tick)
+        self.broker = Broker.open(self.log, self.tick, rewrite=rewrite)
         self.clients: list[Client] = []
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ from penstock.router.exchanges import Exchange
 from penstock.router.feeds import Feeds
 from penstock.router.identity import Identity
 from penstock.router.metadata import row_key
+from penstock.router.queue_methods import dispatch_kind
 from penstock.router.retained import Retained
 from penstock.router.vhost import Vhost
 from penstock.subscriptions.options import QueueOptions
@@ -180,6 +181,7 @@ class Broker:
                 row["qid"],
                 row["name"],
                 row["vhost"],
+                kind=dispatch_kind(row["arguments"]),
                 auto_delete=row["auto_delete"],
                 arguments=row["arguments"],
             )

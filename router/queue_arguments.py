@@ -113,7 +113,9 @@ _RULES: Final[dict[str, tuple[Rule, tuple[str, ...]]]] = {
     "x-queue-leader-locator": (_text, ("classic", "quorum", "stream")),
 }
 
-_EFFECTIVE: Final = frozenset({"x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key"})
+_EFFECTIVE: Final = frozenset(
+    {"x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer"}
+)
 
 # Every queue is in the log and none is replicated here, so these promise nothing that is not kept. Dead
 # letters are in the log before their originals are gone, which is the stronger of the two strategies.

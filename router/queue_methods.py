@@ -24,11 +24,12 @@ from penstock.router.identity import Actor
 from penstock.router.metadata import row_key
 from penstock.router.names import RESERVED_PREFIX, clean_name, server_name
 from penstock.router.queue_arguments import check_arguments, check_equivalent, without_effect
+from penstock.subscriptions.dispatch import Kind
 
 if TYPE_CHECKING:
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Declared", "Deleted", "QueueMethods"]
+__all__ = ["Declared", "Deleted", "QueueMethods", "dispatch_kind"]
 
 logger = logging.getLogger("penstock.router")
 
@@ -54,6 +55,14 @@ class Deleted:
     message_count: int
     lsn: int
     """Wait for it before it is promised; 0 when it was not durable."""
+
+
+def dispatch_kind(arguments: Arguments) -> Kind:
+    """Who gets the messages of a queue with these arguments."""
+    if arguments.get("x-single-active-consumer") is not True:
+        return Kind.SHARED
+    # RabbitMQ's classic queues do not look at the priorities here.
+    return Kind.PREFERRED if arguments.get("x-queue-type") == "quorum" else Kind.SINGLE
 
 
 class QueueMethods(ExchangeMethods):
@@ -123,6 +132,7 @@ class QueueMethods(ExchangeMethods):
                 name,
                 self.name,
                 durable=durable,
+                kind=dispatch_kind(arguments),
                 owner=actor.owner if exclusive else None,
                 auto_delete=auto_delete,
                 arguments=dict(arguments),

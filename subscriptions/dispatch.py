@@ -8,6 +8,7 @@ back what they had no room for.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.subscriptions.outlet import Outlet
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Kind", "Pause", "pump_exclusive", "pump_shared"]
+__all__ = ["PUMPS", "Kind", "Pause"]
 
 logger = logging.getLogger("penstock.subscriptions")
 
@@ -30,6 +31,10 @@ class Kind(Enum):
     """Every consumer its turn: an AMQP queue."""
     EXCLUSIVE = "exclusive"
     """One consumer at most: an MQTT session."""
+    SINGLE = "single active"
+    """One consumer at a time, the one that came first; the others wait for its end."""
+    PREFERRED = "single active by priority"
+    """The same, but one of higher priority takes over as soon as nothing is out."""
 
 
 class Pause(Enum):
@@ -87,6 +92,18 @@ def pump_shared(queue: Queue, budget: int) -> Pause:
     return Pause.MORE
 
 
+def pump_preferred(queue: Queue, budget: int) -> Pause:
+    """Everything to the active outlet, which gives way to one of higher priority when nothing is out."""
+    outlets = queue.outlets
+    if len(outlets) > 1 and outlets[1].priority > outlets[0].priority:
+        if queue.cursor.outstanding:
+            queue.cursor.wake_below = 1
+            return Pause.NO_CREDIT
+        former = outlets.pop(0)
+        outlets[1:] = sorted([former, *outlets[1:]], key=lambda outlet: -outlet.priority)
+    return pump_exclusive(queue, budget)
+
+
 def _with_credit(outlets: list[Outlet]) -> tuple[list[Outlet], int]:
     """The outlets of the highest priority that has credit, and the least credit among them."""
     chosen: list[Outlet] = []
@@ -121,3 +138,12 @@ def _deliver(queue: Queue, outlet: Outlet, first: int, step: int) -> int:
     if took < share:
         cursor.put_back(first, step, took)
     return took
+
+
+PUMPS: Final[Mapping[Kind, Callable[[Queue, int], Pause]]] = {
+    Kind.SHARED: pump_shared,
+    Kind.EXCLUSIVE: pump_exclusive,
+    Kind.SINGLE: pump_exclusive,
+    Kind.PREFERRED: pump_preferred,
+}
+"""The strategy of each kind: hands out at most so many messages, and says why it stopped."""

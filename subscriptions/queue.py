@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions.dispatch import Kind, Pause, pump_exclusive, pump_shared
+from penstock.subscriptions.dispatch import PUMPS, Kind, Pause
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.limits import Bury, Limits
 
@@ -160,7 +160,7 @@ class Queue:
 
     @property
     def outlets(self) -> list[Outlet]:
-        """Attached outlets, highest priority first, then in order of arrival."""
+        """Attached outlets: a single active one first, the highest priority first, in order of arrival."""
         return self._outlets if self._outlets is not None else _NO_OUTLETS
 
     @property
@@ -177,6 +177,12 @@ class Queue:
         """
         if self.deleted:
             raise QueueGone(f"queue {self.name!r} in vhost {self.vhost!r} was deleted")
+        single = self.kind is Kind.SINGLE or self.kind is Kind.PREFERRED
+        if single and exclusive:
+            raise ConsumerRefused(
+                f"queue {self.name!r} in vhost {self.vhost!r} has a single active consumer",
+                remedy="do not consume exclusively",
+            )
         if self._outlets:
             if self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
                 raise ConsumerRefused(
@@ -189,7 +195,9 @@ class Queue:
         assert self._outlets is not None
         self._sole = exclusive or self.kind is Kind.EXCLUSIVE
         at = len(self._outlets)
-        while at and self._outlets[at - 1].priority < outlet.priority:
+        # With a single active consumer that one stays in front; SINGLE knows no priorities.
+        first = 0 if not single else 1 if self.kind is Kind.PREFERRED else at
+        while at > first and self._outlets[at - 1].priority < outlet.priority:
             at -= 1
         self._outlets.insert(at, outlet)
         self.wake()
@@ -258,8 +266,7 @@ class Queue:
         if cursor.outstanding >= options.outstanding_max:
             cursor.wake_below = options.outstanding_max // 2 + 1
             return
-        pump = pump_exclusive if self.kind is Kind.EXCLUSIVE else pump_shared
-        pause = pump(self, options.pump_messages)
+        pause = PUMPS[self.kind](self, options.pump_messages)
         if pause is Pause.MORE:
             self.wake()
         elif pause is Pause.CAUGHT_UP:

@@ -24,6 +24,7 @@ from penstock.router.errors import InvalidArgument
 from penstock.router.names import server_name
 from penstock.router.replies import REPLY_TO
 from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 
 __all__ = [
@@ -118,6 +119,12 @@ def cancel_ok(channel: Channel, method: CancelOk) -> None:
 def get(channel: Channel, method: Get) -> None:
     """The message is taken now; its answer leaves in its turn, or when it came from the disk."""
     queue = channel.vhost.queue(channel.queue_name(method.queue), channel.actor)
+    if queue.kind is Kind.PREFERRED:
+        raise soft(
+            405,
+            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get "
+            "operations are not supported by quorum queues with single active consumer",
+        )
     answers: list[bytes] = []
     waited = False
 

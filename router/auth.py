@@ -27,6 +27,7 @@ from typing import Final, Protocol
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.errors import AuthenticationRefused, Operation
 from penstock.router.identity import Identity
+from penstock.router.login_limit import LoginLimit
 from penstock.router.metadata import Tables, row_key
 from penstock.router.names import wire
 from penstock.router.passwords import DUMMY, hash_password, is_slow, rabbitmq_hash, verify_password
@@ -90,6 +91,7 @@ class Users:
         self._options = options
         self._clock = clock
         self._key = os.urandom(32)
+        self._limit = LoginLimit(clock)
         self._remembered: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="penstock-login")
         self._waiting = 0
@@ -100,8 +102,13 @@ class Users:
 
     # Logging in
 
-    async def authenticate(self, username: str, password: bytes, peer_is_loopback: bool) -> Identity:
-        """The identity of the user with this password.
+    async def authenticate(
+        self, username: str, password: bytes, peer_is_loopback: bool, *, peer: str = ""
+    ) -> Identity:
+        """The identity of the user with this password; `peer` is the address it comes from.
+
+        After ten failures in a minute everything from that address for that user is refused, with the same
+        delay, for the rest of the minute.
 
         Raises:
             AuthenticationRefused: with the reason, which is for the log and not for the peer.
@@ -109,9 +116,16 @@ class Users:
         """
         user = self._users.get(username)
         stored = user.stored if user is not None and user.stored else DUMMY
+        limited = self._limit.reached(peer, username)
+        if limited and is_slow(stored):
+            # A password that is remembered would be refused sooner, and so be told.
+            stored = DUMMY
         right = await self._verify(username, stored, password)
+        if limited:
+            raise AuthenticationRefused(username, "limit")
         # A blank password logs nobody in; nor does one without a hash. Decided after the work was done.
         if user is None or not user.stored or not password or not right:
+            self._limit.failed(peer, username)
             raise AuthenticationRefused(username, "credentials")
         self._check_place(username, peer_is_loopback)
         return Identity(username, user.tags)

@@ -89,7 +89,7 @@ class AccessRefused(RoutingError):
 class AuthenticationRefused(RoutingError):
     """The login of `username` was refused. `reason` is for the log; a peer must not learn it."""
 
-    Reason = Literal["credentials", "loopback", "busy", "anonymous"]
+    Reason = Literal["credentials", "loopback", "busy", "anonymous", "limit"]
 
     def __init__(self, username: str, reason: Reason) -> None:
         why, remedy = {
@@ -99,6 +99,7 @@ class AuthenticationRefused(RoutingError):
                 "create another user, or remove it from auth.loopback_users",
             ),
             "busy": ("too many logins are being verified", "try again later"),
+            "limit": ("too many of its logins from this address failed", "wait a minute"),
             "anonymous": ("a user name is needed here", "log in with a user name and a password"),
         }[reason]
         super().__init__(f"login of user '{username}' refused: {why}", remedy=remedy)

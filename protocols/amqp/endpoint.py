@@ -135,7 +135,7 @@ class AmqpConnection(Connection):
     async def _check_login(self, login: Login) -> None:
         try:
             identity = await self._broker.users.authenticate(
-                login.username, login.password, _is_loopback(self.peer_host)
+                login.username, login.password, _is_loopback(self.peer_host), peer=self.peer_host
             )
         except PenstockError as error:
             logger.warning(

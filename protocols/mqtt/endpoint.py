@@ -111,7 +111,7 @@ class MqttConnection(Connection):
     async def _verify(self, user_name: str, password: bytes, loopback: bool) -> None:
         try:
             identity: Identity | None = await self._clients.broker.users.authenticate(
-                user_name, password, loopback
+                user_name, password, loopback, peer=self.peer_host
             )
         except AuthenticationRefused as error:
             identity = None

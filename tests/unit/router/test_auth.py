@@ -14,10 +14,11 @@ import pytest
 
 from penstock.log_core._batch import Appender
 from penstock.log_core.tables import Tables
-from penstock.router import auth
+from penstock.router import auth, login_limit
 from penstock.router.auth import AuthOptions, Authorizer, Permission, Users
 from penstock.router.errors import AuthenticationRefused
 from penstock.router.identity import Identity
+from penstock.router.login_limit import LoginLimit
 from penstock.router.passwords import DUMMY, hash_password, is_slow, rabbitmq_hash, verify_password
 
 
@@ -102,6 +103,47 @@ async def test_a_storm_of_reconnects_is_verified_once_a_minute(world: World) -> 
     world.now = 61.0
     await world.users.authenticate("ann", b"secret", True)
     assert len(world.verified) == 4
+
+
+async def test_ten_failures_a_minute(world: World) -> None:
+    async def attempt(password: bytes, name: str = "ann", peer: str = "10.0.0.1") -> str:
+        try:
+            await world.users.authenticate(name, password, True, peer=peer)
+        except AuthenticationRefused as refused:
+            return refused.reason
+        return "in"
+
+    await attempt(b"secret")  # remembered from here on
+    assert [await attempt(b"mistaken") for _ in range(10)] == ["credentials"] * 10
+    verified = len(world.verified)
+    assert [await attempt(b"mistaken"), await attempt(b"secret")] == ["limit"] * 2
+    # The right password takes as long as the wrong one, though it is remembered.
+    assert len(world.verified) == verified + 2
+    assert await attempt(b"secret", peer="10.0.0.2") == "in"
+    assert await attempt(b"guest", "guest") == "in"
+    world.now = 59.9
+    assert await attempt(b"secret") == "limit"
+    world.now = 60.0
+    assert await attempt(b"secret") == "in"
+    assert [await attempt(b"mistaken") for _ in range(11)] == ["credentials"] * 10 + ["limit"]
+
+
+async def test_successes_are_not_counted(world: World) -> None:
+    for _ in range(20):
+        await world.users.authenticate("ann", b"secret", True, peer="10.0.0.1")
+    assert await world.refused("ann", b"mistaken") == "credentials"
+
+
+def test_failures_are_kept_for_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_limit, "_PAIRS_MAX", 3)
+    limit = LoginLimit(lambda: 0.0)
+    for _ in range(10):
+        limit.failed("a", "x")
+    for peer in ("b", "c"):
+        limit.failed(peer, "x")
+    assert limit.reached("a", "x")
+    limit.failed("d", "x")
+    assert not limit.reached("a", "x")
 
 
 async def test_a_changed_password_is_not_remembered(world: World) -> None:

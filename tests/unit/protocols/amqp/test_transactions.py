@@ -222,3 +222,17 @@ def test_records_and_cursors_are_one_unit(tx: Client, world: World) -> None:
     batches = take()
     assert [batch.attrs & 1 for batch in batches] == [1, 0]
     assert [batch.kind for batch in batches] == [1, 2]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_rejected_delivery_is_dead_lettered_by_the_commit(client: Client, commit: bool) -> None:
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.call(1, commands.Queue.Declare(queue="dead"), commands.Queue.DeclareOk)
+    client.call(1, commands.Queue.Declare(queue="q", arguments=arguments), commands.Queue.DeclareOk)
+    client.call(1, Tx.Select(), Tx.SelectOk)
+    (tag,) = deliver(client, b"1")
+    client.send(1, Basic.Reject(tag, requeue=False))
+    assert ready(client, "dead") == 0
+    end = (Tx.Commit(), Tx.CommitOk) if commit else (Tx.Rollback(), Tx.RollbackOk)
+    client.call(1, *end)
+    assert ready(client, "dead") == commit

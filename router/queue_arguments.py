@@ -117,6 +117,9 @@ _EFFECTIVE: Final = frozenset(
     {"x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer"}
 )
 
+# Only the head is dropped: what is refused instead is not told to publishers yet.
+_DROPPING: Final = frozenset({"x-max-length", "x-overflow"})
+
 # Every queue is in the log and none is replicated here, so these promise nothing that is not kept. Dead
 # letters are in the log before their originals are gone, which is the stronger of the two strategies.
 _KEPT: Final = frozenset(
@@ -217,6 +220,8 @@ def check_equivalent(current: Arguments, received: Arguments, name: str, vhost: 
 def without_effect(table: Arguments) -> list[str]:
     """The known arguments in `table` that change nothing in this version."""
     found = [argument for argument in _RULES if argument in table and argument not in _KEPT | _EFFECTIVE]
+    if table.get("x-overflow", "drop-head") == "drop-head":
+        found = [argument for argument in found if argument not in _DROPPING]
     if table.get("x-queue-type") == "stream":
         found.append("x-queue-type=stream")
     return found

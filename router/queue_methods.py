@@ -182,8 +182,12 @@ class QueueMethods(ExchangeMethods):
     def _limit(self, entry: QueueEntry) -> None:
         """Give the queue the rules that its arguments ask for."""
         bury = bury_of(self, entry)
-        if bury is not None:
-            entry.queue.limit(bury=bury)
+        max_length = entry.arguments.get("x-max-length")
+        if entry.arguments.get("x-overflow", "drop-head") != "drop-head":
+            max_length = None
+        assert max_length is None or isinstance(max_length, int)  # checked when it was declared
+        if bury is not None or max_length is not None:
+            entry.queue.limit(bury=bury, max_length=max_length)
 
     def _declared(self, entry: QueueEntry) -> Declared:
         queue = entry.queue

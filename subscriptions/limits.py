@@ -2,8 +2,9 @@
 
 Most queues have none, and pay nothing. A queue with `Limits` is looked after before and after each pump:
 
-    before    what was refused leaves; what is over the length limit is dropped from the head
-    after     the head is looked at, and a timer set for the moment it expires
+    before    what was refused leaves
+    after     what is over the length limit and no consumer took is dropped from the head; then the head is
+              looked at, and a timer set for the moment it expires
 
 What leaves is handed to `bury` while its place is still out, and its place is settled afterwards: the copy
 stands in the log before the cursor's record that says the original is done. A crash between the two makes a
@@ -75,10 +76,7 @@ class Limits:
     # Around a pump
 
     def before(self) -> bool:
-        """Let go of what is to leave; False: some of it must be loaded or written first."""
-        return self._bury_refused() and self._shorten()
-
-    def _bury_refused(self) -> bool:
+        """Let go of what was refused; False: some of it must be loaded first."""
         queue, cursor = self._queue, self._queue.cursor
         for _ in range(min(len(self._refused), _BURIED_AT_ONCE)):
             seq, reason = self._refused[0]
@@ -96,8 +94,8 @@ class Limits:
             queue.wake()
         return True
 
-    def _shorten(self) -> bool:
-        """Drop from the head what is over the length limit."""
+    def shorten(self) -> bool:
+        """Drop from the head what is over the length limit; False: it goes on later."""
         if self.max_length is None:
             return True
         queue, cursor = self._queue, self._queue.cursor
@@ -114,12 +112,14 @@ class Limits:
             cursor.settle_taken()
             if self.bury is not None:
                 queue.wake()
-                return True
+                return False
         return True
 
     def after(self) -> None:
         """Wait for what comes next: the head's end, or new messages."""
         queue, cursor = self._queue, self._queue.cursor
+        if not self.shorten():
+            return
         if self.max_length is not None:
             queue.watch()
         if self.bury is None:

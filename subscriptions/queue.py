@@ -348,10 +348,12 @@ class Queue:
         if self._getters is None:
             self._getters = []
         self._getters.append(getter)
-        if len(self._getters) == 1 and not self._loading:
-            self._serve_getters()
         if self._limits is not None:
             self.wake()
+            if not self._outlets and not self._loading:
+                self._limits.shorten()
+        if len(self._getters) == 1 and not self._loading:
+            self._serve_getters()
 
     def _serve_getters(self) -> bool:
         """True when none is left; otherwise a load is under way or the write is awaited."""

@@ -247,3 +247,35 @@ def test_purging_and_deleting_dead_letter_nothing(channel: BlockingChannel) -> N
     channel.queue_delete(alive)
     time.sleep(0.05)
     assert count(channel, dead) == 0
+
+
+def test_drop_head_keeps_the_newest(channel: BlockingChannel) -> None:
+    name = queue(channel, max_length=3)
+    for number in range(6):
+        channel.basic_publish("", name, b"%d" % number)
+        assert count(channel, name) == min(number + 1, 3)
+    assert [get(channel, name)[2] for _ in range(3)] == [b"3", b"4", b"5"]
+    assert count(channel, name) == 0
+
+
+def test_only_ready_messages_count(channel: BlockingChannel) -> None:
+    name = queue(channel, max_length=1, overflow="drop-head")
+    channel.basic_publish("", name, b"0")
+    method, _, _ = get(channel, name, auto_ack=False)
+    channel.basic_publish("", name, b"1")
+    assert count(channel, name) == 1
+    channel.basic_nack(method.delivery_tag, requeue=True)
+    # Given back, it is the head, and one too many.
+    assert get(channel, name)[2] == b"1"
+    assert count(channel, name) == 0
+
+
+def test_what_is_dropped_from_the_head_is_a_dead_letter(channel: BlockingChannel) -> None:
+    dead = queue(channel)
+    alive = queue(channel, dead_letter_exchange="", dead_letter_routing_key=dead, max_length=1)
+    for number in range(3):
+        channel.basic_publish("", alive, b"%d" % number)
+    for body in (b"0", b"1"):
+        got = get(channel, dead)
+        assert got[2] == body
+        assert headers(got)["x-death"][0]["reason"] == "maxlen"

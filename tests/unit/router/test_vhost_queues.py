@@ -191,9 +191,11 @@ def test_quorum_queues_and_streams_are_durable_shared_and_named(world: World) ->
 def test_an_argument_without_effect_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "penstock.router"):
         for _ in range(2):
-            world.queue("q", arguments={"x-max-length": 1, "x-expires": 9, "x-queue-mode": "lazy", "x-y": 1})
+            world.queue(
+                "q", arguments={"x-max-length-bytes": 1, "x-expires": 9, "x-queue-mode": "lazy", "x-y": 1}
+            )
     assert [record.getMessage() for record in caplog.records] == [
-        "queue 'q' in vhost '/': x-expires, x-max-length is kept but has no effect in this version"
+        "queue 'q' in vhost '/': x-expires, x-max-length-bytes is kept but has no effect in this version"
     ]
 
 

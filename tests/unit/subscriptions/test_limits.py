@@ -110,6 +110,38 @@ def test_the_head_is_buried_in_time_without_consumers(
     assert queue.ready_count == 0
 
 
+def test_what_is_over_the_length_limit_leaves_from_the_head(world: World, loop: Loop, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    grave = Grave(queue, max_length=2)
+    positions = world.publish(feed, n=300)
+    loop.turn()
+    assert queue.ready_count == 2
+    loop.settle()
+    assert grave.found == [(position, "maxlen") for position in positions[:298]]
+    assert queue.cursor.ready_count() == 2
+    (newest,) = world.publish(feed)
+    loop.settle()
+    consumer = Consumer(queue)
+    queue.attach(consumer)
+    loop.settle()
+    assert consumer.got == [positions[-1], newest]
+
+
+def test_a_consumer_with_credit_gets_more_than_the_length_limit(world: World, loop: Loop, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    queue.limit(max_length=1)
+    consumer = Consumer(queue, credit=5)
+    queue.attach(consumer)
+    positions = world.publish(feed, n=10)
+    loop.settle()
+    assert consumer.got == positions[:5]
+    assert queue.cursor.ready_count() == 1
+    consumer.left = 5
+    queue.credit_gained()
+    loop.settle()
+    assert consumer.got[5:] == positions[-1:]
+
+
 def test_deleting_ends_the_timer(world: World, loop: Loop, clock: Clock, feed: Feed) -> None:
     queue = world.queue("q", feed)
     queue.cursor.ttl_ms = 1000

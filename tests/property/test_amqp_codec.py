@@ -176,6 +176,10 @@ def test_a_damaged_stream_is_survived(world: World, data: st.DataObject) -> None
     expected = scan(bytes(stream))
     made = codec(world)
     events = run(made, bytes(stream), data.draw(st.lists(st.integers(0, len(stream)), max_size=4)))
+    if any(event[0] == _codec.TOO_LARGE for event in events):
+        # An error of one channel: the others go on, and the reference stops here.
+        assert isinstance(expected[-1], Fault)
+        return
     if expected and isinstance(expected[-1], Fault):
         # The kernel also refuses what the reference takes as it is (arguments, properties), so maybe earlier.
         assert events

@@ -593,12 +593,13 @@ cdef class Cursor:
             self._missing(pos)
             return 2
         stale = self._stale(pos, now)
-        if stale == 2:
+        if stale:
+            if stale == 1:
+                self._uncount(pos)
+                self._skip(pos)
+                return 0
             return 2
         self._uncount(pos)
-        if stale:
-            self._skip(pos)
-            return 0
         if self._ring == NULL or self._tail - self._head > self._mask:
             self._grow()
         seq = self._tail

@@ -36,6 +36,7 @@ INFO lines, two per connection: opened (peer, user) and closed (reason, bytes, m
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import logging
 from collections.abc import Callable
@@ -45,7 +46,7 @@ from typing import Final, Protocol, cast
 from penstock.logs import fields
 from penstock.protocols.outbuffer import OutBuffer
 
-__all__ = ["ARENA", "Connection", "Limits", "LogPort", "TickPort", "Wiring"]
+__all__ = ["ARENA", "Connection", "Limits", "LogPort", "TickPort", "Wiring", "is_loopback"]
 
 ARENA: Final = bytearray(256 * 1024)
 """Where all connections of the process read into; valid only inside one `received` call."""
@@ -67,6 +68,16 @@ _ids: Final = itertools.count(1)
 
 _SMALL_READ: Final = 4096
 """A read of at most this many bytes may have a turn of its own."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a peer with this numeric address is on this machine."""
+    try:
+        address = ipaddress.ip_address(host.split("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
 
 
 class LogPort(Protocol):

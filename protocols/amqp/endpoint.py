@@ -7,7 +7,6 @@ the session `_look` carries out what it wants.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from typing import Final, Protocol
 
@@ -16,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.logs import fields
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
 from penstock.protocols.amqp.session import Login, Session, State
-from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.connection import Connection, Limits, Wiring, is_loopback
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.router.broker import Broker
 
@@ -135,7 +134,7 @@ class AmqpConnection(Connection):
     async def _check_login(self, login: Login) -> None:
         try:
             identity = await self._broker.users.authenticate(
-                login.username, login.password, _is_loopback(self.peer_host), peer=self.peer_host
+                login.username, login.password, is_loopback(self.peer_host), peer=self.peer_host
             )
         except PenstockError as error:
             logger.warning(
@@ -186,15 +185,6 @@ class AmqpConnection(Connection):
 
     def message_counts(self) -> tuple[int, int]:
         return self.session.message_counts
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host.split("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 async def serve(

@@ -8,13 +8,12 @@ Everything that connections of all protocols share is in `penstock.protocols.con
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.logs import fields
-from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.connection import Connection, Limits, Wiring, is_loopback
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt._deliver import forget_runs
@@ -95,7 +94,7 @@ class MqttConnection(Connection):
         """Verify; the session is told at once or, after a slow hash, later; nothing is read until then."""
         self.greeted()
         users = self._clients.broker.users
-        loopback = _is_loopback(self.peer_host)
+        loopback = is_loopback(self.peer_host)
         if user_name is None:
             allowed = self._options.allow_anonymous
             try:
@@ -156,16 +155,6 @@ class MqttConnection(Connection):
     def end(self, reason: str) -> None:
         """Send what is encoded, then close."""
         self.close(reason)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_loopback
 
 
 class MqttListener(Listener):

@@ -17,8 +17,9 @@ from pamqp.base import Frame
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.amqp.endpoint import _is_loopback, serve
+from penstock.protocols.amqp.endpoint import serve
 from penstock.protocols.amqp.handshake import HEADER
+from penstock.protocols.connection import is_loopback
 from penstock.protocols.listener import Listener
 from penstock.router.broker import Broker
 from penstock.subscriptions.tick import Tick
@@ -286,4 +287,4 @@ async def test_the_lines_of_a_connection_name_who_and_why(stack: Stack) -> None:
     ],
 )
 def test_loopback_is_judged_by_the_address(host: str, loopback: bool) -> None:
-    assert _is_loopback(host) is loopback
+    assert is_loopback(host) is loopback

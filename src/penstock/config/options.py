@@ -76,7 +76,7 @@ class Server:
         default=0,
         metadata=_option(
             Count(0, 10_000_000),
-            "Connections open at once, over all listeners; further ones are refused. 0 = no limit.",
+            "Connections open at once on each listener; further ones are refused. 0 = no limit.",
         ),
     )
 

@@ -19,7 +19,7 @@ SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 
 .PHONY: help
 help:  ## list the targets
-	@awk -F ':.*## ' '/^## / {printf "\n%s\n", substr($$0, 4)} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^## / {printf "\n%s\n", substr($$0, 4)} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 	@printf '\n  PYTHON=...   the Python that .venv is made with        ARGS="..."   further arguments of run, test, bench, demo\n'
 
 .PHONY: install
@@ -40,8 +40,8 @@ demo: $(STAMPS)/extras kernels  ## replay a real data set through paho (MQTT) in
 ## Check
 
 .PHONY: test
-test: $(STAMPS)/extras $(STAMPS)/node kernels peers  ## run the whole test suite
-	$(BIN)/python -m pytest -q $(ARGS)
+test: $(STAMPS)/extras $(STAMPS)/node kernels peers  ## run the whole test suite, one process per core
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
 .PHONY: check
 check: $(STAMPS)/extras  ## lint, format, types, layers
@@ -61,6 +61,14 @@ asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined
 	PYTHONMALLOC=malloc PYTHONPATH=build/asan/lib \
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/{log_core,subscriptions,router,protocols} tests/property $(ARGS)
 
+.PHONY: powercut
+powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the gateway 50 times (needs root)
+	$(BIN)/python -m tests.crash.powercut $(ARGS)
+
+.PHONY: spark-kills
+spark-kills: $(STAMPS)/extras kernels  ## kill the gateway and a Spark job in the middle of its work
+	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_tables.py -k kills $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q tests/property $(ARGS)
@@ -70,6 +78,7 @@ fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, lon
 .PHONY: docs
 docs: $(STAMPS)/project  ## write the generated pages anew
 	$(BIN)/penstock config reference > docs/configuration.md
+	$(BIN)/python -m tests.conformance.coverage
 
 .PHONY: links
 links:  ## make the links src/penstock/<folder> anew
@@ -99,7 +108,7 @@ $(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py
 
 $(STAMPS)/extras: $(STAMPS)/project
 	@echo "penstock: installing what development needs into .venv"
-	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[dev,test,demo]'
+	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[dev,test,demo,spark]'
 	@touch $@
 
 # A kernel whose source is gone would still be imported.

@@ -13,6 +13,18 @@ def cpu_seconds(root: int) -> float:
 
     The resolution is one clock tick (10 ms), so measure over seconds. A process that has ended counts as 0.
     """
+    used, children = _processes()
+    return sum(used.get(pid, 0.0) for pid in _tree(root, children))
+
+
+def descendants(root: int) -> list[int]:
+    """Process `root` and its live descendants."""
+    used, children = _processes()
+    return [pid for pid in _tree(root, children) if pid in used]
+
+
+def _processes() -> tuple[dict[int, float], dict[int, list[int]]]:
+    """The CPU seconds of each process, and its children."""
     used: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
@@ -26,13 +38,16 @@ def cpu_seconds(root: int) -> float:
         pid, parent = int(entry), int(fields[1])
         used[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
         children.setdefault(parent, []).append(pid)
-    total = 0.0
-    todo = [root]
+    return used, children
+
+
+def _tree(root: int, children: dict[int, list[int]]) -> list[int]:
+    todo, found = [root], []
     while todo:
         pid = todo.pop()
-        total += used.get(pid, 0.0)
+        found.append(pid)
         todo += children.get(pid, [])
-    return total
+    return found
 
 
 def resident_bytes(pid: int) -> int:

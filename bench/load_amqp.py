@@ -87,9 +87,10 @@ class Client:
         self.socket.sendall(method(1, class_id, method_id, arguments))
         return self.wait_for(class_id, reply_id)
 
-    def declare(self, queue: str, *, durable: bool) -> None:
-        """Declare a queue."""
-        self.call(50, 10, b"\0\0" + short_string(queue) + bytes([2 if durable else 0]) + b"\0\0\0\0", 11)
+    def declare(self, queue: str, *, durable: bool, passive: bool = False) -> None:
+        """Declare a queue, or (`passive`) find that it is there."""
+        bits = passive | durable << 1
+        self.call(50, 10, b"\0\0" + short_string(queue) + bytes([bits]) + b"\0\0\0\0", 11)
 
     def delete(self, queue: str) -> None:
         """Delete a queue."""

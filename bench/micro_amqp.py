@@ -18,9 +18,9 @@ from pathlib import Path
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.protocols._tables import encode_table
 from penstock.protocols.amqp._channel import Channel, Consumer
 from penstock.protocols.amqp._codec import Codec
-from penstock.protocols.amqp._tables import encode_table
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router.broker import Broker
 from penstock.router.identity import Actor, Identity
@@ -93,7 +93,7 @@ def measure(broker: Broker, log: Log, one: bytes, reads: int) -> tuple[float, fl
         assert codec.next() is None
         settled = time.perf_counter() - started
         assert queue.cursor.outstanding == 0
-        log.take_dirty()
+        log.unwritten.take_dirty()
         best = [min(pair) for pair in zip(best, (scanned, delivered, settled), strict=True)]
     return best[0] / count, best[1] / count, best[2] / count
 

@@ -38,7 +38,7 @@ def measure_ticks(log: Log, feeds: int, per_tick: int, body: int, ticks: int) ->
         )
         middle = time.perf_counter()
         log.flush()
-        log.take_dirty()
+        log.unwritten.take_dirty()
         flushes.append(time.perf_counter() - middle)
         appends.append((middle - start) / per_tick)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ticks", type=int, default=1000)
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-log-") as name:
-        log = Log.open(Path(name) / "ticks", LogOptions(min_free_bytes=0, retention_bytes=0))
+        log = Log.open(Path(name) / "ticks", LogOptions(min_free_bytes=0, traffic_retention_bytes=0))
         log.low_water = lambda: (1 << 64) - 1
         print("feeds records   body  KiB/tick ns/append  us/flush       p99       max faults/tick")
         for feeds, per_tick, body in (

@@ -1,8 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from penstock.log_core._feed cimport Feed
-
 cdef packed struct RecordHeader:      # 32 bytes, little-endian; docs/format.md
     uint32_t off                      # place in the blob: key block, properties block, body
     uint32_t size
@@ -38,7 +36,7 @@ cdef packed struct BatchHeader:       # 96 bytes, little-endian; docs/format.md
     uint32_t base_seq
     uint32_t count
     uint32_t blob_raw
-    uint32_t reserved
+    uint32_t raw                      # of KIND_BLOCK: bytes of the batches in it; else 0
 
 cdef enum:
     BATCH_HEADER = 96
@@ -48,6 +46,7 @@ cdef enum:
     BATCH_RECORDS_MAX = 65536
     BATCH_BLOB_MAX = 1048576          # a larger blob only for a single larger record
     RECORD_BYTES_MAX = 0x40000000
+    BLOCK_RAW_MAX = 4194304           # what a block may decode to, and so what a reader may be asked to hold
 
 cdef enum:                            # record flags
     F_LIST = 1
@@ -72,6 +71,12 @@ cdef enum:                            # kinds of batches
     KIND_RECORDS = 1
     KIND_STATE = 2
     KIND_NOTE = 3
+    KIND_DELAYED = 4                  # records that wait for their time: in no feed, with deliver_at and pos
+    KIND_BLOCK = 5                    # compressed batches of records (_blocks); only in sealed segments
+
+cdef enum:                            # codecs of a blob
+    CODEC_NONE = 0
+    CODEC_ZSTD = 2                    # of KIND_BLOCK, and only of it
 
 cdef enum:
     ATTR_MORE = 1                     # the next batch belongs to the same atomic unit
@@ -84,6 +89,10 @@ cdef enum:                            # optional columns
     COL_ORIGIN = 16
 
 
+cdef enum:
+    SLAB_BYTES = 1048576 + 65536      # a full blob and some room, so that a batch of 1 MiB fits in one
+
+
 @cython.final
 cdef class Slab:                      # memory that several batches share; goes back to a pool with the last of them
     cdef uint8_t* data
@@ -91,7 +100,7 @@ cdef class Slab:                      # memory that several batches share; goes 
     cdef size_t used
     cdef object owner                 # keeps `data` alive when it is not ours
 
-cdef Slab new_slab(size_t size)
+cdef Slab new_slab(size_t size)      # at least `size` bytes; what is at most SLAB_BYTES has SLAB_BYTES and is recycled
 
 
 @cython.final
@@ -100,6 +109,8 @@ cdef class Batch:                     # a closed batch: immutable
     cdef RecordHeader* headers
     cdef const uint8_t* blob
     cdef uint32_t* origins            # NULL, or `count` entries
+    cdef const int64_t* dues          # of KIND_DELAYED: `count` entries, ms since the epoch; else NULL
+    cdef const uint64_t* places       # of KIND_DELAYED: the positions they were scheduled at; else NULL
     cdef const uint32_t* lists        # the feed lists
     cdef uint32_t lists_size          # in u32
     cdef readonly uint32_t count
@@ -120,54 +131,7 @@ cdef struct Found:
 cdef size_t columns_size(uint8_t cols, size_t count) noexcept nogil
 cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept nogil
 cdef Batch view_batch(const uint8_t* p, Slab slab)      # of bytes that check_batch found valid
+cdef Batch batch_of(BatchHeader* header, Slab head_slab, const uint8_t* blob, Slab blob_slab)
 
-
-@cython.final
-cdef class Target:                    # where a route's records go: an immutable set of feeds
-    cdef readonly tuple feeds
-    cdef readonly bint durable        # some member of some feed is durable
-    cdef uint32_t count
-    cdef uint64_t list_batch          # the batch (its Appender.serial) whose feed lists hold this one's at list_at
-    cdef uint32_t list_at
-
-
-@cython.final
-cdef class Appender:                  # the open batch of this tick
-    cdef readonly uint64_t next_lsn
-    cdef readonly uint64_t segment_base     # base LSN of the WAL segment that takes the next flush
-    cdef readonly uint64_t appended_bytes   # of closed batches, ever
-    cdef public uint64_t synced_lsn         # written into each batch header
-    cdef public uint32_t epoch
-    cdef public object failure              # an exception: every append raises it
-    cdef object clock_ms
-    cdef int64_t tick_ms                    # 0 = not asked yet in this tick
-    cdef int64_t last_ms
-    cdef list closed, dirty, segment_feeds
-    cdef Slab blob_shared, head_shared      # the slabs that batches are cut from
-    # the open batch; limits of 0 = none is open
-    cdef Slab blob_slab, head_slab
-    cdef BatchHeader* header
-    cdef RecordHeader* headers
-    cdef uint8_t* blob
-    cdef size_t blob_size, blob_limit
-    cdef uint32_t count, count_limit
-    cdef uint32_t lp, kind
-    cdef uint64_t base_lsn, serial
-    cdef uint32_t* lists
-    cdef uint32_t lists_size, lists_capacity
-    cdef uint32_t* origins
-    cdef uint32_t origins_capacity
-    cdef bint has_origins
-    cdef int unit                           # depth of atomic units
-    cdef Py_ssize_t unit_first              # len(closed) when the unit began
-
-    cdef uint64_t append(self, uint32_t lp, Target target, const uint8_t* key, uint16_t key_len,
-                         const uint8_t* props, uint32_t props_len, const uint8_t* body, uint32_t body_len,
-                         uint16_t flags, uint8_t priority, uint8_t enc, uint32_t ttl_ms, uint32_t origin) except 0
-    cdef RecordHeader* place(self, uint32_t lp, uint32_t kind, const uint8_t* key, size_t key_len,
-                             const uint8_t* props, size_t props_len, const uint8_t* body, size_t body_len) except NULL
-    cdef int make_room(self, uint32_t lp, uint32_t kind, size_t size) except -1
-    cdef uint32_t list_of(self, Target target) except 0xffffffff
-    cdef int set_origin(self, uint32_t origin) except -1
-    cdef int close_batch(self) except -1
-    cdef int64_t now(self) except -1
+cdef inline size_t padded(size_t n) noexcept nogil:
+    return (n + BATCH_ALIGN - 1) & ~<size_t>(BATCH_ALIGN - 1)

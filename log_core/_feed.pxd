@@ -17,12 +17,14 @@ cdef struct Chunk:                 # the part of a feed that lies in one WAL seg
 @cython.final
 cdef class Feed:
     cdef readonly uint32_t id
+    cdef uint32_t mask             # of what is pushed: without ENTRY_TRANSIENT when everything survives a restart
     cdef readonly uint64_t start   # index of the first entry still kept
     cdef readonly uint64_t end     # number of entries ever pushed
     cdef readonly uint64_t persistent_end   # index after the last entry of a PERSISTENT record
     cdef public list waiters       # objects with .wake(), called by the tick after the write
-    cdef public bint dirty         # pushed since the last Log.take_dirty
+    cdef public bint dirty         # pushed since the last Unwritten.take_dirty
     cdef public bint dropped
+    cdef public bint is_history    # its entries lie in a file of its own
     cdef object store              # loads chunks: .load_chunk(feed, base) -> bytes of u32 entries
     cdef Chunk* chunks
     cdef uint32_t chunk_count, chunk_capacity

@@ -37,11 +37,17 @@ class Feed:
     waiters: list[Waiter]
     """Who is caught up and wants to be woken by the next entry; they put themselves in."""
     dirty: bool
-    """Pushed to since the last `Log.take_dirty`."""
+    """Pushed to since the last `Unwritten.take_dirty`."""
+    is_history: bool
+    """It is one of the past: its entries lie in a file of its own, and nothing is pushed to it."""
     dropped: bool
     """No longer in `Log.feeds`."""
 
-    def __init__(self, id: int, store: ChunkStore | None = None) -> None: ...
+    @property
+    def keeps(self) -> bool:
+        """Records that are not PERSISTENT survive a restart in it, too."""
+
+    def __init__(self, id: int, store: ChunkStore | None = None, keeps: bool = False) -> None: ...
     def index_of(self, position: int) -> int:
         """Index of the first kept entry with LSN >= position; `end` when there is none.
 
@@ -57,6 +63,9 @@ class Feed:
         """Push a record number (high bit: transient) of the segment at `base`; True if that began a chunk."""
     def append_stored(self, base: int, count: int, first_record: int, last_record: int) -> None:
         """Add the chunk of a closed segment without its entries; segments come in ascending order."""
+    @property
+    def last_position(self) -> int:
+        """LSN of the last entry; 0 when there is none."""
     def count_at(self, base: int) -> int:
         """Entries in the segment at `base`."""
     def entries_at(self, base: int) -> bytes | None:

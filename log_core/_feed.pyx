@@ -2,8 +2,8 @@
 """A feed: the growing list of the positions of the records that matched one binding pattern.
 
 Owns the entries in memory, cut into chunks at the borders of the WAL's segments. An entry is the
-record's number in its segment (LSN - base LSN of the segment) as a u32 whose high bit marks a record
-that is not PERSISTENT:
+record's number in its segment (LSN - base LSN of the segment) as a u32 whose high bit marks an entry
+that a restart forgets: that of a record that is not PERSISTENT, unless the feed `keeps` all it gets:
 
     chunk of the segment at `base`:   | entry u32 | entry u32 | ...      position = base + (entry & 0x7fffffff)
 
@@ -22,8 +22,9 @@ from libc.string cimport memcpy, memmove
 
 @cython.final
 cdef class Feed:
-    def __cinit__(self, uint32_t id, object store=None):
+    def __cinit__(self, uint32_t id, object store=None, bint keeps=False):
         self.id = id
+        self.mask = ENTRY_RECORD if keeps else ENTRY_RECORD | ENTRY_TRANSIENT
         self.store = store
         self.waiters = []
         self.chunks = NULL
@@ -37,6 +38,7 @@ cdef class Feed:
 
     cdef int push(self, uint64_t base, uint32_t entry) except -1:
         cdef Chunk* chunk = self.last
+        entry &= self.mask
         if chunk != NULL and chunk.base == base and chunk.count < chunk.capacity:
             chunk.entries[chunk.count] = entry
             chunk.count += 1
@@ -237,6 +239,10 @@ cdef class Feed:
 
     # What Python (tests, queues off the hot path, the writer of index files) sees of it.
 
+    @property
+    def keeps(self):
+        return self.mask == ENTRY_RECORD
+
     def append(self, uint64_t base, uint32_t entry):
         return bool(self.push(base, entry))
 
@@ -262,6 +268,10 @@ cdef class Feed:
     def base_of(self, uint64_t index):
         cdef Chunk* chunk = self.chunk_of(index)
         return 0 if chunk == NULL else chunk.base
+
+    @property
+    def last_position(self):
+        return 0 if self.last == NULL else self.last.base + self.last.last_record
 
     def count_at(self, uint64_t base):
         cdef Chunk* chunk = self.chunk_at(base)

@@ -10,8 +10,10 @@ from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from penstock.log_core._batch cimport (
-    BATCH_HEADER, KIND_RECORDS, Batch, BatchHeader, Found, Slab, check_batch, new_slab, view_batch,
+    BATCH_HEADER, KIND_BLOCK, KIND_DELAYED, KIND_RECORDS, Batch, BatchHeader, Found, Slab, check_batch, new_slab,
+    view_batch,
 )
+from penstock.log_core._blocks cimport take_contents
 
 import os
 
@@ -95,7 +97,7 @@ cdef ssize_t pread_all(int fd, uint8_t* buffer, size_t size, uint64_t offset) no
 def read_batches(int fd, uint64_t offset, uint64_t end, uint64_t want, uint64_t from_lsn):
     cdef Slab slab
     cdef ssize_t got
-    cdef size_t at = 0, need
+    cdef size_t at = 0, need, decoded = 0
     cdef int verdict
     cdef Found found
     cdef BatchHeader* header
@@ -125,9 +127,18 @@ def read_batches(int fd, uint64_t offset, uint64_t end, uint64_t want, uint64_t 
                 return batches, (offset + at, "zeros where a batch was written", 0, 0)
             if verdict < 0:
                 return batches, (offset + at, found.reason.decode(), found.crc_expected, found.crc_found)
-            if header.kind == KIND_RECORDS and header.base_lsn + header.count > from_lsn:
+            if ((header.kind == KIND_RECORDS or header.kind == KIND_DELAYED)
+                    and header.base_lsn + header.count > from_lsn):
                 batch = view_batch(slab.data + at, slab)
                 batches.append(batch)
+            elif header.kind == KIND_BLOCK and header.base_pos > from_lsn:
+                if decoded >= want:
+                    return batches, None     # enough: blocks grow when they are decoded
+                try:
+                    take_contents(header, batches, from_lsn)
+                except ValueError as error:
+                    return batches, (offset + at, str(error), 0, 0)
+                decoded += header.raw
             at += found.length
         if batches or offset + at >= end:
             return batches, None

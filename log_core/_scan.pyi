@@ -7,6 +7,7 @@ from typing import NamedTuple, final
 from typing_extensions import Buffer
 
 from penstock.log_core._batch import Batch
+from penstock.log_core._delays import DueHeap
 from penstock.log_core._feed import Feed
 
 @dataclass(slots=True)
@@ -51,8 +52,11 @@ class Scanner:
     def know(self, feed: Feed) -> None:
         """Push the records of this feed from now on."""
     def forget(self, feed_id: int) -> None: ...
-    def read(self, fd: int, size: int) -> int:
-        """Read the first `size` bytes of a file into the buffer; how many there were. Raises OSError."""
+    def read(self, fd: int, size: int, at: int = 0) -> int:
+        """Read `size` bytes of a file from byte `at` on into the buffer; how many there were. Raises OSError.
+
+        All other offsets are places in the buffer.
+        """
     def written_end(self, offset: int) -> int:
         """Behind the last byte read that is not zero; at least `offset`."""
     def bytes_at(self, offset: int, length: int) -> bytes: ...
@@ -68,6 +72,7 @@ class Scanner:
         state_after: int = 0,
         push: bool = True,
         sparse: Callable[[int, int, int], object] | None = None,
+        delayed: DueHeap | None = None,
         stride: int = 65536,
     ) -> Scanned:
         """Walk over valid batches from `offset` on, where LSN `lsn` is expected.
@@ -76,21 +81,27 @@ class Scanner:
             base: The segment's base LSN, which feed entries are relative to.
             gaps: LSNs may be missing (a salvaged file).
             on_state: Called with (key block, value; None = deletion) for state records above `state_after`.
-            push: Push persistent records to the known feeds.
+            push: Push persistent records to the known feeds, the others to those that keep all.
             sparse: Called with (LSN, offset, largest time so far) about every `stride` bytes.
+            delayed: Takes the entries of delayed records.
 
         """
     def feeds_at(self, base: int) -> list[Feed]:
         """The known feeds whose last chunk is that of the segment at `base`."""
+    def bytes_of(self, offset: int, feed_ids: list[int]) -> dict[int, int]:
+        """Bytes of the records of each of these feeds (at least one), from the batch at `offset` on."""
     def search(self, offset: int, lsn: int, epoch: int | None = None) -> Hit | None:
         """The next valid batch at or behind `offset` with an LSN from `lsn` on, of that or of any epoch."""
     def collect(
-        self, offset: int, lsn: int, epoch: int, feed_id: int, base: int, gaps: bool, transient: bool
+        self, offset: int, lsn: int, epoch: int, feed: Feed, base: int, gaps: bool, transient: bool
     ) -> bytes:
         """The entries of one feed in this file, u32 each; with or without those of transient records."""
 
-def encode_feeds(feeds: list[Feed], base: int) -> tuple[bytes, int]:
-    """Directory and entries of a feed index file for the segment at `base`; the rows of the directory."""
+def encode_feeds(feeds: list[Feed], base: int, sizes: dict[int, int]) -> tuple[bytes, int]:
+    """Directory and entries of a feed index file for the segment at `base`; the rows of the directory.
+
+    `sizes`: by feed id the bytes of the records of those feeds that keep everything.
+    """
 
 def adopt_directory(scanner: Scanner, directory: Buffer, base: int) -> list[Feed]:
     """Give the known feeds their chunk of a closed segment, out of memory; those that got one.

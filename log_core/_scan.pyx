@@ -5,12 +5,13 @@ Owns the buffer that a file is read into and the walk over its batches. A batch 
 (`check_batch`), it has the file's epoch, and its LSN is the expected one; the walk stops at the first that
 is not. An atomic unit (MORE) is taken whole or not at all.
 
-Of records, the persistent ones are pushed to the feeds that are known when their turn comes; the changes
+Of records, the persistent ones are pushed to the feeds that are known when their turn comes, the others to
+those of these that keep everything; the changes
 of tables go to a callback in log order, which may make feeds known or unknown.
 
 Also: the search for valid batches behind a damaged place, and the coding of feed index files, whose
 directory is {feed, first entry, entries, persistent ones, first and last persistent record, CRC of the
-entries, 0}, u32 each, sorted by feed (docs/format.md).
+entries, bytes of the records}, u32 each, sorted by feed (docs/format.md).
 """
 
 cimport cython
@@ -22,9 +23,11 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
 from penstock.log_core._batch cimport (
-    ATTR_MORE, BATCH_ALIGN, BATCH_HEADER, BATCH_MAGIC, F_LIST, F_PERSISTENT, F_TOMBSTONE, KIND_RECORDS, KIND_STATE,
-    RECORD_HEADER, Batch, BatchHeader, Found, RecordHeader, Slab, check_batch, columns_size, new_slab, view_batch,
+    ATTR_MORE, BATCH_ALIGN, BATCH_HEADER, BATCH_MAGIC, BATCH_RECORDS_MAX, COL_KEY_HASH, F_LIST, F_PERSISTENT, F_TOMBSTONE, KIND_BLOCK,
+    KIND_DELAYED, KIND_RECORDS, KIND_STATE, RECORD_HEADER, Batch, BatchHeader, Found, RecordHeader, Slab, check_batch,
+    columns_size, new_slab, view_batch,
 )
+from penstock.log_core._blocks cimport Walker
 from penstock.log_core._crc cimport crc32c_of
 from penstock.log_core._feed cimport ENTRY_RECORD, ENTRY_TRANSIENT, Chunk, Feed
 
@@ -63,9 +66,11 @@ cdef class Scanner:
     cdef dict feeds                  # keeps the Feeds of by_id alive
     cdef void** by_id                # Feed or NULL
     cdef size_t by_id_size
+    cdef Walker walker               # for the batches in blocks
 
     def __cinit__(self):
         self.feeds = {}
+        self.walker = Walker()
 
     def __dealloc__(self):
         free(self.buffer)
@@ -90,7 +95,7 @@ cdef class Scanner:
             self.by_id[feed_id] = NULL
         self.feeds.pop(feed_id, None)
 
-    def read(self, int fd, size_t size):
+    def read(self, int fd, size_t size, uint64_t at=0):
         cdef uint8_t* buffer
         cdef size_t done = 0
         cdef ssize_t got = 0
@@ -104,7 +109,7 @@ cdef class Scanner:
         self.size = 0
         with nogil:
             while done < size:
-                got = pread(fd, self.buffer + done, size - done, <int64_t>done)
+                got = pread(fd, self.buffer + done, size - done, <int64_t>(at + done))
                 if got <= 0:
                     break
                 done += <size_t>got
@@ -133,16 +138,12 @@ cdef class Scanner:
             return verdict
         found.crc_expected = 0
         found.crc_found = 0
-        if header.shard_epoch != epoch:
-            found.reason = b"a batch of another epoch"
-            return -1
-        if header.base_lsn != lsn and not (gaps and header.base_lsn > lsn):
-            found.reason = b"not the expected LSN"
-            return -1
-        return 1
+        found.reason = follows(header, lsn, gaps, epoch)
+        return 1 if found.reason == NULL else -1
 
     def scan(self, size_t offset, uint64_t lsn, uint32_t epoch, *, uint64_t base, bint gaps=False,
-             object on_state=None, uint64_t state_after=0, bint push=True, object sparse=None, size_t stride=65536):
+             object on_state=None, uint64_t state_after=0, bint push=True, object sparse=None, object delayed=None,
+             size_t stride=65536):
         cdef size_t at = offset, unit_end, next_mark = 0
         cdef uint64_t records = 0, batches = 0, synced = 0
         cdef int64_t max_ts = 0, min_ts = 0
@@ -176,19 +177,26 @@ cdef class Scanner:
                 max_ts = header.max_ts
             if header.synced_lsn > synced:
                 synced = header.synced_lsn
-            if sparse is not None and at >= next_mark and header.count:
+            if header.kind == KIND_BLOCK and self.scan_block(header, base, push, &records, &found) < 0:
+                verdict = -1
+                break
+            if sparse is not None and at >= next_mark and (header.count or header.kind == KIND_BLOCK):
                 sparse(header.base_lsn, at, max_ts)
                 next_mark = at + stride
             if header.kind == KIND_RECORDS:
                 records += header.count
                 if push:
                     self.push_records(header, base)
+            elif header.kind == KIND_DELAYED:
+                records += header.count
+                if delayed is not None:
+                    self.give_delayed(header, delayed)
             elif header.kind == KIND_STATE and on_state is not None:
                 record = <const RecordHeader*>(self.buffer + at + BATCH_HEADER)
                 for k in range(header.count):
                     if header.base_lsn + k > state_after:
                         self.give_state(self.buffer + at + header.blob_off, &record[k], on_state)
-            lsn = header.base_lsn + header.count
+            lsn = lsn_behind(header)
             batches += 1
             at += found.length if unit_end <= at else header.len
         result.end = at
@@ -203,6 +211,20 @@ cdef class Scanner:
         result.min_ts = min_ts
         result.max_ts = max_ts
         return result
+
+    cdef int scan_block(self, const BatchHeader* block, uint64_t base, bint push, uint64_t* records,
+                        Found* found) except? -1:
+        cdef const BatchHeader* header
+        if self.walker.enter(block) == 0:
+            while self.walker.inside():
+                header = self.walker.next_inside()
+                if header == NULL:
+                    break
+                records[0] += header.count
+                if push:
+                    self.push_records(header, base)
+        found.reason = self.walker.found.reason
+        return 0 if found.reason == NULL else -1
 
     cdef size_t end_of_unit(self, size_t at, uint64_t lsn, bint gaps, uint32_t epoch, Found* found) noexcept:
         # Where the unit that begins at `at` ends; 0 when it does not.
@@ -224,24 +246,40 @@ cdef class Scanner:
             on_state(key, at[record.key + record.props:record.size])
         return 0
 
-    cdef int push_records(self, BatchHeader* header, uint64_t base) except -1:
+    cdef int give_delayed(self, BatchHeader* header, object delayed) except -1:
         cdef const RecordHeader* record = <const RecordHeader*>(<uint8_t*>header + BATCH_HEADER)
-        cdef const uint32_t* lists = lists_of(header)
-        cdef uint32_t k, j, n, feed_id, entry
+        cdef const int64_t* dues = <const int64_t*>(record + header.count)
+        cdef const uint8_t* places = <const uint8_t*>(dues + header.count)
+        cdef uint32_t k
+        if header.cols & COL_KEY_HASH:
+            places += 4 * <size_t>header.count
         for k in range(header.count):
-            if record.flags & F_PERSISTENT:
-                entry = <uint32_t>(header.base_lsn + k - base)
-                if record.flags & F_LIST:
-                    n = lists[record.feed]
-                    for j in range(n):
-                        feed_id = lists[record.feed + 1 + j]
-                        if feed_id < self.by_id_size and self.by_id[feed_id] != NULL:
-                            (<Feed>self.by_id[feed_id]).push(base, entry)
-                else:
-                    feed_id = record.feed
-                    if feed_id < self.by_id_size and self.by_id[feed_id] != NULL:
-                        (<Feed>self.by_id[feed_id]).push(base, entry)
+            delayed.push(dues[k], (<const uint64_t*>places)[k], header.base_lsn + k, record[k].size)
+        return 0
+
+    cdef int push_records(self, const BatchHeader* header, uint64_t base) except -1:
+        cdef const RecordHeader* record = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
+        cdef const uint32_t* lists = lists_of(header)
+        cdef uint32_t k, j, n, entry
+        cdef bint persistent
+        for k in range(header.count):
+            persistent = record.flags & F_PERSISTENT != 0
+            entry = <uint32_t>(header.base_lsn + k - base)
+            if record.flags & F_LIST:
+                n = lists[record.feed]
+                for j in range(n):
+                    self.push_to(lists[record.feed + 1 + j], base, entry, persistent)
+            else:
+                self.push_to(record.feed, base, entry, persistent)
             record += 1
+        return 0
+
+    cdef inline int push_to(self, uint32_t feed_id, uint64_t base, uint32_t entry, bint persistent) except -1:
+        cdef Feed feed
+        if feed_id < self.by_id_size and self.by_id[feed_id] != NULL:
+            feed = <Feed>self.by_id[feed_id]
+            if persistent or feed.mask == ENTRY_RECORD:
+                feed.push(base, entry)
         return 0
 
     def feeds_at(self, uint64_t base):
@@ -251,6 +289,42 @@ cdef class Scanner:
             if feed.last != NULL and feed.last.base == base:
                 found.append(feed)
         return found
+
+    def bytes_of(self, size_t offset, list feed_ids not None):
+        # Bytes of the records of each of these feeds, in the valid batches of this file from `offset` on.
+        cdef Walker walker = self.walker
+        cdef const BatchHeader* header
+        cdef const RecordHeader* record
+        cdef const uint32_t* lists
+        cdef uint32_t k, j, n, feed_id
+        cdef uint32_t highest = max(feed_ids)
+        cdef uint64_t* sizes = <uint64_t*>calloc(<size_t>highest + 1, sizeof(uint64_t))
+        if sizes == NULL:
+            raise MemoryError()
+        walker.start(self.buffer, self.size, offset)
+        with nogil:
+            while True:
+                header = walker.next()
+                if header == NULL:
+                    break
+                if header.kind != KIND_RECORDS:
+                    continue
+                record = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
+                lists = lists_of(header)
+                for k in range(header.count):
+                    if record.flags & F_LIST:
+                        n = lists[record.feed]
+                        for j in range(n):
+                            feed_id = lists[record.feed + 1 + j]
+                            if feed_id <= highest:
+                                sizes[feed_id] += record.size
+                    elif record.feed <= highest:
+                        sizes[record.feed] += record.size
+                    record += 1
+        try:
+            return {feed_id: sizes[feed_id] for feed_id in feed_ids}
+        finally:
+            free(sizes)
 
     def search(self, size_t offset, uint64_t lsn, object epoch=None):
         # The next valid batch of this file behind `offset`. Bodies may hold bytes that look like batches, so the
@@ -272,14 +346,14 @@ cdef class Scanner:
                 at += BATCH_ALIGN
         if not hit:
             return None
-        return Hit(at, header.len, header.base_lsn, header.base_lsn + header.count, header.synced_lsn, header.shard_epoch)
+        return Hit(at, header.len, header.base_lsn, lsn_behind(header), header.synced_lsn, header.shard_epoch)
 
-    def collect(self, size_t offset, uint64_t lsn, uint32_t epoch, uint32_t feed_id, uint64_t base, bint gaps,
+    def collect(self, size_t offset, uint64_t lsn, uint32_t epoch, Feed feed not None, uint64_t base, bint gaps,
                 bint transient):
         # The entries of one feed, as in its index file; damaged batches end it.
-        cdef size_t at = offset
-        cdef Found found
-        cdef BatchHeader* header
+        cdef uint32_t feed_id = feed.id, mask = feed.mask
+        cdef Walker walker = self.walker
+        cdef const BatchHeader* header
         cdef const RecordHeader* record
         cdef const uint32_t* lists
         cdef uint32_t k, j, n, entry
@@ -287,10 +361,12 @@ cdef class Scanner:
         cdef size_t count = 0, capacity = 0
         cdef uint32_t* grown
         cdef bint hit, short = False
+        walker.start(self.buffer, self.size, offset)
         with nogil:
-            while at < self.size and self.valid(at, lsn, gaps, epoch, &found) == 1:
-                header = <BatchHeader*>(self.buffer + at)
-                at += header.len
+            while True:
+                header = walker.next()
+                if header == NULL or follows(header, lsn, gaps, epoch) != NULL:
+                    break
                 lsn = header.base_lsn + header.count
                 if header.kind != KIND_RECORDS:
                     continue
@@ -305,7 +381,7 @@ cdef class Scanner:
                                 hit = True
                     else:
                         hit = record.feed == feed_id
-                    if hit and (transient or record.flags & F_PERSISTENT):
+                    if hit and (transient or record.flags & F_PERSISTENT or mask == ENTRY_RECORD):
                         if count == capacity:
                             capacity = 256 if capacity == 0 else 2 * capacity
                             grown = <uint32_t*>realloc(entries, capacity * sizeof(uint32_t))
@@ -314,7 +390,7 @@ cdef class Scanner:
                                 break
                             entries = grown
                         entry = <uint32_t>(header.base_lsn + k - base)
-                        entries[count] = entry if record.flags & F_PERSISTENT else entry | ENTRY_TRANSIENT
+                        entries[count] = (entry if record.flags & F_PERSISTENT else entry | ENTRY_TRANSIENT) & mask
                         count += 1
                     record += 1
                 if short:
@@ -325,6 +401,19 @@ cdef class Scanner:
             return PyBytes_FromStringAndSize(<char*>entries, count * sizeof(uint32_t))
         finally:
             free(entries)
+
+
+cdef const char* follows(const BatchHeader* header, uint64_t lsn, bint gaps, uint32_t epoch) noexcept nogil:
+    # Why a batch may not stand where LSN `lsn` is expected; NULL: it may.
+    if header.shard_epoch != epoch:
+        return b"a batch of another epoch"
+    if header.base_lsn != lsn and not (gaps and header.base_lsn > lsn):
+        return b"not the expected LSN"
+    return NULL
+
+
+cdef inline uint64_t lsn_behind(const BatchHeader* header) noexcept nogil:
+    return header.base_pos if header.kind == KIND_BLOCK else header.base_lsn + header.count
 
 
 cdef const uint32_t* lists_of(const BatchHeader* header) noexcept nogil:
@@ -343,11 +432,12 @@ cdef struct Row:                     # of the directory
     uint32_t first_record            # of the persistent entries
     uint32_t last_record
     uint32_t crc
-    uint32_t reserved
+    uint32_t bytes                   # of the records, when the feed keeps everything
 
 cdef struct Source:
     uint32_t feed
     uint32_t count
+    uint32_t bytes
     const uint32_t* entries
 
 
@@ -356,7 +446,7 @@ cdef int by_feed(const void* a, const void* b) noexcept nogil:
     return (x > y) - (x < y)
 
 
-def encode_feeds(list feeds not None, uint64_t base):
+def encode_feeds(list feeds not None, uint64_t base, dict sizes not None):
     cdef Py_ssize_t n = PyList_GET_SIZE(feeds), k, used = 0
     cdef Source* sources = <Source*>malloc((n + 1) * sizeof(Source))
     cdef Feed feed
@@ -377,6 +467,7 @@ def encode_feeds(list feeds not None, uint64_t base):
             sources[used].feed = feed.id
             sources[used].count = chunk.count
             sources[used].entries = chunk.entries
+            sources[used].bytes = <uint32_t>min(sizes[feed.id], 0xFFFFFFFF) if feed.mask == ENTRY_RECORD else 0
             total += chunk.count
             used += 1
         payload = PyBytes_FromStringAndSize(NULL, used * sizeof(Row) + total * sizeof(uint32_t))
@@ -390,6 +481,7 @@ def encode_feeds(list feeds not None, uint64_t base):
                 rows[k].feed = sources[k].feed
                 rows[k].first = <uint32_t>total
                 rows[k].count = sources[k].count
+                rows[k].bytes = sources[k].bytes
                 for j in range(sources[k].count):
                     entry = sources[k].entries[j]
                     if not entry & ENTRY_TRANSIENT:
@@ -435,15 +527,29 @@ def persistent_entries(const uint8_t[::1] entries not None):
     return out[:kept * sizeof(uint32_t)]
 
 
+cdef RecordHeader* no_records = NULL     # all that LOST batches have; never written to
+
+
 def lost_batch(uint64_t lsn, uint32_t count, uint32_t epoch):
-    cdef size_t size = BATCH_HEADER + RECORD_HEADER * <size_t>count
-    cdef Slab slab = new_slab(size)
-    cdef BatchHeader* header = <BatchHeader*>slab.data
-    memset(slab.data, 0, size)
-    header.len = <uint32_t>size
-    header.blob_off = <uint32_t>size
+    global no_records
+    cdef Slab slab = Slab.__new__(Slab)
+    cdef BatchHeader* header = <BatchHeader*>calloc(1, BATCH_HEADER)
+    cdef Batch batch
+    if count > BATCH_RECORDS_MAX:
+        raise ValueError(f"a batch of {count} records")
+    if no_records == NULL:
+        no_records = <RecordHeader*>calloc(BATCH_RECORDS_MAX, RECORD_HEADER)
+    if header == NULL or no_records == NULL:
+        free(header)
+        raise MemoryError()
+    slab.data = <uint8_t*>header             # of another size than those that are recycled
+    slab.size = slab.used = BATCH_HEADER
+    header.len = BATCH_HEADER
+    header.blob_off = BATCH_HEADER
     header.magic = BATCH_MAGIC
     header.shard_epoch = epoch
     header.base_lsn = header.base_pos = lsn
-    header.count = count
-    return view_batch(slab.data, slab)
+    batch = view_batch(slab.data, slab)
+    batch.count = header.count = count
+    batch.headers = no_records
+    return batch

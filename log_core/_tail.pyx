@@ -13,7 +13,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
-from penstock.log_core._batch cimport KIND_RECORDS, Batch
+from penstock.log_core._batch cimport KIND_DELAYED, KIND_RECORDS, Batch
 
 BATCH_OVERHEAD = OVERHEAD
 
@@ -125,7 +125,7 @@ cdef class Cache:
     cpdef add_written(self, list batches):
         cdef Batch batch
         for batch in batches:
-            if batch.kind == KIND_RECORDS:
+            if batch.kind == KIND_RECORDS or batch.kind == KIND_DELAYED:
                 self.add(batch)
 
     cpdef add_run(self, list batches):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from penstock.log_core._batch import Appender
+from penstock.log_core._appender import Appender
 from penstock.log_core._scan import Scanner
 from penstock.log_core.errors import Damage
 from penstock.log_core.files import Files
@@ -26,7 +26,7 @@ from penstock.log_core.tables import join_key
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
 
-Rows = dict[str, dict[bytes, bytes]]
+Rows = Mapping[str, ItemsView[bytes, bytes]]
 
 _TRAILER: Final = join_key("", b"end")
 _SLICE_ROWS: Final = 256
@@ -56,7 +56,7 @@ def write_checkpoint(
         count = 0
         for table, content in rows.items():
             prefix = join_key(table, b"")
-            items = iter(content.items())
+            items = iter(content)
             while part := list(islice(items, _SLICE_ROWS)):
                 for key, value in part:
                     out.append_state(prefix + key, value)

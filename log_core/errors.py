@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.errors import LogError, StartError
 
-__all__ = ["Damage", "LogFailed", "data_damaged", "version_unknown"]
+__all__ = ["Damage", "LogFailed", "OutOfSequence", "ProducerFenced", "data_damaged", "version_unknown"]
 
 
 class Damage(LogError):
@@ -41,6 +41,30 @@ class LogFailed(LogError):
         )
 
 
+class ProducerFenced(LogError):
+    """A named producer of an older epoch sent something: a newer process has taken its name."""
+
+    def __init__(self, name: bytes, epoch: int, current: int) -> None:
+        super().__init__(
+            f"producer {name!r} of epoch {epoch} was replaced by one of epoch {current}",
+            remedy="end this process, or take a new epoch",
+        )
+        self.epoch = epoch
+        self.current = current
+
+
+class OutOfSequence(LogError):
+    """A batch of a named producer does not follow the last one: what lies between is missing."""
+
+    def __init__(self, name: bytes, first: int, expected: int) -> None:
+        super().__init__(
+            f"producer {name!r} sent number {first} where {expected} follows",
+            remedy="send what is missing first, or take a new epoch and begin at 0",
+        )
+        self.first = first
+        self.expected = expected
+
+
 def data_damaged(damage: Damage, copy: Path | None) -> StartError:
     """Durable data is damaged: nothing is thrown away without being told to."""
     kept = f"; a copy is kept in {copy}" if copy is not None else ""
@@ -50,9 +74,9 @@ def data_damaged(damage: Damage, copy: Path | None) -> StartError:
     )
 
 
-def version_unknown(path: Path, version: int, known: int) -> StartError:
+def version_unknown(path: Path, version: int, oldest: int, newest: int) -> StartError:
     """The data folder was written by another version of the format."""
     return StartError(
-        f"{path} is in format version {version}; this penstock knows version {known}",
+        f"{path} is in format version {version}; this penstock knows versions {oldest} to {newest}",
         remedy="use the penstock that wrote it, or give another folder with --data DIR",
     )

@@ -3,7 +3,8 @@
     index/NNNNNNNNNN.fdx payload, little-endian:
     | rows u32 | CRC-32C of the directory u32 | 0 u64 | directory 32 * rows | entries u32[] |
     a row: | feed u32 | first entry u32 | entries u32 | persistent entries u32 | first persistent record u32 |
-           | last persistent record u32 | CRC-32C of the entries u32 | 0 u32 |       sorted by feed
+           | last persistent record u32 | CRC-32C of the entries u32 | bytes u32 |   sorted by feed
+    bytes: of the records, for feeds that keep everything (at most 2^32 - 1); else 0
     an entry: record number in the segment (LSN - base LSN); high bit: the record is not persistent
 
 A restart reads directories only; the entries of one feed are read when somebody needs them.
@@ -17,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from penstock.log_core._crc import crc32c
-from penstock.log_core._scan import encode_feeds
+from penstock.log_core._scan import Scanner, encode_feeds
 from penstock.log_core.errors import Damage
 from penstock.log_core.files import Files
-from penstock.log_core.layout import FEED_INDEX, HEAD_BYTES, Folder, Head, write_sealed
+from penstock.log_core.layout import FEED_INDEX, HEAD_BYTES, WAL_HEAD_BYTES, Folder, Head, write_sealed
 from penstock.log_core.segment import Segment
 
-__all__ = ["ROW_BYTES", "read_directory", "read_entries", "verify_entries", "write_feed_index"]
+__all__ = ["ROW_BYTES", "kept_bytes", "read_directory", "read_entries", "verify_entries", "write_feed_index"]
 
 _FIXED: Final = struct.Struct("<IIQ")
 _ROW: Final = struct.Struct("<8I")
@@ -32,7 +33,13 @@ ROW_BYTES: Final = _ROW.size
 
 def write_feed_index(files: Files, folder: Folder, segment: Segment, log_id: bytes) -> int:
     """Make the .fdx file from the feeds' chunks in memory; the bytes of entries."""
-    body, rows = encode_feeds(segment.feeds, segment.base_lsn)
+    keeping = [feed.id for feed in segment.feeds if feed.keeps]
+    if keeping:
+        scanner = Scanner()
+        with segment.path.open("rb") as file:
+            scanner.read(file.fileno(), segment.end)
+        segment.kept_bytes = scanner.bytes_of(WAL_HEAD_BYTES, keeping)
+    body, rows = encode_feeds(segment.feeds, segment.base_lsn, segment.kept_bytes)
     directory = rows * ROW_BYTES
     payload = _FIXED.pack(rows, crc32c(memoryview(body)[:directory]), 0) + body
     head = Head(
@@ -50,7 +57,10 @@ def _read_fixed(fd: int, path: Path, base_lsn: int) -> int:
         raise Damage(path, HEAD_BYTES, "a feed index of another length")
     rows: int
     rows, _, zero = _FIXED.unpack_from(raw, HEAD_BYTES)
-    if zero or _FIXED.size + rows * ROW_BYTES > head.payload_len or head.base_lsn != base_lsn:
+    needed = _FIXED.size + rows * ROW_BYTES
+    # Without rows there are no entries: a payload of zeros, which has the right CRC of no row, is none.
+    fits = needed < head.payload_len if rows else needed == head.payload_len
+    if zero or not fits or head.base_lsn != base_lsn:
         raise Damage(path, HEAD_BYTES, "not the feed index of its segment")
     return rows
 
@@ -68,6 +78,14 @@ def read_directory(path: Path, base_lsn: int) -> bytes:
     if found != stored:
         raise Damage(path, HEAD_BYTES + _FIXED.size, "directory CRC", stored, found)
     return directory
+
+
+def kept_bytes(directory: bytes, segment: Segment) -> dict[int, int]:
+    """What a directory says of the bytes of those of the segment's feeds that keep everything."""
+    keeping = {feed.id for feed in segment.feeds if feed.keeps}
+    if not keeping:
+        return {}
+    return {row[0]: row[7] for row in _ROW.iter_unpack(directory) if row[0] in keeping}
 
 
 def read_entries(path: Path, base_lsn: int, feed_id: int) -> bytes:

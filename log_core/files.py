@@ -83,6 +83,38 @@ class Files:
         """Cut the file to `size` bytes."""
         os.ftruncate(fd, size)
 
+    def cut(self, path: Path, size: int, *, sync: bool = True) -> None:
+        """Have `path` be its first `size` bytes, durably with `sync`; a backup that shares it keeps all."""
+        found = path.stat()
+        if found.st_size > size and found.st_nlink > 1:
+            with path.open("rb") as shared:
+                self.replace(path, shared.read(size))
+            return
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if found.st_size != size:
+                self.truncate(fd, size)
+            if sync:
+                self.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def replace(self, path: Path, content: bytes) -> None:
+        """Give the name `path` to a new file with `content`, durably; whoever shares the old one keeps it."""
+        new = path.with_name(path.name + ".new")
+        try:
+            fd = self.create(new)
+            try:
+                self.write_all(fd, content, 0)
+                self.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError:
+            self.unlink(new)
+            raise
+        self.rename(new, path)
+        self.sync_folder(path.parent)
+
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, replacing what had it."""
         os.replace(source, target)

@@ -7,6 +7,7 @@
              /index/NNNNNNNNNN.fdx    feed index of a closed segment
                    /NNNNNNNNNN.tix    its sparse index by LSN and time
              /ckpt/LSN.ckpt           the tables as of LSN (16 hexadecimal digits)
+             /history/FEED.his        a feed of the past (8 hexadecimal digits)
              /quarantine/             copies of damaged files
 
 Every file but LOCK begins with a head of 88 bytes, little-endian, filled up to 96; in a WAL file to 4,096.
@@ -35,8 +36,11 @@ __all__ = [
     "CLEAN",
     "FEED_INDEX",
     "HEAD_BYTES",
+    "HISTORY",
     "MANIFEST",
+    "OLDEST_VERSION",
     "SALVAGED",
+    "SEALED",
     "TIME_INDEX",
     "VERSION",
     "WAL",
@@ -47,16 +51,21 @@ __all__ = [
     "write_sealed",
 ]
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Of what is written. Version 1 had no blocks (`_blocks`) and is read, too."""
+OLDEST_VERSION: Final = 1
 WAL: Final = 1
 CHECKPOINT: Final = 2
 FEED_INDEX: Final = 3
 TIME_INDEX: Final = 4
 MANIFEST: Final = 5
 CLEAN: Final = 6
+HISTORY: Final = 7
 
 SALVAGED: Final = 1
 """Flag of a WAL file: damaged batches were taken out, so LSNs are missing."""
+SEALED: Final = 2
+"""Flag of a WAL file: it was rewritten, and holds only what was still needed; so LSNs are missing."""
 
 WAL_HEAD_BYTES: Final = 4096
 HEAD_BYTES: Final = 96
@@ -117,8 +126,8 @@ class Head:
         found = crc32c(raw[:_CRC_AT])
         if found != stored:
             raise Damage(path, _CRC_AT, "head CRC", stored, found)
-        if version != VERSION:
-            raise version_unknown(path, version, VERSION)
+        if not OLDEST_VERSION <= version <= VERSION:
+            raise version_unknown(path, version, OLDEST_VERSION, VERSION)
         if any(raw[_HEAD.size :]):
             raise Damage(path, _HEAD.size, "the rest of the head is not zero")
         if found_kind != kind:
@@ -184,11 +193,12 @@ class Folder:
         self.wal = shard / "wal"
         self.index = shard / "index"
         self.checkpoints = shard / "ckpt"
+        self.histories = shard / "history"
         self.quarantine = shard / "quarantine"
 
     def make(self) -> None:
         """Make the folders that are missing."""
-        for folder in (self.wal, self.index, self.checkpoints, self.quarantine):
+        for folder in (self.wal, self.index, self.checkpoints, self.histories, self.quarantine):
             folder.mkdir(parents=True, exist_ok=True)
 
     def segment(self, number: int) -> Path:
@@ -210,6 +220,10 @@ class Folder:
     def checkpoint(self, lsn: int) -> Path:
         """The checkpoint of an LSN."""
         return self.checkpoints / f"{lsn:016x}.ckpt"
+
+    def history(self, feed_id: int) -> Path:
+        """The entries of a feed of the past."""
+        return self.histories / f"{feed_id:08x}.his"
 
     def segment_numbers(self) -> list[int]:
         """The numbers of the WAL files that are there, ascending."""

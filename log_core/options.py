@@ -17,23 +17,29 @@ class LogOptions:
 
     segment_bytes: int = 64 * MIB
     """Size at which a WAL file is closed and the next begun; files are preallocated to it."""
-    tail_cache_bytes: int = 256 * MIB
+    tail_cache_bytes: int = 128 * MIB
     """Memory for the newest batches."""
-    read_cache_bytes: int = 64 * MIB
+    read_cache_bytes: int = 48 * MIB
     """Memory for batches read back from disk."""
-    feed_cache_bytes: int = 64 * MIB
+    feed_cache_bytes: int = 32 * MIB
     """Memory for the feeds' entries of closed segments; the rest stays in the .fdx files."""
     fsync: Literal["group", "never"] = "group"
     """"never": nothing is synced and a power cut loses confirmed messages; for tests and benchmarks only."""
     checkpoint_bytes: int = 256 * MIB
     """After this much log the tables are written to a checkpoint."""
-    retention_bytes: int = 10 * GIB
+    traffic_retention_bytes: int = 10 * GIB
     """How much log that no queue needs is kept for replay; 0 = none."""
-    retention_s: float = 86400.0
-    """How long log that no queue needs is kept for replay, within retention_bytes."""
+    traffic_retention_s: float = 86400.0
+    """How long log that no queue needs is kept for replay, within traffic_retention_bytes."""
+    compression_level: int = 1
+    """Of zstd, for segments that are rewritten; 0 = not compressed."""
     min_free_bytes: int = 512 * MIB
     """Publishers are stopped while the file system has less free space."""
     max_unsynced_bytes: int = 64 * MIB
     """Publishers are held back while more than this waits for the disk; they go on at half of it."""
+    scrub_bytes_per_s: int = 8 * MIB
+    """How fast closed segments are read again to find damage; 0: never."""
+    scrub_each_s: float = 7 * 86400.0
+    """How often each closed segment is read again."""
     salvage: bool = False
     """Start on a damaged log: keep what can be read, list what cannot."""

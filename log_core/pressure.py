@@ -1,4 +1,8 @@
-"""Whether publishers must wait, and why: any of several reasons holds them, the last one to go frees them."""
+"""Whether publishers must wait, and why: any of several reasons holds them, the last one to go frees them.
+
+A reason may be an alarm: a resource that runs low, which publishers are told of. Others come and go in the
+course of business, as when the disk is behind, and are felt only.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,28 @@ class Pressure:
 
     def __init__(self) -> None:
         self.reasons: set[str] = set()
+        self.alarms: dict[str, str] = {}
+        """The resource that runs low, by the reason that holds."""
         self.callbacks: list[Callable[[bool], object]] = []
 
-    def set(self, reason: str, on: bool) -> None:
-        """Switch one reason; the callbacks hear of the change between none and any."""
+    def set(self, reason: str, on: bool, *, alarm: str = "") -> None:
+        """Switch one reason; `alarm` is the resource that runs low.
+
+        The callbacks hear of the change between none and any, and of every change of the alarms.
+        """
         if (reason in self.reasons) == on:
             return
-        was = bool(self.reasons)
+        was = bool(self.reasons), set(self.alarms.values())
         if on:
             self.reasons.add(reason)
+            if alarm:
+                self.alarms[reason] = alarm
             _LOG.warning("publishers wait: %s", reason)
         else:
             self.reasons.discard(reason)
+            self.alarms.pop(reason, None)
             _LOG.info("over: %s", reason)
-        if bool(self.reasons) != was:
+        paused = bool(self.reasons)
+        if (paused, set(self.alarms.values())) != was:
             for callback in list(self.callbacks):
-                callback(not was)
+                callback(paused)

@@ -13,39 +13,68 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
-from penstock.log_core._batch import Batch
+from penstock.log_core._batch import RECORDS_MAX, Batch, Record
+from penstock.log_core._delays import Key, decode_entry
 from penstock.log_core._feed import Feed
 from penstock.log_core._io import read_batches
 from penstock.log_core._scan import Scanner, lost_batch, persistent_entries
 from penstock.log_core._tail import Cache
+from penstock.log_core.damages import Damages
 from penstock.log_core.errors import Damage
 from penstock.log_core.feed_index import read_entries
+from penstock.log_core.history import read_history_entries
 from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
-from penstock.log_core.segment import Segment, Segments
+from penstock.log_core.segment import Segment, Segments, entries_behind
 
 __all__ = ["Reader"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 _READ_BYTES: Final = 1024 * 1024
 _THREADS: Final = 2
+_SCATTERED_BYTES: Final = 128 * 1024
 
 Post = Callable[..., None]
+T = TypeVar("T")
+
+
+def _without_gaps(batches: list[Batch]) -> list[Batch]:
+    """With a LOST batch for what is missing between two batches, or its beginning when that is very much.
+
+    So who reads on meets what was compacted away here, and need not ask for each hole.
+    """
+    whole: list[Batch] = []
+    for batch in batches:
+        if whole:
+            lsn = whole[-1].base_lsn + whole[-1].count
+            if batch.base_lsn > lsn:
+                whole.append(lost_batch(lsn, min(batch.base_lsn - lsn, RECORDS_MAX), batch.epoch))
+        whole.append(batch)
+    return whole
 
 
 class Reader:
     """Owned by one Log; `post(function, *arguments)` runs something on the loop."""
 
-    def __init__(self, segments: Segments, folder: Folder, cache: Cache, post: Post) -> None:
+    def __init__(
+        self, segments: Segments, folder: Folder, cache: Cache, post: Post, damages: Damages
+    ) -> None:
         self._segments = segments
         self._folder = folder
         self._cache = cache
+        self._damages = damages
         self._read_bytes = min(_READ_BYTES, max(65536, cache.read_limit // 8))
         self._post = post
         self._pool = ThreadPoolExecutor(_THREADS, "penstock-reader")
         self._loading: dict[int, list[Callable[[], object]]] = {}
+        self._failed: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        """Reads that the disk did not answer."""
         self.reads = 0
+
+    def submit(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
+        """Do `work` on one of the threads, then call `done` with its result on the loop."""
+        self._pool.submit(lambda: self._post(done, work()))
 
     # Batches
 
@@ -64,36 +93,113 @@ class Reader:
     def _load(self, segment: Segment, lsn: int) -> None:
         if self._cache.get(lsn) is None:
             self.reads += 1
-            self._cache.add_run(self._read_or_lose(segment, lsn))
+            try:
+                self._cache.add_run(self._read_or_lose(segment, lsn))
+            except OSError as error:
+                self._later(segment, error, self._load, segment, lsn)
+                return
         self._post(self._loaded, lsn)
+
+    def _later(
+        self, segment: Segment, error: OSError, work: Callable[..., object], *arguments: object
+    ) -> None:
+        """The disk did not answer: that may pass, and what lies there is not given up for it."""
+        self._damages.note(Damage(segment.path, 0, f"it cannot be read now: {error.strerror}"))
+        self._post(self._failed.append, (work, arguments))
+
+    def retry(self) -> None:
+        """Try again what could not be read; called each second."""
+        failed, self._failed = self._failed, []
+        for work, arguments in failed:
+            self._pool.submit(work, *arguments)
 
     def _read_or_lose(self, segment: Segment, lsn: int) -> list[Batch]:
         try:
             batches = self.read(segment, lsn)
         except FileNotFoundError:
             batches = []  # deleted in the meantime: nobody needs it any more
-        except (OSError, Damage) as error:
-            _LOG.error("%s: LSN %d cannot be read: %s", segment.path, lsn, error)
+        except Damage as damage:
+            self._damages.note(damage)
             batches = []
         if not any(batch.base_lsn <= lsn < batch.base_lsn + batch.count for batch in batches):
             behind = batches[0].base_lsn if batches else lsn + 1
-            batches.insert(0, lost_batch(lsn, min(behind - lsn, 65536), segment.epoch))
-        return batches
+            batches.insert(0, lost_batch(lsn, min(behind - lsn, RECORDS_MAX), segment.epoch))
+        return _without_gaps(batches) if segment.gaps else batches
 
     def _loaded(self, lsn: int) -> None:
         for done in self._loading.pop(lsn):
             done()
 
-    def read(self, segment: Segment, lsn: int) -> list[Batch]:
-        """The batches from the one with `lsn` on, about 1 MiB of them; blocks. Raises OSError, Damage."""
-        offset = self._segments.marks_of(segment).offset_of(lsn)
-        fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    def fetch(
+        self, wants: list[tuple[Segment, int]], done: Callable[[dict[int, tuple[Key | None, Record]]], object]
+    ) -> None:
+        """Read single records from anywhere, past the cache; `done` gets them on the loop, by LSN.
+
+        With each record comes when it is due, None for one that is not delayed. Those that cannot be read
+        are missing.
+        """
+        self._pool.submit(self._fetch, wants, done)
+
+    def _fetch(
+        self, wants: list[tuple[Segment, int]], done: Callable[[dict[int, tuple[Key | None, Record]]], object]
+    ) -> None:
+        found: dict[int, tuple[Key | None, Record]] = {}
+        batches: list[Batch] = []
+        for segment, lsn in sorted(wants, key=lambda want: want[1]):
+            if not (batches and batches[0].base_lsn <= lsn < batches[-1].base_lsn + batches[-1].count):
+                self.reads += 1
+                try:
+                    batches = self.read(segment, lsn, _SCATTERED_BYTES)
+                except (OSError, Damage) as error:
+                    _LOG.error("%s: LSN %d cannot be read: %s", segment.path, lsn, error)
+                    continue
+            for batch in batches:
+                if batch.base_lsn <= lsn < batch.base_lsn + batch.count:
+                    index = lsn - batch.base_lsn
+                    found[lsn] = (batch.delay_of(index), batch.record(index))
+        self._post(done, found)
+
+    def read_due(
+        self, wants: list[tuple[Segment, Key]], count: int, done: Callable[[list[bytes] | None], object]
+    ) -> None:
+        """Read up to `count` entries of delayed records behind a key from each segment's index.
+
+        `done` gets them on the loop, in the order of `wants`; None: one of them cannot be read now.
+        """
+        self._pool.submit(self._read_due, wants, count, done)
+
+    def _read_due(
+        self, wants: list[tuple[Segment, Key]], count: int, done: Callable[[list[bytes] | None], object]
+    ) -> None:
+        found: list[bytes] | None = []
         try:
-            batches, damage = read_batches(fd, offset, segment.end, self._read_bytes, lsn)
+            found = [entries_behind(self._folder, segment, key, count) for segment, key in wants]
+        except OSError as error:
+            _LOG.error("the times of delayed records cannot be read: %s", error)
+            found = None
+        self._post(done, found)
+
+    def has_entry(self, segment: Segment, key: Key) -> bool:
+        """Whether a segment's index has a delayed record's entry with this key; blocks. Raises OSError."""
+        raw = entries_behind(self._folder, segment, (key[0], key[1] - 1), 1)
+        return bool(raw) and decode_entry(raw, 0)[:2] == key
+
+    def read(self, segment: Segment, lsn: int, size: int = 0) -> list[Batch]:
+        """The batches from the one with `lsn` on, about `size` bytes of them (0: 1 MiB); blocks.
+
+        Raises OSError, Damage.
+        """
+        size = size or self._read_bytes
+        with self._segments.swap:
+            offset, end = self._segments.marks_of(segment).offset_of(lsn), segment.end
+            fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            batches, damage = read_batches(fd, offset, end, size, lsn)
             if damage is not None and not batches:
-                _LOG.error("%s; what can be read behind it is delivered", Damage(segment.path, *damage))
+                self._damages.note(Damage(segment.path, *damage))
                 batches = self._read_behind(fd, segment, damage[0], lsn)
-            os.posix_fadvise(fd, offset + self._read_bytes, self._read_bytes, os.POSIX_FADV_WILLNEED)
+            if size == self._read_bytes:
+                os.posix_fadvise(fd, offset + size, size, os.POSIX_FADV_WILLNEED)
         finally:
             os.close(fd)
         return batches
@@ -106,12 +212,14 @@ class Reader:
 
     def lsn_at_time(self, segment: Segment, time_ms: int) -> int | None:
         """The first record of a segment not older than `time_ms`; blocks. Raises OSError, Damage."""
-        offset = self._segments.marks_of(segment).offset_of_time(time_ms)
-        fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        with self._segments.swap:
+            marks, end = self._segments.marks_of(segment), segment.end
+            fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        offset = marks.offset_of_time(time_ms)
         try:
             lsn = 0
             while True:
-                batches, _ = read_batches(fd, offset, segment.end, self._read_bytes, lsn)
+                batches, _ = read_batches(fd, offset, end, self._read_bytes, lsn)
                 if not batches:
                     return None
                 for batch in batches:
@@ -121,9 +229,28 @@ class Reader:
                             if record.ts >= time_ms:
                                 return record.lsn
                 lsn = batches[-1].base_lsn + batches[-1].count
-                offset = max(offset, self._segments.marks_of(segment).offset_of(lsn))
+                offset = max(offset, marks.offset_of(lsn))
         finally:
             os.close(fd)
+
+    def position_for_time(self, time_ms: int) -> int | None:
+        """The LSN of the first record kept that is not older than `time_ms`, None: there is none; blocks.
+
+        In a segment that cannot be read it is the first one.
+        """
+        for segment in list(self._segments.live):
+            if segment.max_ts < time_ms:
+                continue
+            try:
+                lsn = self.lsn_at_time(segment, time_ms)
+            except FileNotFoundError:
+                continue  # deleted in the meantime
+            except (OSError, Damage) as error:
+                _LOG.error("%s: no time can be found in it: %s", segment.path, error)
+                lsn = segment.base_lsn
+            if lsn is not None:
+                return lsn
+        return None
 
     # Feed entries
 
@@ -136,7 +263,10 @@ class Reader:
             entries = self.read_entries(segment, feed)
         except FileNotFoundError:
             entries = b""
-        except (OSError, Damage) as error:
+        except OSError as error:
+            self._later(segment, error, self._load_entries, segment, feed, done)
+            return
+        except Damage as error:
             _LOG.error("%s: the entries of feed %d cannot be read: %s", segment.path, feed.id, error)
             entries = b""
         self._post(done, entries)
@@ -146,6 +276,12 @@ class Reader:
 
         Raises OSError, Damage.
         """
+        if feed.is_history:
+            path = self._folder.history(feed.id)
+            entries = read_history_entries(path, segment.base_lsn)
+            if len(entries) != 4 * feed.count_at(segment.base_lsn):
+                raise Damage(path, 0, f"the entries at LSN {segment.base_lsn} are not those of its feed")
+            return entries
         path = self._folder.feed_index(segment.number)
         try:
             entries = read_entries(path, segment.base_lsn, feed.id)
@@ -154,8 +290,10 @@ class Reader:
             if len(entries) == 4 * feed.count_at(segment.base_lsn):
                 return entries
             _LOG.warning("%s does not fit feed %d; read from the segment", path, feed.id)
-        except (FileNotFoundError, Damage) as error:
+        except FileNotFoundError as error:
             _LOG.warning("%s; read from the segment", error)
+        except Damage as damage:
+            self._damages.note(damage)
         scanner = Scanner()
         with segment.path.open("rb") as file:
             scanner.read(file.fileno(), segment.end)
@@ -164,7 +302,7 @@ class Reader:
             WAL_HEAD_BYTES,
             segment.base_lsn,
             segment.epoch,
-            feed.id,
+            feed,
             segment.base_lsn,
             segment.gaps,
             transient,

@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,40 +26,33 @@ from pathlib import Path
 from typing import Final
 
 from penstock.log_core._batch import ALIGN, Batch
+from penstock.log_core._delays import DueHeap
 from penstock.log_core._feed import Feed
 from penstock.log_core._scan import Hit, Scanned, Scanner, adopt_directory
 from penstock.log_core.checkpoint import Checkpoint, read_checkpoint
 from penstock.log_core.errors import Damage, data_damaged
-from penstock.log_core.feed_index import read_directory
+from penstock.log_core.feed_index import kept_bytes, read_directory
 from penstock.log_core.files import Files
-from penstock.log_core.layout import HEAD_BYTES, SALVAGED, TIME_INDEX, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.layout import (
+    HEAD_BYTES,
+    SALVAGED,
+    SEALED,
+    TIME_INDEX,
+    WAL,
+    WAL_HEAD_BYTES,
+    Folder,
+    Head,
+)
 from penstock.log_core.manifest import CleanMark, Manifest
+from penstock.log_core.salvage import Hole, hits_behind, mend, mend_head, quarantine
 from penstock.log_core.segment import Marks, Segment
 from penstock.log_core.tables import FEED_TABLE, Tables, feed_of_key
 
-__all__ = ["LSN_JUMP", "Hole", "Recovery", "recover"]
+__all__ = ["LSN_JUMP", "Recovery", "recover"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
 LSN_JUMP: Final = 1 << 32
-
-
-@dataclass(frozen=True, slots=True)
-class Hole:
-    """What a salvage could not keep."""
-
-    path: Path
-    offset: int
-    length: int
-    first_lsn: int
-    next_lsn: int
-    """LSNs in [first_lsn, next_lsn) are lost; equal when unknown."""
-
-    def __str__(self) -> str:
-        what = "an unknown number of records"
-        if self.next_lsn > self.first_lsn:
-            what = f"LSN {self.first_lsn} to {self.next_lsn - 1}"
-        return f"{self.path}: {self.length} bytes at byte {self.offset} are lost, {what}"
 
 
 @dataclass(slots=True)
@@ -306,7 +298,8 @@ class _Run:
             self._prev_lsn[number] = head.prev_lsn
             self._synced = max(self._synced, head.prev_lsn)  # a start syncs what it found
             segment = Segment(number, path, head.base_lsn, head.epoch, head.base_lsn, recovered=True)
-            segment.gaps = bool(head.flags & SALVAGED)
+            segment.sealed = bool(head.flags & SEALED)
+            segment.gaps = bool(head.flags & (SALVAGED | SEALED))
             segments.append(segment)
         return segments
 
@@ -351,6 +344,7 @@ class _Run:
         else:
             if segment.path.stat().st_size >= segment.end:
                 segment.feeds = adopt_directory(self._scanner, directory, segment.base_lsn)
+                segment.kept_bytes = kept_bytes(directory, segment)
                 segment.indexed = True
                 segment.marks = None
                 return True
@@ -365,15 +359,20 @@ class _Run:
         """Scan one segment, and cut or mend what is wrong with it; where in `segments` to go on."""
         segment = segments[at]
         before = segments[at - 1] if at else None
-        if not segment.base_lsn or (before is not None and before.gaps):
-            segment.base_lsn = self._peek(segment) if before is None or before.gaps else before.next_lsn
+        # Behind a salvaged segment nobody knows where it ended; a sealed one has a note that says it.
+        uncertain = before is not None and before.gaps and not before.sealed and not segment.sealed
+        if not segment.base_lsn or uncertain:
+            segment.base_lsn = self._peek(segment) if before is None or uncertain else before.next_lsn
             segment.base_lsn = segment.base_lsn or (before.next_lsn if before else checkpoint.lsn + 1)
         segment.marks = Marks()
+        segment.waiting = DueHeap()
         self._read(segment)
         self._report.bytes += self._scanner.size
         found = self._walk(segment, WAL_HEAD_BYTES, segment.base_lsn, checkpoint)
         written = self._scanner.written_end(found.end)
-        if found.reason is not None or written > found.end or found.next_lsn < self._promised(segments, at):
+        promised = self._promised(segments, at)
+        if found.reason is not None or written > found.end or found.next_lsn < promised:
+            follows = promised if at + 1 < len(segments) else 0
             hits = self._look_behind(segments, at, found)
             if found.next_lsn > self._synced:
                 self._cut(segments, at, found, written)
@@ -382,13 +381,10 @@ class _Run:
                 damage = Damage(segment.path, found.end, reason, found.crc_expected, found.crc_found)
                 if not self._salvage:
                     raise damage
-                self._mend(segment, damage, found, hits)
+                self._mend(segment, damage, found, hits, follows)
                 self._read(segment)
                 self._walk(segment, found.end, found.next_lsn, checkpoint)
-        with segment.path.open("r+b") as file:
-            self._files.truncate(file.fileno(), segment.end)
-            if self._sync:
-                self._files.fsync(file.fileno())
+        self._files.cut(segment.path, segment.end, sync=self._sync)
         segment.feeds = self._scanner.feeds_at(segment.base_lsn)
         segment.indexed = self._indexes_fit(segment)
         return at + 1
@@ -404,6 +400,7 @@ class _Run:
             on_state=self._on_state,
             state_after=checkpoint.lsn,
             sparse=segment.marks.add,
+            delayed=segment.waiting,
         )
         segment.end = found.end
         segment.next_lsn = found.next_lsn
@@ -431,12 +428,10 @@ class _Run:
                 offset = found.end + ALIGN
             else:
                 self._read(segment)
-            lsn = found.next_lsn
-            while (hit := self._scanner.search(offset, lsn, segment.epoch)) is not None:
-                self._synced = max(self._synced, hit.synced_lsn)
-                offset, lsn = hit.offset + hit.length, hit.next_lsn
-                if segment is segments[at]:
-                    hits.append(hit)
+            more = hits_behind(self._scanner, offset, found.next_lsn, segment.epoch)
+            self._synced = max([self._synced, *(hit.synced_lsn for hit in more)])
+            if segment is segments[at]:
+                hits = more
         return hits
 
     def _cut(self, segments: list[Segment], at: int, found: Scanned, written: int) -> None:
@@ -456,77 +451,53 @@ class _Run:
                 f"({found.reason or 'a piece is missing'})"
             )
 
-    def _mend(self, segment: Segment, damage: Damage, found: Scanned, hits: list[Hit]) -> None:
+    def _mend(self, segment: Segment, damage: Damage, found: Scanned, hits: list[Hit], follows: int) -> None:
         """Replace a damaged segment by what can be read of it, and list what cannot."""
         self._read(segment)
-        copy = self.quarantine(segment.path)
-        _LOG.error("%s; salvaged, a copy is kept in %s", damage.message, copy)
-        head = Head.decode(self._scanner.bytes_at(0, WAL_HEAD_BYTES), segment.path, WAL)
-        head = replace(head, base_lsn=segment.base_lsn, flags=head.flags | SALVAGED)
+        self._keep_copy(damage)
         segment.gaps = True
-        kept = self._scanner.bytes_at(WAL_HEAD_BYTES, found.end - WAL_HEAD_BYTES)
-        parts = [head.encode(WAL_HEAD_BYTES), kept]
-        end, lsn = found.end, found.next_lsn
-        for hit in hits:
-            if hit.offset != end:
-                self._report.holes.append(Hole(segment.path, end, hit.offset - end, lsn, hit.lsn))
-            parts.append(self._scanner.bytes_at(hit.offset, hit.length))
-            end, lsn = hit.offset + hit.length, hit.next_lsn
-        written = self._scanner.written_end(end)
-        if written > end or not hits:
-            self._report.holes.append(Hole(segment.path, end, written - end, lsn, lsn))
-        new = segment.path.with_name(segment.path.name + ".new")
-        fd = self._files.create(new)
-        try:
-            self._files.write_all(fd, b"".join(parts), 0)
-            self._files.fsync(fd)
-        finally:
-            os.close(fd)
-        self._files.rename(new, segment.path)
-        self._files.sync_folder(self._folder.wal)
+        base = segment.base_lsn
+        holes = mend(self._files, segment.path, self._scanner, found, hits, base, follows)
+        self._report.holes += holes
 
     def _salvage_head(self, damage: Damage, number: int) -> Head | None:
         """Give a segment whose head is damaged a new one; None when nothing in it can be read."""
         path = damage.path
-        copy = self.quarantine(path)
-        _LOG.error("%s; salvaged, a copy is kept in %s", damage.message, copy)
-        with path.open("r+b") as file:
+        self._keep_copy(damage)
+        with path.open("rb") as file:
             size = self._scanner.read(file.fileno(), os.fstat(file.fileno()).st_size)
-            hit = self._scanner.search(WAL_HEAD_BYTES, 1, None)
-            if hit is None:
-                self._report.holes.append(Hole(path, 0, size, 0, 0))
-                self._remove(number)
-                return None
-            head = Head(
-                kind=WAL,
-                log_id=self._log_id,
-                epoch=hit.epoch,
-                number=number,
-                base_lsn=hit.lsn,
-                flags=SALVAGED,
-            )
-            self._report.holes.append(Hole(path, 0, WAL_HEAD_BYTES, 0, 0))
-            self._files.write_all(file.fileno(), head.encode(WAL_HEAD_BYTES), 0)
-            self._files.fsync(file.fileno())
+        head = mend_head(self._files, path, self._scanner, self._log_id, number)
+        self._report.holes.append(Hole(path, 0, size if head is None else WAL_HEAD_BYTES, 0, 0))
+        if head is None:
+            self._remove(number)
         return head
+
+    def _keep_copy(self, damage: Damage) -> None:
+        copy = quarantine(self._files, self._folder, damage.path)
+        _LOG.error("%s; salvaged, a copy is kept in %s", damage.message, copy)
 
     def _indexes_fit(self, segment: Segment) -> bool:
         """Whether a scanned segment has its index files already."""
         stored = replace(segment)
         try:
             stored.read_time_index(self._folder)
-            read_directory(self._folder.feed_index(segment.number), segment.base_lsn)
+            directory = read_directory(self._folder.feed_index(segment.number), segment.base_lsn)
         except (FileNotFoundError, Damage):
             return False
-        return (stored.next_lsn, stored.end) == (segment.next_lsn, segment.end)
+        if (stored.next_lsn, stored.end) != (segment.next_lsn, segment.end):
+            return False
+        segment.kept_bytes = kept_bytes(directory, segment)
+        segment.waiting = None
+        segment.delayed, segment.delayed_at = stored.delayed, stored.delayed_at
+        segment.delayed_last = stored.delayed_last
+        return True
 
     def quarantine(self, path: Path) -> Path | None:
-        """Keep a copy of a damaged file, once; None when there is nothing to copy or no room."""
-        copy = self._folder.quarantine / path.name
-        if path.is_file() and not copy.exists():
-            try:
-                shutil.copyfile(path, copy)
-            except OSError as error:
-                _LOG.error("no copy of %s could be kept: %s", path, error.strerror)
-                copy.unlink(missing_ok=True)
-        return copy if copy.exists() else None
+        """Keep a copy of a damaged file; None when there is nothing to copy or no room."""
+        if not path.is_file():
+            return None
+        try:
+            return quarantine(self._files, self._folder, path)
+        except OSError as error:
+            _LOG.error("no copy of %s could be kept: %s", path, error.strerror)
+            return None

@@ -2,14 +2,16 @@
 
     index/NNNNNNNNNN.tix payload, little-endian:
     | next_lsn u64 | end u64 | min_ts i64 | max_ts i64 | marks u64 |
-    | LSN u64 * marks | offset u64 * marks | time i64 * marks |
+    | LSN u64 * marks | offset u64 * marks | time i64 * marks | entries of delayed records, 32 bytes each |
 
 A mark, about every 64 KiB: a batch begins at that offset with that LSN, and no record before it in the
-segment is younger than that time (ms). Times need not rise: the clock may be set back.
+segment is younger than that time (ms). Times need not rise: the clock may be set back. The entries are those
+of the delayed records that still waited when the segment was closed, in their order (`_delays`).
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from array import array
@@ -19,12 +21,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from penstock.log_core._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, sorted_entries, total_size
 from penstock.log_core._feed import Feed
 from penstock.log_core.errors import Damage
 from penstock.log_core.files import Files
-from penstock.log_core.layout import TIME_INDEX, WAL_HEAD_BYTES, Folder, Head, read_sealed, write_sealed
+from penstock.log_core.layout import (
+    HEAD_BYTES,
+    TIME_INDEX,
+    WAL_HEAD_BYTES,
+    Folder,
+    Head,
+    read_sealed,
+    write_sealed,
+)
 
-__all__ = ["MARK_BYTES", "Marks", "Segment", "Segments"]
+__all__ = ["MARK_BYTES", "Marks", "Segment", "Segments", "entries_behind"]
 
 MARK_BYTES: Final = 65536
 _FIXED: Final = struct.Struct("<QQqqQ")
@@ -83,7 +94,13 @@ class Segment:
     end: int = WAL_HEAD_BYTES
     """File offset behind its last batch."""
     gaps: bool = False
-    """Salvaged: LSNs are missing."""
+    """Salvaged or sealed: LSNs are missing."""
+    sealed: bool = False
+    """Rewritten: it holds only what was still needed then."""
+    looked_at: float = 0.0
+    """When its survivors were counted last, in seconds since the epoch; 0: never."""
+    looked_for: int = -1
+    """The signature of what was needed then."""
     recovered: bool = False
     """Written by an earlier process: its transient records are gone from the feeds."""
     min_ts: int = 0
@@ -92,8 +109,22 @@ class Segment:
     """None: on disk only."""
     feeds: list[Feed] = field(default_factory=list)
     """The feeds with entries in it."""
+    kept_bytes: dict[int, int] = field(default_factory=dict)
+    """Of feeds that keep everything, by id: bytes of their records in it. Known once it is indexed."""
     indexed: bool = False
     """Closed, and both index files are durable."""
+    waiting: DueHeap | None = None
+    """Its delayed records that wait, until they are in its index file."""
+    entries: bytes = b""
+    """Those that waited when it was closed, for its index file: a crash may undo what was taken since."""
+    delayed: int = 0
+    """Entries of delayed records in its index file."""
+    delayed_at: int = 0
+    """Where they begin in it."""
+    delayed_bytes: int = 0
+    """Of its delayed records that wait, about."""
+    delayed_last: Key = (0, 0)
+    """The key of the last one of its delayed records; (0, 0): it has none."""
 
     def note_written(self, lsn: int, offset: int, time_ms: int) -> None:
         """A tick was written at `offset`, beginning with `lsn`."""
@@ -114,7 +145,16 @@ class Segment:
             kind=TIME_INDEX, log_id=log_id, epoch=self.epoch, number=self.number, base_lsn=self.base_lsn
         )
         path = folder.time_index(self.number)
-        write_sealed(files, path, head, payload + self.marks.encode(), "tix")
+        payload += self.marks.encode()
+        delayed = sorted_entries(self.entries)
+        write_sealed(files, path, head, payload + delayed, "tix")
+        self._note_delayed(HEAD_BYTES + len(payload), delayed)
+
+    def _note_delayed(self, at: int, entries: bytes) -> None:
+        self.delayed_at = at
+        self.delayed = len(entries) // ENTRY_BYTES
+        if entries:
+            self.delayed_last = decode_entry(entries[-ENTRY_BYTES:], 0)[:2]
 
     def read_time_index(self, folder: Folder) -> None:
         """Take end, times and marks from the .tix file. Raises FileNotFoundError, Damage, StartError."""
@@ -124,10 +164,13 @@ class Segment:
             raise Damage(path, 0, "a sparse index too short")
         next_lsn, end, min_ts, max_ts, count = _FIXED.unpack_from(payload)
         fits = head.base_lsn == self.base_lsn and next_lsn >= head.base_lsn
-        if not fits or len(payload) != _FIXED.size + 24 * count:
+        delayed_at = _FIXED.size + 24 * count
+        if not fits or len(payload) < delayed_at or (len(payload) - delayed_at) % ENTRY_BYTES:
             raise Damage(path, 0, "not the sparse index of its segment")
         self.next_lsn, self.end, self.min_ts, self.max_ts = next_lsn, end, min_ts, max_ts
-        self.marks = Marks.decode(payload[_FIXED.size :])
+        self.marks = Marks.decode(payload[_FIXED.size : delayed_at])
+        self._note_delayed(HEAD_BYTES + delayed_at, payload[delayed_at:])
+        self.delayed_bytes = total_size(payload[delayed_at:])
 
 
 class Segments:
@@ -138,6 +181,8 @@ class Segments:
         self.live: list[Segment] = []
         self._marks: OrderedDict[int, Marks] = OrderedDict()
         self._lock = threading.Lock()
+        self.swap = threading.Lock()
+        """Held while a segment's file and what is known of it change together, and to open it."""
 
     def find(self, lsn: int) -> Segment | None:
         """The segment that holds `lsn`."""
@@ -153,6 +198,11 @@ class Segments:
             return None
         return self.live[at]
 
+    def forget_marks(self, number: int) -> None:
+        """The sparse index of a segment has changed."""
+        with self._lock:
+            self._marks.pop(number, None)
+
     def marks_of(self, segment: Segment) -> Marks:
         """Its sparse index, from disk when it is not in memory; for any thread. Raises OSError, Damage."""
         marks = segment.marks
@@ -162,8 +212,23 @@ class Segments:
             marks = self._marks.get(segment.number)
             if marks is None:
                 path = self._folder.time_index(segment.number)
-                marks = Marks.decode(read_sealed(path, TIME_INDEX)[1][_FIXED.size :])
+                payload = read_sealed(path, TIME_INDEX)[1]
+                marks = Marks.decode(payload[_FIXED.size : _FIXED.size + 24 * _FIXED.unpack_from(payload)[4]])
                 self._marks[segment.number] = marks
                 if len(self._marks) > _KEPT_MARKS:
                     self._marks.popitem(last=False)
         return marks
+
+
+def entries_behind(folder: Folder, segment: Segment, key: Key, count: int) -> bytes:
+    """At most `count` entries of delayed records from a segment's index file, from the first behind `key` on.
+
+    Blocks. Raises OSError.
+    """
+    with folder.time_index(segment.number).open("rb") as file:
+
+        def read(index: int, n: int) -> bytes:
+            return os.pread(file.fileno(), n * ENTRY_BYTES, segment.delayed_at + index * ENTRY_BYTES)
+
+        low = bisect_right(range(segment.delayed), key, key=lambda i: decode_entry(read(i, 1), 0)[:2])
+        return read(low, min(count, segment.delayed - low))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from penstock.log_core._feed import Feed
 from penstock.log_core.checkpoint import Checkpoint, Rows, write_checkpoint
 from penstock.log_core.feed_index import write_feed_index
 from penstock.log_core.files import Files
@@ -18,7 +19,7 @@ from penstock.log_core.layout import Folder
 from penstock.log_core.manifest import Manifest
 from penstock.log_core.segment import Segment
 
-__all__ = ["Upkeep", "deletable"]
+__all__ = ["Upkeep", "deletable", "stale_before"]
 
 _KEPT_CHECKPOINTS = 2
 
@@ -102,3 +103,23 @@ def deletable(
         total -= segment.end
         gone += 1
     return gone
+
+
+def stale_before(
+    live: Sequence[Segment], feed: Feed, now_ms: int, keep_s: float | None, keep_bytes: int | None
+) -> int:
+    """Base LSN of the oldest segment whose part of `feed` stays; the feed keeps everything.
+
+    A part stays when it is that of the active segment, or the youngest record of its segment is not older
+    than `keep_s` seconds and it has, with all later parts, at most `keep_bytes` bytes. None: no such limit.
+    """
+    kept = live[-1].base_lsn
+    total = 0
+    for segment in reversed(live[:-1]):
+        total += segment.kept_bytes.get(feed.id, 0)
+        if keep_s is not None and now_ms - segment.max_ts > keep_s * 1000:
+            break
+        if keep_bytes is not None and total > keep_bytes:
+            break
+        kept = segment.base_lsn
+    return kept

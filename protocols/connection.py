@@ -36,48 +36,27 @@ INFO lines, two per connection: opened (peer, user) and closed (reason, bytes, m
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from penstock.logs import fields
-from penstock.protocols.outbuffer import OutBuffer
+from penstock.protocols._stream import ARENA, Stream
+from penstock.protocols.addresses import is_loopback
+from penstock.protocols.admission import Admission
+from penstock.protocols.buffers import Buffers
+from penstock.protocols.facts import ConnectionFacts, Totals
+from penstock.subscriptions._turns import Turns
 
-__all__ = ["ARENA", "Connection", "Limits", "LogPort", "TickPort", "Wiring", "is_loopback"]
+__all__ = ["ARENA", "Connection", "Limits", "LogPort", "Wiring"]
 
-ARENA: Final = bytearray(256 * 1024)
-"""Where all connections of the process read into; valid only inside one `received` call."""
-
-_ARENA_VIEW: Final = memoryview(ARENA)
-_OWN_FIRST: Final = 2 * len(ARENA)
-"""First size of a connection's own buffer; it doubles as bytes arrive, up to `want`."""
-# An endpoint that does not set `want` must have consumed enough to leave room for a useful read.
-_REST_MAX: Final = len(ARENA) * 3 // 4
-
-_OUTPUT_FULL: Final = 8
-"""At so many high-water marks of output that the peer does not take, it is not read either. Consumers stop at
-one mark, so this is answers to what it sends without reading them."""
 _LINGER_S: Final = 10.0
 """How long the last output of a closed connection may take to be sent."""
 
 _ids: Final = itertools.count(1)
-
-
-_SMALL_READ: Final = 4096
-"""A read of at most this many bytes may have a turn of its own."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a peer with this numeric address is on this machine."""
-    try:
-        address = ipaddress.ip_address(host.split("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 class LogPort(Protocol):
@@ -85,15 +64,6 @@ class LogPort(Protocol):
 
     def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
     def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
-
-
-class TickPort(Protocol):
-    """What a connection needs of the tick: to be flushed at its end."""
-
-    def dirty_connection(self, connection: Connection) -> None: ...
-    def schedule(self) -> None: ...
-    def begin_read(self) -> bool: ...
-    def run(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,29 +89,22 @@ class Wiring:
 
     loop: asyncio.AbstractEventLoop
     log: LogPort
-    tick: TickPort
+    tick: Turns
     limits: Limits
     logger: logging.Logger
+    admission: Admission = field(default_factory=Admission)
+    buffers: Buffers = field(default_factory=Buffers)
+    """Both are shared by all listeners of the process."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Stream, asyncio.BufferedProtocol):
     """One TCP connection. See the module text; hooks to fill in come last."""
 
     def __init__(self, wiring: Wiring) -> None:
+        super().__init__(wiring.loop, wiring.tick, min(wiring.limits.output_high_bytes, wiring.buffers.mark))
         self.id: Final = next(_ids)
         """Number of the connection in this process, from 1; in log lines."""
         self.wiring: Final = wiring
-        self.loop: Final = wiring.loop
-        self.out: Final = OutBuffer()
-        """Output of this tick."""
-        self.want = 0
-        """Whole size of the incomplete packet in front of the leftover; 0 = not known or fits the arena."""
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.writable = True
-        """False while the transport holds more than the high-water mark."""
-        self.closing = False
-        """No more input is handled: close() or abort() was called, or the peer went away."""
         self.reason = "the client closed the socket"
         """Why the connection ended or will end, for the closing line."""
         self.user: str | None = None
@@ -149,35 +112,37 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = "?"
         """Address of the peer as HOST:PORT."""
         self.peer_host = ""
-        """Numeric address of the peer: for rules about loopback."""
-        self.transport: asyncio.Transport | None = None
-        self.last_read_at = self.last_write_at = wiring.loop.time()
-        """Loop time of the last bytes in and out (heartbeats)."""
-        self._rest = b""
-        self._own: bytearray | None = None
-        self._own_fill = 0
+        """Numeric address of the peer."""
+        self.foreign = False
+        """The peer speaks for another machine, whatever its address: a browser that shows its page."""
+        self.server_address = ("", 0)
+        """Address and port of this machine that the peer connected to."""
+        self.opened_at = time.time()
+        """Seconds since the epoch."""
         self._holds: set[str] = set()
-        self._dirty = False
-        self._throttled = False
-        self._stuck_since = 0.0
-        self._taken = 0
+        self._stuck_since = wiring.loop.time()
+        self._waiting = 0
         self._linger: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
-        self._high = wiring.limits.output_high_bytes
         self.on_close: Callable[[Connection], None] | None = None
         """Called once when the connection is lost, by the listener."""
 
     # Transport: opening and closing
 
+    def came_from(self, host: str, port: int, *, foreign: bool = False) -> None:
+        """Say who the peer is, before there is a transport: its numeric address ("" = unknown) and port."""
+        self.peer_host = host
+        self.foreign = foreign
+        self.peer = f"[{host}]:{port}" if ":" in host else f"{host or '?'}:{port}"
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio.Transports by their methods, not by their class.
-        stream = self.transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple) and len(peer) >= 2:
-            self.peer_host = str(peer[0])
-            host = f"[{peer[0]}]" if ":" in self.peer_host else self.peer_host
-            self.peer = f"{host}:{peer[1]}"
-        stream.set_write_buffer_limits(high=self._high)
+        stream = cast(asyncio.Transport, transport)
+        self.attach(stream)
+        local = transport.get_extra_info("sockname")
+        if isinstance(local, tuple) and len(local) >= 2:
+            self.server_address = str(local[0]), int(local[1])
+        stream.set_write_buffer_limits(high=self.output_mark)
         self._login_timer = self.loop.call_later(
             self.wiring.limits.greeting_timeout_s, self._too_slow, "no complete first packet"
         )
@@ -200,6 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._login_timer is not None:
             self._login_timer.cancel()
             self._login_timer = None
+        self.trusted = True
         self.user = user
         self.wiring.logger.info(
             "connection opened", extra=fields(connection=self.id, peer=self.peer, user=user, **more)
@@ -212,8 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._login_timer, self._linger):
             if timer is not None:
                 timer.cancel()
-        self._rest = b""
-        self._own = None
+        self.drop_input()
         try:
             self.on_lost()
         finally:
@@ -260,72 +225,31 @@ class Connection(asyncio.BufferedProtocol):
 
     # Reading
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        own = self._own
-        if own is not None:
-            if self._own_fill == len(own):
-                own.extend(bytes(max(min(len(own), self.want - len(own)), 4096)))
-            return memoryview(own)[self._own_fill :]
-        rest = self._rest
-        if not rest:
-            return _ARENA_VIEW
-        # Kept until bytes really arrive: a read may turn out empty.
-        size = len(rest)
-        ARENA[:size] = rest
-        return _ARENA_VIEW[size:]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.bytes_in += nbytes
-        self.last_read_at = self.loop.time()
-        if self.closing:
-            return
-        if self.user is None and self.bytes_in > self.wiring.limits.login_bytes:
-            self.abort(f"more than {self.wiring.limits.login_bytes} bytes before the login")
-            return
-        own = self._own
-        if own is not None:
-            self._own_fill += nbytes
-            if self._own_fill >= self.want:
-                self._handle(own, self._own_fill)
-            return
-        size = len(self._rest) + nbytes
-        self._rest = b""
-        if size == len(ARENA) and not self._holds:
-            # There is more in the socket, and libuv would read on, up to 32 times: everybody else first.
+    def take_turns(self) -> None:
+        """There is more in the socket, and libuv would read on, up to 32 times: everybody else first."""
+        if not self._holds:
             self.hold("turn")
             self.loop.call_soon(self.release, "turn")
-        if size <= _SMALL_READ and self.wiring.tick.begin_read():
-            try:
-                self._handle(ARENA, size)
-            finally:
-                self.wiring.tick.run()
-        else:
-            self._handle(ARENA, size)
 
-    def _handle(self, buffer: bytearray, size: int) -> None:
-        self.want = 0
-        try:
-            consumed = self.received(buffer, size)
-        except Exception:
-            # The edge of the connection: a bug of ours ends this connection only.
-            self.wiring.logger.exception(
-                "connection dropped after an internal error",
-                extra=fields(connection=self.id, peer=self.peer, user=self.user or "-"),
-            )
-            self.abort("internal error")
-            return
-        left = size - consumed
-        if self.closing or left == 0:
-            self._rest = b""
-            self._own = None
-        elif self.want > len(ARENA) or left > _REST_MAX:
-            own = bytearray(max(min(self.want, _OWN_FIRST), left + 4096))
-            own[:left] = memoryview(buffer)[consumed:size]
-            self._own = own
-            self._own_fill = left
-        else:
-            self._rest = bytes(memoryview(buffer)[consumed:size])
-            self._own = None
+    def read_more(self, nbytes: int) -> bool:
+        """Count what a layer below has read and does not hand up; False: it was too much, or it is over."""
+        self.bytes_in += nbytes
+        return self.within_login_bytes()
+
+    def within_login_bytes(self) -> bool:
+        """Whether the peer may go on; it may not when it sent too much and is not known yet."""
+        # What comes in one read behind the login, which is being checked, is no part of it.
+        if not self.trusted and self.bytes_in > self.wiring.limits.login_bytes and "login" not in self._holds:
+            self.abort(f"more than {self.wiring.limits.login_bytes} bytes before the login")
+        return not self.closing
+
+    def failed(self) -> None:
+        """`received` raised: log it, and drop the connection."""
+        self.wiring.logger.exception(
+            "connection dropped after an internal error",
+            extra=fields(connection=self.id, peer=self.peer, user=self.user or "-"),
+        )
+        self.abort("internal error")
 
     def hold(self, reason: str) -> None:
         """Stop reading until `release(reason)`; reasons add up."""
@@ -338,19 +262,20 @@ class Connection(asyncio.BufferedProtocol):
         if reason in self._holds:
             self._holds.discard(reason)
             if not self._holds and self.transport is not None and not self.transport.is_closing():
+                # The silence so far was ours.
+                self.last_read_at = self.loop.time()
                 self.transport.resume_reading()
 
-    def handle_rest(self) -> None:
-        """Call `received` again with what it left, without waiting for more from the peer."""
-        if self.closing:
-            return
-        if self._own is not None:
-            self._handle(self._own, self._own_fill)
-        elif self._rest:
-            size = len(self._rest)
-            ARENA[:size] = self._rest
-            self._rest = b""
-            self._handle(ARENA, size)
+    @property
+    def local(self) -> bool:
+        """Whether rules about loopback hold for the peer."""
+        return not self.foreign and is_loopback(self.peer_host)
+
+    @property
+    def name(self) -> str:
+        """As RabbitMQ names connections: the peer's address and port, and ours."""
+        host, port = self.server_address
+        return f"{self.peer} -> [{host}]:{port}" if ":" in host else f"{self.peer} -> {host}:{port}"
 
     @property
     def held(self) -> bool:
@@ -359,49 +284,17 @@ class Connection(asyncio.BufferedProtocol):
 
     # Writing
 
-    def dirty(self) -> None:
-        """Have `flush` called at the end of this tick."""
-        if not self._dirty:
-            self._dirty = True
-            self.wiring.tick.dirty_connection(self)
-
-    def flush(self) -> None:
-        """Give `out` to the transport. Called by the tick."""
-        self._dirty = False
-        data = self.out.take()
-        if data and self.transport is not None and not self.transport.is_closing():
-            self.bytes_out += len(data)
-            self.last_write_at = self.loop.time()
-            self.transport.write(data)
-            if not self.writable and self.transport.get_write_buffer_size() > _OUTPUT_FULL * self._high:
-                self._stuck_since = self.last_write_at
-                self.hold("output")
-        if self._throttled and self.writable:
-            self._throttled = False
-            # Not from inside the flush: waking a queue here would run its pump in the middle of the tick.
-            self.loop.call_soon(self._writable_again)
-
-    def room(self) -> int:
-        """Bytes a consumer may still encode in this tick; 0 = wait for `on_writable`."""
-        if self.closing:
-            return 0
-        left = self._high - self.out.size if self.writable else 0
-        if left <= 0:
-            self._throttled = True
-            return 0
-        return left
-
     def pause_writing(self) -> None:
         self.writable = False
-        self._throttled = True
+        self.throttled = True
 
     def resume_writing(self) -> None:
         self.writable = True
         self.release("output")
-        self._throttled = False
-        self._writable_again()
+        self.throttled = False
+        self.writable_again()
 
-    def _writable_again(self) -> None:
+    def writable_again(self) -> None:
         if not self.closing and self.writable:
             self.on_writable()
 
@@ -423,16 +316,31 @@ class Connection(asyncio.BufferedProtocol):
 
     def check(self, now: float) -> None:
         """Called by the listener about once a second: `now` is loop time."""
-        if "output" in self._holds and self.transport is not None:
-            taken = self.bytes_out - self.transport.get_write_buffer_size()
-            if taken != self._taken:
-                self._taken = taken
-                self._stuck_since = now
-            elif now - self._stuck_since > self.wiring.limits.output_stuck_s:
-                self.abort(f"took none of its output for {self.wiring.limits.output_stuck_s:.0f} s")
-                return
+        transport = self.transport
+        if transport is None:
+            return
+        waiting = transport.get_write_buffer_size()
+        # What we add meanwhile (a heartbeat) is no sign of life of the peer.
+        if waiting < self._waiting or not waiting:
+            self._stuck_since = now
+        self._waiting = waiting
+        if "output" in self._holds and now - self._stuck_since > self.wiring.limits.output_stuck_s:
+            self.abort(f"took none of its output for {self.wiring.limits.output_stuck_s:.0f} s")
+            return
+        mark = min(self.wiring.limits.output_high_bytes, self.wiring.buffers.mark)
+        if mark != self.output_mark and not transport.is_closing():
+            self.output_mark = mark
+            transport.set_write_buffer_limits(high=mark)
         if not self.closing:
             self.on_clock(now)
+
+    def held_bytes(self) -> int:
+        """What the connection's buffers hold: output that waits, and input that is not complete."""
+        return self.out.size + self._waiting + self.input_bytes()
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether output waits of which the peer took nothing since the last look but one."""
+        return self._waiting > 0 and now - self._stuck_since > 1.5
 
     # Hooks
 
@@ -444,8 +352,14 @@ class Connection(asyncio.BufferedProtocol):
         """
         raise NotImplementedError
 
+    def answer(self) -> None:
+        """What `quick` read is handed out: take up the answers to it."""
+
     def on_open(self) -> None:
         """The transport is there (`peer`, `peer_host` are set)."""
+
+    def on_secure(self, user: str | None) -> None:
+        """The TLS handshake is done; `user` is whom a verified client certificate names, None without one."""
 
     def on_lost(self) -> None:
         """The transport is gone: give back what the connection held."""
@@ -469,3 +383,16 @@ class Connection(asyncio.BufferedProtocol):
     def message_counts(self) -> tuple[int, int]:
         """Messages received from and delivered to the peer."""
         return 0, 0
+
+    def totals(self) -> Totals:
+        """What it moved so far; kept by the listener when it is lost."""
+        received, sent = self.message_counts()
+        return Totals(published=received, delivered=sent)
+
+    def facts(self) -> ConnectionFacts | None:
+        """What there is to say of it; None while nobody is logged in, and for what is no client's."""
+        return None
+
+    def force_close(self, reason: str) -> None:
+        """Somebody who may ends it: say so in the protocol's words, and close."""
+        self.close(reason)

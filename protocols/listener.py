@@ -1,10 +1,12 @@
 """A listening socket and its connections: accept, bound, look after, stop. Knows no protocol.
 
 Accepting survives a lack of file descriptors or memory: it is logged, accepting pauses for a second and goes
-on; connections that are open stay open. Connections above the limit are accepted and closed at once, so that
-the peer sees a refusal and not a queue.
+on; connections that are open stay open. Connections above a limit are accepted and closed at once, so that
+the peer sees a refusal and not a queue. Whoever comes from a trusted proxy's network says first, in a PROXY
+header, for whom it speaks; from there on it is that one's address that counts.
 
-Owns: the socket, the set of connections, one timer per second that calls each connection's `check`.
+Owns: the socket, the poller of its connections, the set of connections, one timer per second that calls each
+connection's `check`.
 """
 
 from __future__ import annotations
@@ -13,12 +15,17 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from penstock.errors import StartError
 from penstock.logs import fields
+from penstock.protocols._socket import Poller, SocketTransport
 from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.facts import Totals
+from penstock.protocols.proxy import ProxyError, read_header
+from penstock.protocols.tls import Layer
+from penstock.protocols.tls_transport import TlsTransport
+from penstock.protocols.websocket import WebSocketRules, WebSocketTransport
 
 __all__ = ["Listener", "listening_socket"]
 
@@ -29,8 +36,8 @@ _PAUSE_S: Final = 1.0
 _SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-def listening_socket(section: str, host: str, port: int) -> socket.socket:
-    """A non-blocking listening socket; `section` is the configuration's, for the error.
+def listening_socket(section: str, host: str, port: int, *, option: str = "listen") -> socket.socket:
+    """A non-blocking listening socket; `section` and `option` are the configuration's, for the error.
 
     Raises:
         StartError: the address is taken, forbidden or no address of this machine.
@@ -52,12 +59,13 @@ def listening_socket(section: str, host: str, port: int) -> socket.socket:
             listening.close()
             raise
     except OSError as error:
-        raise StartError.listening(section, f"{host}:{port}", error) from error
+        raise StartError.listening(section, f"{host}:{port}", error, option=option) from error
     return listening
 
 
-def _same(connection: Connection) -> Connection:
-    return connection
+def _peer_of(peer: object) -> tuple[str, int]:
+    """Numeric address and port of what accept() gives."""
+    return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else ("", 0)
 
 
 class Listener:
@@ -70,12 +78,28 @@ class Listener:
         wiring: Wiring,
         *,
         max_connections: int = 0,
+        tls: Layer | None = None,
+        websocket: WebSocketRules | None = None,
     ) -> None:
-        """Start accepting on `listening` (owned from now on); `max_connections` 0 = no limit."""
+        """Start accepting on `listening`, which is owned from now on.
+
+        Args:
+            listening: From `listening_socket`.
+            factory: Makes one connection.
+            wiring: The connections'.
+            max_connections: Open at once; 0 = no limit.
+            tls: From `Tls.layer`; None = plain TCP.
+            websocket: Bytes come in WebSocket frames, from whom these rules let in; None = as they are.
+
+        """
         self.connections: Final[set[Connection]] = set()
         """Every connection that is not lost yet."""
+        self.gone = Totals()
+        """What connections moved that are lost."""
+        self.opened = self.closed = 0
+        """Connections ever accepted, and lost."""
         self.refused = 0
-        """Connections closed at once because of the limit."""
+        """Connections closed at once because of a limit."""
         self._socket: socket.socket | None = listening
         name = listening.getsockname()
         self.address: Final = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
@@ -85,11 +109,16 @@ class Listener:
         self._wiring = wiring
         self._loop = wiring.loop
         self._max = max_connections
-        self._opening: set[asyncio.Task[object]] = set()
+        self._tls = tls
+        self._websocket = websocket
+        self._admission = wiring.admission
+        self._announced: set[asyncio.Task[None]] = set()
+        """Connections whose proxy has not yet said for whom they are."""
         self._empty = asyncio.Event()
         self._empty.set()
         self._pressure = False
         self._timer = self._loop.call_later(1.0, self._check)
+        self._poller = Poller(wiring.loop)
         self._loop.add_reader(listening.fileno(), self._accept)
 
     # Accepting
@@ -99,7 +128,7 @@ class Listener:
             if self._socket is None:
                 return
             try:
-                accepted, _peer = self._socket.accept()
+                accepted, peer = self._socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionAbortedError:
@@ -116,51 +145,82 @@ class Listener:
                 self._loop.remove_reader(self._socket.fileno())
                 self._loop.call_later(_PAUSE_S, self._accept_again)
                 return
-            if self._max and len(self.connections) + len(self._opening) >= self._max:
-                accepted.close()
-                self._refuse()
+            if self._max and len(self.connections) + len(self._announced) >= self._max:
+                self._refuse(accepted, "server.max_connections")
                 continue
             accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = self._made()
-            task: asyncio.Task[object] = self._loop.create_task(
-                self._loop.connect_accepted_socket(partial(_same, connection), accepted)
-            )
-            self._opening.add(task)
-            task.add_done_callback(partial(self._opened, connection))
+            host, port = _peer_of(peer)
+            if self._admission.is_proxy(host):
+                task = self._loop.create_task(self._from_proxy(accepted, host, port))
+                self._announced.add(task)
+                task.add_done_callback(self._announced.discard)
+            else:
+                self._let_in(accepted, host, port)
 
-    def _refuse(self) -> None:
+    async def _from_proxy(self, accepted: socket.socket, host: str, port: int) -> None:
+        """Read for whom a trusted proxy speaks, then go on as if that one had come."""
+        try:
+            source = await read_header(accepted, self._wiring.limits.greeting_timeout_s)
+        except (ProxyError, TimeoutError, OSError) as error:
+            accepted.close()
+            self._wiring.logger.info(
+                "connection of a proxy refused",
+                extra=fields(peer=f"{host}:{port}", error=str(error) or "no PROXY header in time"),
+            )
+        except BaseException:
+            accepted.close()
+            raise
+        else:
+            if source.is_proxy:
+                self._let_in(accepted, host, port)
+            else:
+                self._let_in(accepted, source.host, source.port, proxied=True)
+
+    def _let_in(self, accepted: socket.socket, host: str, port: int, *, proxied: bool = False) -> None:
+        if self._socket is None:
+            accepted.close()  # we stop
+            return
+        why = self._admission.enter(host, proxied=proxied)
+        if why is not None:
+            self._refuse(accepted, why)
+            return
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = self._factory()
+        connection.came_from(host, port, foreign=proxied and not host)
+        connection.on_close = self._lost
+        self.connections.add(connection)
+        self.opened += 1
+        self._empty.clear()
+        if self._pressure:
+            connection.on_pressure(True)
+        protocol: Connection | WebSocketTransport | TlsTransport = connection
+        if self._websocket is not None:
+            protocol = WebSocketTransport(connection, self._websocket, self._loop)
+        if self._tls is not None:
+            protocol = self._tls(protocol, connection, self._loop, self._wiring.limits.login_bytes)
+        SocketTransport(self._poller, accepted, protocol)
+
+    def _refuse(self, accepted: socket.socket, option: str) -> None:
+        accepted.close()
         self.refused += 1
         # 1, 2, 4, 8 ...: one line per doubling is enough under a flood.
         if self.refused & (self.refused - 1) == 0:
             self._wiring.logger.warning(
-                "connection refused: server.max_connections is reached",
-                extra=fields(address=self.address, limit=self._max, refused=self.refused),
+                "connection refused: %s is reached",
+                option,
+                extra=fields(address=self.address, connections=len(self.connections), refused=self.refused),
             )
 
     def _accept_again(self) -> None:
         if self._socket is not None:
             self._loop.add_reader(self._socket.fileno(), self._accept)
 
-    def _made(self) -> Connection:
-        connection = self._factory()
-        connection.on_close = self._lost
-        self.connections.add(connection)
-        self._empty.clear()
-        if self._pressure:
-            connection.on_pressure(True)
-        return connection
-
-    def _opened(self, connection: Connection, task: asyncio.Task[object]) -> None:
-        self._opening.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._wiring.logger.debug("connection lost while it was opened: %s", error)
-        if connection.transport is None:
-            # The peer was gone before the transport was there: nobody will call connection_lost.
-            self._lost(connection)
-
     def _lost(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._admission.leave(connection.peer_host)
+            self.closed += 1
+            self.gone.add(connection.totals())
         if not self.connections:
             self._empty.set()
 
@@ -170,8 +230,24 @@ class Listener:
         # First of all the next one: an error of one connection must not end the looking after all others.
         self._timer = self._loop.call_later(1.0, self._check)
         now = self._loop.time()
+        held = 0
         for connection in list(self.connections):
             connection.check(now)
+            held += connection.held_bytes()
+        buffers = self._wiring.buffers
+        buffers.report(self, held, now)
+        if buffers.surplus:
+            self._cut(now)
+
+    def _cut(self, now: float) -> None:
+        """Drop the largest of those who do not take their output, until the budget of all is kept."""
+        buffers = self._wiring.buffers
+        stuck = [connection for connection in self.connections if connection.is_stuck(now)]
+        for connection in sorted(stuck, key=Connection.held_bytes, reverse=True):
+            if not buffers.surplus:
+                return
+            buffers.cut(connection.held_bytes())
+            connection.abort("took none of its output while buffers were short (server.buffer_budget)")
 
     def pressure(self, paused: bool) -> None:
         """The log's call to pause or resume publishers, passed on to every connection."""
@@ -191,8 +267,8 @@ class Listener:
     async def drain(self, timeout: float) -> None:
         """End every connection in its protocol's words; cut those that are not gone in `timeout` seconds."""
         self.stop_accepting()
-        if self._opening:
-            await asyncio.wait(self._opening, timeout=timeout)
+        for task in self._announced:
+            task.cancel()
         for connection in list(self.connections):
             connection.on_shutdown()
         try:
@@ -205,3 +281,5 @@ class Listener:
         while self.connections:
             await asyncio.sleep(0)
         self._timer.cancel()
+        self._poller.close()
+        self._wiring.buffers.report(self, 0, self._loop.time())

@@ -39,7 +39,7 @@ import struct
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["amqp091_from_mqtt5", "mqtt5_from_amqp091", "routing_key_of", "topic_of"]
+__all__ = ["EXCHANGE", "amqp091_from_mqtt5", "mqtt5_from_amqp091", "routing_key_of", "topic_of"]
 
 EXCHANGE: Final = b"amq.topic"
 

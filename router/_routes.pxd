@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from penstock.log_core._batch cimport Target
+from penstock.log_core._appender cimport Target
 
 
 cdef class Route:
@@ -12,6 +12,9 @@ cdef class Route:
     cdef readonly bint routed
     cdef readonly bint durable
     cdef readonly bint per_message
+    cdef readonly bint special
+    cdef readonly tuple guards
+    cdef bint must_look(self, uint64_t size) except -1
 
 
 cdef class Topology:

@@ -6,7 +6,8 @@ See `_routes.pyx` for how a table stays right while bindings come and go. Kernel
 
 from collections.abc import Callable
 
-from penstock.log_core._batch import Target
+from penstock.log_core._appender import Target
+from penstock.subscriptions._cursor import Cursor
 
 class Route:
     """What one (exchange, routing key) or topic resolves to. Immutable; shared between keys."""
@@ -25,6 +26,10 @@ class Route:
     """A `RoutingError` when nothing may or can be published there."""
     per_message: bool
     """True when the headers of each message decide: publish it through `Vhost.publish`."""
+    guards: tuple[Cursor, ...]
+    """Of the queues that may refuse a message; each has a feed of its own in `target`."""
+    special: bool
+    """True when `per_message`, or when there are guards: scanners ask `must_look(size)` then."""
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class Route:
         per_message: bool,
         error: Exception | None = None,
         lp: int = 0,
+        guards: tuple[Cursor, ...] = (),
     ) -> None: ...
 
 class Topology:

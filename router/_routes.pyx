@@ -30,7 +30,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from penstock.log_core._batch cimport Target
+from penstock.log_core._appender cimport Target
+from penstock.subscriptions._cursor cimport Cursor
 
 import os
 import time
@@ -70,7 +71,7 @@ cdef uint64_t FNV_PRIME = 0x100000001B3ULL
 
 cdef class Route:
     def __init__(self, Target target not None, tuple scopes not None, bint routed, bint durable, bint per_message,
-                 object error=None, uint32_t lp=0):
+                 object error=None, uint32_t lp=0, tuple guards not None=()):
         self.target = target
         self.scopes = scopes
         for scope in scopes:
@@ -81,6 +82,23 @@ cdef class Route:
         self.per_message = per_message
         self.error = error
         self.lp = lp
+        for guard in guards:
+            if not isinstance(guard, Cursor):
+                raise TypeError("guards is a tuple of Cursor")
+        self.guards = guards
+        self.special = per_message or len(guards) > 0
+
+    cdef bint must_look(self, uint64_t size) except -1:
+        """Whether Python must look at a message with a body of `size` bytes; if not, the guards expect it."""
+        cdef Py_ssize_t i
+        if self.per_message:
+            return True
+        for i in range(len(self.guards)):
+            if not (<Cursor> self.guards[i]).has_room(size):
+                return True
+        for i in range(len(self.guards)):
+            (<Cursor> self.guards[i]).expect(size)
+        return False
 
 
 cdef class Topology:

@@ -25,9 +25,21 @@ import orjson
 
 from penstock.router.names import text, wire
 
-__all__ = ["Arguments", "decode_table", "encode_table", "same_value"]
+__all__ = ["Arguments", "MessageHeaders", "decode_table", "encode_table", "same_value"]
 
 Arguments = Mapping[str, object]
+
+
+class MessageHeaders(dict[str, Any]):
+    """The headers of a message, and with them its other properties, for exchanges that look at these."""
+
+    __slots__ = ("properties",)
+
+    def __init__(self, headers: Arguments, properties: Arguments) -> None:
+        super().__init__(headers)
+        self.properties = properties
+        """By RabbitMQ's names: `message_id`, `correlation_id`, `timestamp` ..."""
+
 
 _DEPTH_MAX: Final = 64
 _EMPTY: Final = b'{"o":{}}'

@@ -1,13 +1,8 @@
-"""Who may log in, and who may do what: users, their permissions per vhost, one authorizer for all protocols.
-
-Owns the tables `user` and `permission` (`metadata`).
+"""Who may log in: users and their passwords. Owns the table `user` (`metadata`).
 
 Verification of a slow hash runs in two threads with a bounded queue; a correct password is remembered for a
 minute as a keyed hash, so that a storm of reconnects costs microseconds each. An unknown user takes as long
 as a wrong password.
-
-A permission is a regular expression searched in the name, as in RabbitMQ; the empty one matches the empty
-name only. Source: RabbitMQ's access control documentation.
 """
 
 from __future__ import annotations
@@ -16,23 +11,32 @@ import asyncio
 import hashlib
 import hmac
 import os
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from penstock.router.arguments import decode_table, encode_table
-from penstock.router.errors import AuthenticationRefused, Operation
+from penstock.router.errors import AuthenticationRefused
 from penstock.router.identity import Identity
+from penstock.router.limits import Limits
 from penstock.router.login_limit import LoginLimit
 from penstock.router.metadata import Tables, row_key
 from penstock.router.names import wire
-from penstock.router.passwords import DUMMY, hash_password, is_slow, rabbitmq_hash, verify_password
+from penstock.router.passwords import (
+    DUMMY,
+    hash_password,
+    is_slow,
+    rabbitmq_hash,
+    verifier_of,
+    verify_password,
+)
+from penstock.router.permissions import Authorizer, Permission
+from penstock.router.scram import ITERATIONS, ScramError, ScramExchange, Verifier
 
-__all__ = ["AuthOptions", "Authorizer", "Permission", "UserOptions", "Users"]
+__all__ = ["AuthOptions", "ScramLogin", "UserOptions", "Users"]
 
 _REMEMBERED_S: Final = 60.0
 _REMEMBERED_MAX: Final = 10_000
@@ -66,19 +70,11 @@ class AuthOptions:
     """Further users; each may do everything in the default vhost until its permissions say otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """What a user may do in a vhost: a regular expression on names per operation."""
-
-    configure: str = ".*"
-    write: str = ".*"
-    read: str = ".*"
-
-
 @dataclass(slots=True)
 class _User:
     stored: str
     tags: frozenset[str]
+    limits: Limits = field(default_factory=dict)
 
 
 class Users:
@@ -95,10 +91,14 @@ class Users:
         self._remembered: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="penstock-login")
         self._waiting = 0
+        self.changes = 0
+        """Grows with every change of a user: a login that was right before it may not be right any more."""
         self._users: dict[str, _User] = {}
         for _, value in tables.items("user"):
             row = decode_table(value)
-            self._users[str(row["name"])] = _User(str(row["hash"]), frozenset(row["tags"]))
+            self._users[str(row["name"])] = _User(
+                str(row["hash"]), frozenset(row["tags"]), row.get("limits", {})
+            )
 
     # Logging in
 
@@ -125,10 +125,17 @@ class Users:
             raise AuthenticationRefused(username, "limit")
         # A blank password logs nobody in; nor does one without a hash. Decided after the work was done.
         if user is None or not user.stored or not password or not right:
+            if not is_slow(stored):
+                # An imported hash takes no time: the refusal takes as long as one of an unknown user.
+                await self._verify(username, DUMMY, password)
             self._limit.failed(peer, username)
             raise AuthenticationRefused(username, "credentials")
         self._check_place(username, peer_is_loopback)
         return Identity(username, user.tags)
+
+    def scram(self, peer_is_loopback: bool, user_of: Callable[[str], str], *, peer: str = "") -> ScramLogin:
+        """A login by SCRAM-SHA-256; `user_of` gives the user for the name that a client sends."""
+        return ScramLogin(self, peer_is_loopback, user_of, peer)
 
     def anonymous(self, peer_is_loopback: bool, *, everywhere: bool = False) -> Identity:
         """The identity of a peer without a user name: the default user.
@@ -144,6 +151,19 @@ class Users:
         if user is None or not (peer_is_loopback or everywhere):
             raise AuthenticationRefused(name, "anonymous")
         return Identity(name, user.tags)
+
+    def certified(self, username: str, peer_is_loopback: bool) -> Identity:
+        """The identity of a user whom a verified client certificate names; it needs no password.
+
+        Raises:
+            AuthenticationRefused: there is no such user, or not for this peer.
+
+        """
+        user = self._users.get(username)
+        if user is None:
+            raise AuthenticationRefused(username, "certificate")
+        self._check_place(username, peer_is_loopback)
+        return Identity(username, user.tags)
 
     def identity(self, username: str) -> Identity | None:
         """The identity of a user known by name only, for what lives on without a connection."""
@@ -182,25 +202,82 @@ class Users:
         """End the threads; logins under way are refused by their connections' end."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
+    # For ScramLogin
+
+    def verifier(self, username: str) -> Verifier:
+        """What SCRAM compares with; one that no password has, always the same, for who cannot log in so."""
+        user = self._users.get(username)
+        found = verifier_of(user.stored) if user is not None else None
+        if found is not None:
+            return found
+        made = hmac.digest(self._key, wire(username), "sha256")
+        return Verifier(ITERATIONS, made[:16], os.urandom(32), os.urandom(32))
+
+    def failed(self, peer: str, username: str) -> None:
+        """A login was refused for its name or its password."""
+        self._limit.failed(peer, username)
+
+    def proved(self, username: str, peer_is_loopback: bool, peer: str) -> Identity:
+        """The identity of a user who proved the password.
+
+        Raises:
+            AuthenticationRefused: it is gone, not from here, or tried too often.
+
+        """
+        user = self._users.get(username)
+        if user is None:
+            raise AuthenticationRefused(username, "credentials")
+        if self._limit.reached(peer, username):
+            raise AuthenticationRefused(username, "limit")
+        self._check_place(username, peer_is_loopback)
+        return Identity(username, user.tags)
+
     # Administration
+
+    @property
+    def default_user(self) -> str:
+        """Who clients without a user name are; "" = nobody."""
+        return self._options.default_user
 
     def names(self) -> list[str]:
         """All users."""
         return list(self._users)
 
+    def stored(self, name: str) -> str:
+        """The hash of a user's password as it is stored; "" for none, or no such user."""
+        user = self._users.get(name)
+        return "" if user is None else user.stored
+
+    def limits(self, name: str) -> Limits:
+        """The limits of a user (`limits.USER_LIMITS`); none for no such user."""
+        user = self._users.get(name)
+        return {} if user is None else user.limits
+
+    async def hash(self, password: bytes) -> str:
+        """A hash to be stored, made in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, hash_password, password)
+
     def set_user(self, name: str, stored: str, tags: Iterable[str]) -> int:
         """Make or change a user; `stored` is a hash (`passwords`) or "" for no login. The LSN to wait for."""
-        user = _User(stored, frozenset(tags))
+        return self._set(name, _User(stored, frozenset(tags), self.limits(name)))
+
+    def set_limits(self, name: str, limits: Limits) -> int:
+        """Set all limits of a user that there is; the LSN to wait for."""
+        return self._set(name, replace(self._users[name], limits=limits))
+
+    def _set(self, name: str, user: _User) -> int:
         if self._users.get(name) == user:
             return 0
         self._users[name] = user
-        row = {"name": name, "hash": stored, "tags": sorted(user.tags)}
+        self.changes += 1
+        row = {"name": name, "hash": user.stored, "tags": sorted(user.tags), "limits": user.limits}
         return self._tables.put("user", row_key(name), encode_table(row))
 
     def delete_user(self, name: str) -> int:
         """Remove a user; the LSN to wait for, 0 when there was none."""
         if self._users.pop(name, None) is None:
             return 0
+        self.changes += 1
         return self._tables.delete("user", row_key(name))
 
     def apply_options(self, permissions: Authorizer, vhost: str, *, is_new: bool) -> None:
@@ -219,7 +296,11 @@ class Users:
             known = self._users.get(user.name)
             if user.password_hash is not None:
                 stored = rabbitmq_hash(user.password_hash)
-            elif known is not None and verify_password(known.stored or DUMMY, (user.password or "").encode()):
+            elif (
+                known is not None
+                and verifier_of(known.stored) is not None
+                and verify_password(known.stored, (user.password or "").encode())
+            ):
                 stored = known.stored
             else:
                 stored = hash_password((user.password or "").encode())
@@ -228,65 +309,39 @@ class Users:
                 permissions.set(user.name, vhost, Permission())
 
 
-class Authorizer:
-    """Decides for every protocol what an identity may do; it knows names, not things."""
+class ScramLogin:
+    """One login by SCRAM: `step` takes what the client says and gives what to answer."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._permissions: dict[tuple[str, str], dict[Operation, re.Pattern[str] | None]] = {}
-        self.changed: Callable[[str], None] = lambda _: None
-        """Called with the vhost whose permissions changed."""
-        for _, value in tables.items("permission"):
-            row = decode_table(value)
-            vhost, user = str(row.pop("vhost")), str(row.pop("user"))
-            self._permissions[user, vhost] = _compiled(Permission(**row))
+    def __init__(self, users: Users, loopback: bool, user_of: Callable[[str], str], peer: str) -> None:
+        self.identity: Identity | None = None
+        """Who it is, once the last step was right."""
+        self.name = ""
+        """The name as the client sent it."""
+        self._users = users
+        self._loopback = loopback
+        self._user_of = user_of
+        self._peer = peer
+        self._exchange: ScramExchange | None = None
 
-    def allow(self, identity: Identity, vhost: str, operation: Operation, resource: str) -> bool:
-        """Whether the identity may do `operation` on the exchange or queue of this name.
-
-        The default exchange has the name `amq.default` here, as in RabbitMQ.
-        """
-        permission = self._permissions.get((identity.username, vhost))
-        if permission is None:
-            return False
-        pattern = permission[operation]
-        return pattern is None or pattern.search(resource or "amq.default") is not None
-
-    def enter(self, identity: Identity, vhost: str) -> bool:
-        """Whether the identity may use the vhost at all."""
-        return (identity.username, vhost) in self._permissions
-
-    def set(self, user: str, vhost: str, permission: Permission) -> int:
-        """Say what a user may do in a vhost; the LSN to wait for.
+    def step(self, message: bytes) -> bytes:
+        """The answer to the client's next message.
 
         Raises:
-            re.error: a pattern is no regular expression; nothing was changed.
+            AuthenticationRefused: the login failed.
 
         """
-        self._permissions[user, vhost] = _compiled(permission)
-        row = {"vhost": vhost, "user": user, **asdict(permission)}
-        lsn = self._tables.put("permission", row_key(vhost, user), encode_table(row))
-        self.changed(vhost)
-        return lsn
-
-    def clear(self, user: str, vhost: str) -> int:
-        """The user may not use the vhost any more; the LSN to wait for, 0 when it might not before."""
-        if self._permissions.pop((user, vhost), None) is None:
-            return 0
-        lsn = self._tables.delete("permission", row_key(vhost, user))
-        self.changed(vhost)
-        return lsn
-
-
-def _compiled(permission: Permission) -> dict[Operation, re.Pattern[str] | None]:
-    """The patterns, None for the one that matches everything."""
-
-    def compiled(pattern: str) -> re.Pattern[str] | None:
-        # An empty permission is none at all: RabbitMQ reads it as ^$.
-        return None if pattern == ".*" else re.compile(pattern or "^$")
-
-    return {
-        "configure": compiled(permission.configure),
-        "write": compiled(permission.write),
-        "read": compiled(permission.read),
-    }
+        users = self._users
+        user = self._user_of(self.name) if self.name else ""
+        try:
+            if self._exchange is None:
+                exchange = ScramExchange()
+                exchange.first(message)
+                self._exchange = exchange
+                self.name = exchange.name
+                return exchange.challenge(users.verifier(self._user_of(self.name)))
+            answer = self._exchange.final(message)
+        except ScramError:
+            users.failed(self._peer, user)
+            raise AuthenticationRefused(user, "credentials") from None
+        self.identity = users.proved(user, self._loopback, self._peer)
+        return answer

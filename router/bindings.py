@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.router.arguments import Arguments, decode_table, encode_table
+from penstock.router.arguments import Arguments, encode_table
 from penstock.router.entries import Binding, DestinationKind, QueueEntry
 from penstock.router.exchanges import Exchange
 from penstock.router.feeds import Feeds
@@ -36,37 +36,46 @@ class Bindings:
         self._feeds = feeds
 
     def add(
-        self, source: Exchange, destination: Destination, key: str, arguments: Arguments, tag: int = 0
+        self, source: Exchange, destination: Destination, key: str, arguments: Arguments
     ) -> tuple[Binding, bool]:
         """The binding, and whether it is new. Then wait for its `lsn`.
 
         Raises:
-            InvalidMatch, InvalidPattern: see `Exchange.slot_of_binding`; nothing was made.
+            InvalidMatch, InvalidPattern, InvalidBinding: see `Exchange.slot_of_binding`; nothing was made.
 
         """
         identity = self._identity(destination, key, arguments)
         known = source.bindings.get(identity)
         if known is not None:
             return known, False
-        row = b""
+        binding = self._place(source, destination, key, arguments, b"")
         if source.durable and destination.durable:
-            row = self._row_key(source, destination, key, arguments)
-        binding = self._place(source, destination, key, arguments, tag, row)
-        if row:
             # The row comes before the membership: a position in it is one the binding has already seen.
-            value = {
-                "vhost": self._vhost,
-                "kind": _kind(destination),
-                "destination": destination.name,
-                "source": source.name,
-                "key": key,
-                "arguments": arguments,
-                "at": self._log.appender.next_lsn,
-                "tag": tag,
-            }
-            binding.lsn = self._log.tables.put("binding", row, encode_table(value))
+            self._keep(binding, key, arguments)
         binding.lsn = max(binding.lsn, self._link(binding))
         return binding, True
+
+    def keep(self, binding: Binding, key: str) -> int:
+        """The queue of a binding without arguments became durable: so does the binding. Answers its LSN."""
+        assert isinstance(binding.destination, QueueEntry)
+        if binding.source.durable and not binding.row:
+            self._keep(binding, key, {})
+            self._feeds.keep(self._vhost, binding.slot)
+        return binding.lsn
+
+    def _keep(self, binding: Binding, key: str, arguments: Arguments) -> None:
+        source, destination = binding.source, binding.destination
+        binding.row = self._row_key(source, destination, key, arguments)
+        value = {
+            "vhost": self._vhost,
+            "kind": _kind(destination),
+            "destination": destination.name,
+            "source": source.name,
+            "key": key,
+            "arguments": arguments,
+            "at": self._log.appender.next_lsn,
+        }
+        binding.lsn = self._log.tables.put("binding", binding.row, encode_table(value))
 
     def find(
         self, source: Exchange, destination: Destination, key: str, arguments: Arguments
@@ -91,28 +100,10 @@ class Bindings:
                 del slot.exchanges[destination]
                 slot.touch()
         else:
-            del destination.bindings[binding]
-            lsn = max(lsn, self._feeds.leave(slot, destination, binding.tag, deleted=deleted))
-        if not slot.members and not slot.exchanges:
+            destination.unbound(binding)
+            lsn = max(lsn, self._feeds.leave(slot, destination, deleted=deleted))
+        if slot.unused:
             source.discard(slot)
-        return lsn
-
-    def retag(self, binding: Binding, tag: int) -> int:
-        """Messages of this session's binding get another tag from now on; the LSN to wait for."""
-        destination, slot = binding.destination, binding.slot
-        assert isinstance(destination, QueueEntry) and slot.feed is not None
-        if tag == binding.tag:
-            return binding.lsn
-        feed = slot.feed
-        # In this order: a feed that nobody reads for a moment is dropped.
-        lsn = destination.queue.join(feed, None, tag)
-        lsn = max(lsn, destination.queue.leave(feed, binding.tag))
-        binding.tag = tag
-        if binding.row:
-            value = decode_table(self._log.tables.get("binding", binding.row) or b"")
-            value.update(tag=tag, at=self._log.appender.next_lsn)
-            lsn = max(lsn, self._log.tables.put("binding", binding.row, encode_table(value)))
-        binding.lsn = lsn
         return lsn
 
     # At start
@@ -121,8 +112,8 @@ class Bindings:
         self, row: bytes, value: Mapping[str, Any], source: Exchange, destination: Destination
     ) -> None:
         """Put back a binding of the last run, and the queue's membership if its record has it not."""
-        arguments, key, tag = value["arguments"], value["key"], value["tag"]
-        binding = self._place(source, destination, key, arguments, tag, row)
+        arguments, key = value["arguments"], value["key"]
+        binding = self._place(source, destination, key, arguments, row)
         if isinstance(destination, QueueEntry):
             self._feeds.take_over(self._vhost, binding.slot)
         self._link(binding, from_pos=value["at"])
@@ -143,25 +134,24 @@ class Bindings:
         destination: Destination,
         key: str,
         arguments: Arguments,
-        tag: int,
         row: bytes,
     ) -> Binding:
-        if _kind(destination) == "session":
+        if _kind(destination) == "share":
             slot = source.slot("slashed", wire(key))
         else:
-            slot = source.slot_of_binding(wire(key), arguments)
-        binding = Binding(source, destination, self._identity(destination, key, arguments), slot, tag, row, 0)
+            slot = source.slot_of_binding(wire(key), arguments, destination)
+        binding = Binding(source, destination, self._identity(destination, key, arguments), slot, row, 0)
         source.bindings[binding.identity] = binding
         if isinstance(destination, Exchange):
             destination.incoming[binding] = None
         else:
-            destination.bindings[binding] = None
+            destination.bound(binding)
         return binding
 
     def _link(self, binding: Binding, from_pos: int | None = None) -> int:
         destination, slot = binding.destination, binding.slot
         if isinstance(destination, QueueEntry):
-            return self._feeds.join(self._vhost, slot, destination, binding.tag, from_pos)
+            return self._feeds.join(self._vhost, slot, destination, from_pos=from_pos)
         count = slot.exchanges.get(destination, 0)
         slot.exchanges[destination] = count + 1
         if not count:
@@ -170,4 +160,7 @@ class Bindings:
 
 
 def _kind(destination: Destination) -> DestinationKind:
-    return "exchange" if isinstance(destination, Exchange) else destination.kind
+    if isinstance(destination, Exchange):
+        return "exchange"
+    assert destination.kind != "subscription"  # these are bound to nothing but their stream
+    return destination.kind

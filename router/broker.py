@@ -4,7 +4,7 @@
 connect:
 
 1. users and permissions; on new data the default user and the default vhost
-2. vhosts, their exchanges, their queues and sessions with their cursors
+2. vhosts, their policies, their exchanges, their queues and sessions with their cursors
 3. bindings: each takes over the feed of its slot; a queue whose record does not have the membership gets it
 from the
    binding's position on
@@ -15,37 +15,51 @@ Knows no protocol.
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from penstock.collector import uncollected
+from penstock.router.administration import Administration
 from penstock.router.arguments import decode_table, encode_table
-from penstock.router.auth import AuthOptions, Authorizer, Users
+from penstock.router.auth import AuthOptions, Users
+from penstock.router.connections import Connections
+from penstock.router.delayed import Delayed
 from penstock.router.entries import QueueEntry
 from penstock.router.errors import AccessRefused, NotFound
 from penstock.router.exchanges import Exchange
 from penstock.router.feeds import Feeds
+from penstock.router.filters import TABLE as FILTERS
+from penstock.router.filters import split_page_key
 from penstock.router.identity import Identity
 from penstock.router.metadata import row_key
+from penstock.router.partitions import DEFAULT_VHOST, Partitions
+from penstock.router.permissions import Authorizer
+from penstock.router.policies import Policy
 from penstock.router.queue_methods import dispatch_kind
 from penstock.router.retained import Retained
+from penstock.router.sessions import TABLE as SESSIONS
+from penstock.router.sessions import split_row
 from penstock.router.vhost import Vhost
+from penstock.router.vhost_state import VhostMetadata
 from penstock.subscriptions.options import QueueOptions
 from penstock.subscriptions.queues import Queues
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.log_core._batch import Record
     from penstock.log_core.log import Log
+    from penstock.router.arguments import Arguments
     from penstock.router.dead_letters import Rewrite
+    from penstock.router.delayed import DelayWords
     from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
 
 __all__ = ["DEFAULT_VHOST", "Broker", "BrokerOptions"]
 
 logger = logging.getLogger("penstock.router")
-
-DEFAULT_VHOST: Final = "/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,35 +73,64 @@ class BrokerOptions:
 class Broker:
     """See the module. Made by `open`."""
 
-    def __init__(self, log: Log, tick: Tick, options: BrokerOptions, rewrite: Rewrite | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        tick: Tick,
+        options: BrokerOptions,
+        rewrite: Rewrite | None = None,
+        delay_words: DelayWords | None = None,
+    ) -> None:
         self.log = log
         self.tick = tick
         self.queues = Queues(log, tick, options.queues)
         self.queues.on_unneeded = self._unneeded
         self.feeds = Feeds(log, self.queues)
+        self._partitions = Partitions(log.tables)
         self.users = Users(log.tables, options.auth)
         self.authorizer = Authorizer(log.tables)
+        self.connections = Connections(self.users.limits)
+        """The connections of all front ends."""
+        self.on_permissions_changed: list[Callable[[str, str], None]] = []
+        """Called with the user and the vhost: for what lives on without a connection, as MQTT sessions do.
+        Connections are told by `connections`."""
+        self.administration = Administration(self)
         self.vhosts: dict[str, Vhost] = {}
         self.rewrite = rewrite
         """Makes dead letters; None: queues with a dead-letter exchange cannot be used."""
-        self.no_local_sessions = 0
+        self.headers_of: Callable[[Record], Arguments] | None = None
+        """Tells the headers of a record; None: no backfill through headers exchanges."""
+        self.delayed = Delayed(self, delay_words)
+        """Messages that wait for their time."""
+        self._no_local = 0
+
+    @property
+    def no_local_sessions(self) -> int:
         """MQTT sessions with a no-local subscription: while there are any, records name their session."""
+        return self._no_local
+
+    @no_local_sessions.setter
+    def no_local_sessions(self, count: int) -> None:
+        self._no_local = count
+        self.log.appender.keeps_origins = count > 0
 
     @classmethod
     def open(
-        cls, log: Log, tick: Tick, options: BrokerOptions | None = None, *, rewrite: Rewrite | None = None
+        cls,
+        log: Log,
+        tick: Tick,
+        options: BrokerOptions | None = None,
+        *,
+        rewrite: Rewrite | None = None,
+        delay_words: DelayWords | None = None,
     ) -> Broker:
         """The broker as the log's tables have it; made new when they have none."""
-        broker = cls(log, tick, options or BrokerOptions(), rewrite)
-        # Millions of small objects are made and none is garbage: looking for it takes a third of the time.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        broker = cls(log, tick, options or BrokerOptions(), rewrite, delay_words)
+        with uncollected():
             broker._restore()
-        finally:
-            if collecting:
-                gc.enable()
         log.low_water = broker.queues.low_water
+        log.mark_needs = broker.queues.needs
+        broker.delayed.start()
         return broker
 
     # Vhosts
@@ -117,18 +160,23 @@ class Broker:
             raise AccessRefused("vhost", name, name, identity.username, "read")
         return found
 
-    def create_vhost(self, name: str) -> int:
-        """Make a vhost with the predeclared exchanges; fine when there is one. The LSN to wait for."""
-        if name in self.vhosts:
-            return 0
-        self._add_vhost(name)
-        self.tick.schedule()
-        return self.log.tables.put("vhost", row_key(name), encode_table({"name": name}))
+    # For `administration`
 
-    def _add_vhost(self, name: str) -> Vhost:
-        vhost = Vhost(name, self, Retained(name, self.log.tables))
+    def add_vhost(self, name: str) -> Vhost:
+        """A new vhost with the predeclared exchanges; `save_vhost` makes it durable."""
+        vhost = Vhost(name, self, Retained(name, self.log.tables), self._partitions.of(name))
         self.vhosts[name] = vhost
         return vhost
+
+    def save_vhost(self, vhost: Vhost) -> int:
+        """Put the vhost's row; the LSN to wait for."""
+        row = {"name": vhost.name, **asdict(vhost.metadata), "limits": vhost.limits}
+        return self.log.tables.put("vhost", row_key(vhost.name), encode_table(row))
+
+    def remove_vhost(self, vhost: Vhost) -> int:
+        """Forget a vhost that is empty; the LSN to wait for."""
+        del self.vhosts[vhost.name]
+        return self.log.tables.delete("vhost", row_key(vhost.name))
 
     # At start
 
@@ -137,16 +185,24 @@ class Broker:
         is_new = not any(True for _ in tables.items("vhost"))
         with self.log.unit():
             if is_new:
-                self.create_vhost(DEFAULT_VHOST)
+                self.save_vhost(self.add_vhost(DEFAULT_VHOST))
             self.users.apply_options(self.authorizer, DEFAULT_VHOST, is_new=is_new)
             for _, value in tables.items("vhost"):
-                name = decode_table(value)["name"]
-                if name not in self.vhosts:
-                    self._add_vhost(name)
+                self._restore_vhost(decode_table(value))
+            for _, value in tables.items("policy"):
+                self._restore_policy(decode_table(value))
             for _, value in tables.items("exchange"):
                 self._restore_exchange(decode_table(value))
-            for _, value in tables.items("queue"):
-                self._restore_queue(decode_table(value))
+            subscriptions = []
+            for key, value in tables.items("queue"):
+                queue = decode_table(value)
+                if queue.get("kind") == "subscription":  # which needs its stream
+                    subscriptions.append((key, queue))
+                else:
+                    self._restore_queue(key, queue)
+            for key, queue in subscriptions:
+                self._restore_queue(key, queue)
+            self._restore_sessions()
             # Putting back a binding may put rows of other tables, not of this one.
             for row, value in tables.items("binding"):
                 self._restore_binding(row, decode_table(value))
@@ -156,6 +212,16 @@ class Broker:
             self.queues.restored()
             Retained.restore(tables, {name: vhost.retained for name, vhost in self.vhosts.items()})
         self.authorizer.changed = self._permissions_changed
+
+    def _restore_vhost(self, row: dict[str, Any]) -> None:
+        name = row.pop("name")
+        vhost = self.vhosts.get(name) or self.add_vhost(name)
+        vhost.limits = row.pop("limits", {})
+        vhost.metadata = VhostMetadata(**{**row, "tags": tuple(row.get("tags", ()))})
+
+    def _restore_policy(self, row: dict[str, Any]) -> None:
+        vhost = self.vhosts[row.pop("vhost")]
+        vhost.policies.restore(row.pop("kind"), Policy(**row))
 
     def _restore_exchange(self, row: dict[str, Any]) -> None:
         vhost = self.vhosts[row["vhost"]]
@@ -171,28 +237,47 @@ class Broker:
             )
         )
 
-    def _restore_queue(self, row: dict[str, Any]) -> None:
+    def _restore_queue(self, key: bytes, row: dict[str, Any]) -> None:
         vhost = self.vhosts[row["vhost"]]
-        if row["kind"] == "session":
-            vhost.sessions.restore(row["name"], row["qid"])
+        if row.get("kind") == "share":
+            vhost.shares.restore(row["name"], row["qid"])
+            return
+        arguments = row.get("arguments", {})
+        if row.get("kind") == "subscription":
+            vhost.subscriptions.restore(row["qid"], row["name"], arguments)
             return
         vhost.restore_queue(
             self.queues.restore(
                 row["qid"],
                 row["name"],
-                row["vhost"],
-                kind=dispatch_kind(row["arguments"]),
-                auto_delete=row["auto_delete"],
-                arguments=row["arguments"],
-            )
+                vhost.name,
+                kind=dispatch_kind(arguments),
+                priority_max=arguments.get("x-max-priority", 0),
+                auto_delete=row.get("auto_delete", False),
+                arguments=arguments,
+            ),
+            key,
         )
+
+    def _restore_sessions(self) -> None:
+        tables, sessions = self.log.tables, {}
+        for key, value in tables.items(SESSIONS):
+            qid = int.from_bytes(key, "big")
+            name, client_id, own = split_row(value)
+            registry = self.vhosts[name].sessions
+            sessions[qid] = registry, registry.restore(qid, client_id, own)
+        # A filter that several have may put rows of other tables, not of this one.
+        for key, value in tables.items(FILTERS):
+            qid, page = split_page_key(key)
+            registry, entry = sessions[qid]
+            registry.restore_page(entry, page, value)
 
     def _restore_binding(self, key: bytes, row: dict[str, Any]) -> None:
         vhost = self.vhosts[row["vhost"]]
         ends: dict[str, Mapping[str, QueueEntry | Exchange]] = {
             "exchange": vhost.exchanges,
             "queue": vhost.queues,
-            "session": vhost.sessions.entries,
+            "share": vhost.shares.entries,
         }
         source = vhost.exchanges.get(row["source"])
         destination = ends[row["kind"]].get(row["destination"])
@@ -216,25 +301,34 @@ class Broker:
     def _leave_unbound(self) -> None:
         """A binding of a transient exchange is gone with the last run; what it routed before stays."""
         for vhost in self.vhosts.values():
-            for entry in vhost.entries():
-                bound = {(slot.feed.id, tag) for slot, tag in entry.slots() if slot.feed is not None}
-                for feed_id, tag, _, until in entry.queue.cursor.memberships():
-                    if until is None and (feed_id, tag) not in bound:
-                        entry.queue.leave(self.log.feed(feed_id), tag)
+            # Sessions have no transient exchange to lose.
+            for entry in (*vhost.queues.values(), *vhost.shares.entries.values()):
+                if entry.own_feed is not None:
+                    bound = {entry.own_feed.id}
+                else:
+                    bound = {slot.feed.id for slot in entry.slots() if slot.feed is not None}
+                for feed_id, _, _, until in entry.queue.cursor.memberships():
+                    if until is None and feed_id not in bound:
+                        entry.queue.leave(self.log.feed(feed_id))
 
     def _unneeded(self, queue: Queue) -> None:
         """An auto-delete queue lost its last consumer."""
         self.vhosts[queue.vhost].unneeded(queue.data)
 
-    def _permissions_changed(self, vhost: str) -> None:
+    def _permissions_changed(self, user: str, vhost: str) -> None:
         found = self.vhosts.get(vhost)
-        if found is not None:
-            found.permissions_changed()
+        if found is None:
+            return
+        found.permissions_changed()
+        self.connections.permissions_changed(user, vhost)
+        for told in self.on_permissions_changed:
+            told(user, vhost)
 
     # At the end
 
     def close(self) -> None:
         """Put what cursors know, end the login threads; after the last connection, before the log closes."""
+        self.delayed.close()
         self.queues.close()
         self.users.close()
 
@@ -242,6 +336,7 @@ class Broker:
         """Figures of the broker and of each vhost."""
         return {
             **self.queues.statistics(),
+            **self.delayed.statistics(),
             "users": len(self.users.names()),
             "vhosts": {name: vhost.statistics() for name, vhost in self.vhosts.items()},
         }

@@ -6,6 +6,9 @@ with its own routing keys or with the one in `x-dead-letter-routing-key`. A miss
 routes it nowhere, drops it. A message that would come back to a queue it has left before is not given to it
 again, if nobody has rejected it on the way: such a circle would turn by itself for ever.
 
+With `x-dead-letter-strategy` at-least-once (and `x-overflow` reject-publish, as RabbitMQ demands) a letter
+that goes nowhere, or that a full queue refuses, stays in its queue until it has gone everywhere.
+
 What the message says of its deaths is the front end's: `Rewrite` makes the letter, this module delivers it.
 
 Source: RabbitMQ's rabbit_dead_letter.
@@ -60,48 +63,67 @@ Rewrite = Callable[[Record, Death], Letter]
 
 def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
     """What a queue does with what leaves it undone; None: it drops it."""
-    exchange = entry.arguments.get("x-dead-letter-exchange")
+    exchange = entry.effective.get("x-dead-letter-exchange")
     if exchange is None:
         return None
-    key = entry.arguments.get("x-dead-letter-routing-key")
-    # Both were checked when the queue was declared.
+    key = entry.effective.get("x-dead-letter-routing-key")
+    # Both were checked when the queue was declared, or the policy was set.
     assert isinstance(exchange, str)
     assert key is None or isinstance(key, str)
     broker = vhost.broker
 
-    def bury(record: Record, reason: str) -> None:
+    # RabbitMQ's condition: a queue that drops its head cannot keep what it may not lose.
+    insists = (
+        entry.effective.get("x-dead-letter-strategy") == "at-least-once"
+        and entry.effective.get("x-overflow") == "reject-publish"
+    )
+
+    def bury(record: Record, reason: str) -> bool:
         assert broker.rewrite is not None, "a broker with dead letters is opened with `rewrite`"
         letter = broker.rewrite(record, Death(entry.name, reason, broker.log.now_ms() // 1000, key))
-        found = [
-            vhost.publishing.route(None, ENC_AMQP091, join_key_block(exchange, one), letter.headers)
-            for one in letter.keys
-        ]
+        words = broker.delayed.words
+        delay_ms = words.delay_ms(letter.headers) if words is not None else 0
+        found = []
+        for one in letter.keys:
+            held: list[str] | None = [] if delay_ms else None
+            key_block = join_key_block(exchange, one)
+            found.append(vhost.publishing.route(None, ENC_AMQP091, key_block, letter.headers, held))
+            if held and words is not None:
+                broker.delayed.schedule(
+                    vhost.name,
+                    broker.log.wall_ms() + delay_ms + 1,
+                    ENC_AMQP091,
+                    join_key_block(exchange, letter.keys[0]),
+                    words.served(letter.props, delay_ms),
+                    record.body,
+                    starts=[join_key_block(name, one) for name in held],
+                    flags=record.flags & PERSISTENT,
+                    priority=record.priority,
+                )
         routes = [route for route in found if route.error is None and route.routed]
         if not routes:
-            return
+            return not insists
         route = union(routes)
         feeds = set(route.target.feeds)
-        circling = {
-            other
-            for name in letter.circling
-            if (other := vhost.queues.get(name)) is not None
-            and any(slot.feed in feeds for slot, _ in other.slots())
-        }
-        if circling:
-            slots = {slot for other in circling for slot, _ in other.slots() if slot.feed in feeds}
-            if len(slots) == len(feeds) and all(circling.issuperset(slot.members) for slot in slots):
-                return
-        lsn = broker.log.appender.append_record(
-            route.lp,
-            route.target,
+        known = (vhost.queues.get(name) for name in letter.circling)
+        reads = {other: [pair for pair in other.reads() if pair[0] in feeds] for other in known if other}
+        circling = [other for other, found in reads.items() if found]
+        readers = {feed: readers for found in reads.values() for feed, readers in found}
+        if len(readers) == len(feeds) and all(set(circling).issuperset(one) for one in readers.values()):
+            return True
+        full = (guard.queue.data for guard in route.guards if guard.queue.refuses(len(record.body)))
+        if insists and any(other not in circling for other in full):
+            return False
+        vhost.publishing.append(
+            route,
             join_key_block(exchange, letter.keys[0]),
             letter.props,
             record.body,
             record.flags & PERSISTENT,
             record.priority,
             ENC_AMQP091,
+            without=circling,
         )
-        for other in circling:
-            other.queue.cursor.refuse(lsn)
+        return True
 
     return bury

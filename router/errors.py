@@ -3,6 +3,7 @@
     RoutingError
     ├── NotFound                 no exchange, queue or vhost of that name
     ├── AccessRefused            the user's permissions do not allow it
+    │   └── TopicRefused         ... with this routing key
     ├── AuthenticationRefused    wrong login; the reason is for the log, not for the peer
     ├── ReservedName             a new name with the prefix `amq.`
     ├── DefaultExchange          an operation that the default exchange does not have
@@ -17,7 +18,13 @@
     ├── ServerNameRefused        a queue type that needs a name from the client
     ├── UnknownType              no such exchange type or queue type
     ├── InvalidMatch             an `x-match` that no headers exchange knows
-    └── InvalidPattern           a pattern with too many words
+    ├── InvalidHash              arguments that no consistent-hash exchange can have
+    ├── InvalidBinding           a binding that the type of the exchange cannot have
+    ├── InvalidPattern           a pattern with too many words
+    ├── InvalidRegex             a permission or policy whose pattern is no regular expression
+    ├── InvalidParameter         a name, limit or policy that an administrator cannot set
+    ├── LimitReached             one connection, channel or queue more than allowed
+    └── BackfillRefused          a queue cannot get what was published before
 
 No wire code and no wire text stands here: each front end makes its own from these fields.
 """
@@ -31,15 +38,21 @@ from penstock.errors import RoutingError
 __all__ = [
     "AccessRefused",
     "AuthenticationRefused",
+    "BackfillRefused",
     "DefaultExchange",
     "InUse",
     "Inequivalent",
     "InternalExchange",
     "InvalidArgument",
+    "InvalidBinding",
+    "InvalidHash",
     "InvalidMatch",
+    "InvalidParameter",
     "InvalidPattern",
     "InvalidProperty",
+    "InvalidRegex",
     "Kind",
+    "LimitReached",
     "NotEmpty",
     "NotFound",
     "Operation",
@@ -48,10 +61,11 @@ __all__ = [
     "RoutingError",
     "ServerNameRefused",
     "SystemExchange",
+    "TopicRefused",
     "UnknownType",
 ]
 
-Kind = Literal["exchange", "queue", "vhost", "user"]
+Kind = Literal["exchange", "queue", "vhost", "user", "policy", "subscription"]
 """What kind of thing an error or a permission is about."""
 
 Operation = Literal["configure", "write", "read"]
@@ -73,6 +87,9 @@ class AccessRefused(RoutingError):
     """`user` may not do `operation` on the `kind` called `name` (kind "vhost": may not enter it)."""
 
     def __init__(self, kind: Kind, name: str, vhost: str, user: str, operation: Operation) -> None:
+        if kind == "exchange":
+            # As permissions name the default exchange.
+            name = name or "amq.default"
         what = (
             f"vhost '{name}'"
             if kind == "vhost"
@@ -86,14 +103,27 @@ class AccessRefused(RoutingError):
         self.operation = operation
 
 
+class TopicRefused(AccessRefused):
+    """`user` may not use the routing key `key` on the topic exchange called `name`."""
+
+    def __init__(self, name: str, vhost: str, user: str, operation: Operation, key: bytes) -> None:
+        super().__init__("exchange", name, vhost, user, operation)
+        self.key = key
+        self.args = (self.message,)
+
+
 class AuthenticationRefused(RoutingError):
     """The login of `username` was refused. `reason` is for the log; a peer must not learn it."""
 
-    Reason = Literal["credentials", "loopback", "busy", "anonymous", "limit"]
+    Reason = Literal["credentials", "certificate", "loopback", "busy", "anonymous", "limit"]
 
     def __init__(self, username: str, reason: Reason) -> None:
         why, remedy = {
             "credentials": ("unknown user or wrong password", "correct the user name or the password"),
+            "certificate": (
+                "a client certificate names it and there is no such user",
+                "create the user, or correct tls.cert_login_from",
+            ),
             "loopback": (
                 "this user may log in from this machine only",
                 "create another user, or remove it from auth.loopback_users",
@@ -166,9 +196,8 @@ class ResourceLocked(RoutingError):
 class Inequivalent(RoutingError):
     """Declared again, but otherwise than it is.
 
-    `argument` is a property ("type", "durable", "auto_delete", "internal"; `is_property` is true and both
-    values are str or bool) or the name of an entry of the arguments table (the values are the table's, None
-    where it has no such entry).
+    `argument` is a property ("type", "durable", "auto_delete", "internal") or the name of an entry of the
+    arguments table (the values are the table's, None where it has no such entry).
     """
 
     def __init__(
@@ -179,8 +208,6 @@ class Inequivalent(RoutingError):
         argument: str,
         received: object,
         current: object,
-        *,
-        is_property: bool,
     ) -> None:
         super().__init__(
             f"inequivalent arg '{argument}' for {kind} '{name}' in vhost '{vhost}': "
@@ -193,7 +220,6 @@ class Inequivalent(RoutingError):
         self.argument = argument
         self.received = received
         self.current = current
-        self.is_property = is_property
 
 
 class InUse(RoutingError):
@@ -227,8 +253,10 @@ class InvalidArgument(RoutingError):
         "value_too_large",
         "max_value_exceeded",
         "expected_integer",
+        "no_exchange_type",
         "invalid_type",
         "unacceptable_type",
+        "invalid_dlx_strategy",
         "invalid_overflow",
         "invalid_value",
         "routing_key_but_no_dlx_defined",
@@ -259,7 +287,7 @@ class InvalidArgument(RoutingError):
 
 
 class InvalidProperty(RoutingError):
-    """A queue of `queue_type` cannot have this property ("non-durable", "exclusive", "auto-delete")."""
+    """A queue of `queue_type` cannot have this property ("non-durable", "exclusive-owner", "auto-delete")."""
 
     def __init__(self, name: str, vhost: str, prop: str, queue_type: str) -> None:
         super().__init__(
@@ -305,6 +333,28 @@ class InvalidMatch(RoutingError):
         self.value = value
 
 
+class InvalidHash(RoutingError):
+    """A consistent-hash exchange cannot hash `property`; None: it is to hash a header and a property."""
+
+    def __init__(self, prop: str | None) -> None:
+        what = "a header and a property" if prop is None else f"the property '{prop}'"
+        super().__init__(f"{what} cannot be hashed", remedy="give hash-header, or one hash-property")
+        self.property = prop
+
+
+class InvalidBinding(RoutingError):
+    """An exchange of this type cannot have such a binding; `value` is the key, or the type of the queue."""
+
+    Problem = Literal[
+        "key_no_integer", "key_not_positive", "key_too_large", "key_not_empty", "queue_type", "no_queue"
+    ]
+
+    def __init__(self, problem: Problem, value: str) -> None:
+        super().__init__(f"the exchange cannot be bound like this: {problem} ({value!r})")
+        self.problem = problem
+        self.value = value
+
+
 class InvalidPattern(RoutingError):
     """A binding pattern or topic filter has more words than the router matches."""
 
@@ -312,3 +362,54 @@ class InvalidPattern(RoutingError):
         super().__init__(f"a pattern of {words} words", remedy=f"use at most {limit}")
         self.words = words
         self.limit = limit
+
+
+class InvalidRegex(RoutingError):
+    """`pattern` is no regular expression here; `reason` is RE2's."""
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        super().__init__(
+            f"invalid regular expression '{pattern}': {reason}",
+            remedy="correct it; RE2 syntax has no look-around and no back references",
+        )
+        self.pattern = pattern
+        self.reason = reason
+
+
+class InvalidParameter(RoutingError):
+    """What an administrator asked to set cannot be; the message is RabbitMQ's where it has one."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+
+
+class LimitReached(RoutingError):
+    """A vhost or a user has as many of something as it may have: `most`.
+
+    `name` is that of the queue that cannot be made ("vhost-queues" only).
+    """
+
+    Limit = Literal["vhost-connections", "user-connections", "user-channels", "vhost-queues"]
+
+    def __init__(self, limit: Limit, most: int, *, vhost: str = "", user: str = "", name: str = "") -> None:
+        owner, _, things = limit.partition("-")
+        whose = f"vhost '{vhost}'" if owner == "vhost" else f"user '{user}'"
+        super().__init__(
+            f"{whose} may have {most} {things} at once",
+            remedy=f"close or delete one, or raise max-{things}",
+        )
+        self.limit = limit
+        self.most = most
+        self.vhost = vhost
+        self.user = user
+        self.name = name
+
+
+class BackfillRefused(RoutingError):
+    """The queue cannot get what was published before; `reason` says why."""
+
+    def __init__(self, queue: str, vhost: str, reason: str, remedy: str) -> None:
+        super().__init__(f"cannot backfill queue '{queue}' in vhost '{vhost}': {reason}", remedy=remedy)
+        self.queue = queue
+        self.vhost = vhost
+        self.reason = reason

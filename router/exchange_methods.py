@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.router.arguments import Arguments, encode_table, same_value
+from penstock.router.choosing import check_choosing
 from penstock.router.entries import Binding
 from penstock.router.errors import (
     Inequivalent,
@@ -16,7 +17,7 @@ from penstock.router.errors import (
     SystemExchange,
     UnknownType,
 )
-from penstock.router.exchanges import TYPES, Exchange
+from penstock.router.exchanges import DELAYED_TYPE, TYPES, Exchange
 from penstock.router.identity import Actor
 from penstock.router.metadata import row_key
 from penstock.router.names import RESERVED_PREFIX, clean_name
@@ -46,7 +47,7 @@ class ExchangeMethods(VhostState):
 
         Raises:
             UnknownType, DefaultExchange, ReservedName, AccessRefused: it cannot be made.
-            InvalidArgument: `alternate-exchange` is no name.
+            InvalidArgument: `alternate-exchange` is no name, `x-delayed-type` no type.
             Inequivalent: it exists otherwise.
             NotFound: `passive`, and it does not exist.
 
@@ -59,12 +60,16 @@ class ExchangeMethods(VhostState):
                 raise NotFound("exchange", name, self.name)
             return 0
         arguments = arguments or NO_ARGUMENTS
-        if type_ not in TYPES:
+        if type_ == DELAYED_TYPE:
+            self._check_delayed_type(name, arguments)
+        elif type_ not in TYPES:
             raise UnknownType("exchange", type_, name, self.name)
         self._not_default(name)
         self._permit(actor, "configure", "exchange", name)
         found = self.exchanges.get(name)
-        if found is not None:
+        if found is None:
+            check_choosing(str(arguments["x-delayed-type"]) if type_ == DELAYED_TYPE else type_, arguments)
+        else:
             self._check_same_exchange(found, type_, durable, auto_delete, internal, arguments)
             return found.lsn
         if name.startswith(RESERVED_PREFIX):
@@ -105,6 +110,7 @@ class ExchangeMethods(VhostState):
 
     def _add_exchange(self, exchange: Exchange) -> Exchange:
         self.exchanges[exchange.name] = exchange
+        exchange.policy_alternate = self.policies.alternate(exchange.name)
         self._names.touch_all()
         return exchange
 
@@ -126,14 +132,19 @@ class ExchangeMethods(VhostState):
         received = {"type": type_, "durable": durable, "auto_delete": auto_delete, "internal": internal}
         for prop, value in received.items():
             if value != current[prop]:
-                raise Inequivalent(
-                    "exchange", found.name, self.name, prop, value, current[prop], is_property=True
-                )
-        alternates = arguments.get("alternate-exchange"), found.arguments.get("alternate-exchange")
-        if not same_value(*alternates):
-            raise Inequivalent(
-                "exchange", found.name, self.name, "alternate-exchange", *alternates, is_property=False
-            )
+                raise Inequivalent("exchange", found.name, self.name, prop, value, current[prop])
+        # The delayed type too: RabbitMQ's plugin lets it pass, and keeps the old one without a word.
+        for argument in ("alternate-exchange", "x-delayed-type") if found.delays else ("alternate-exchange",):
+            values = arguments.get(argument), found.arguments.get(argument)
+            if not same_value(*values):
+                raise Inequivalent("exchange", found.name, self.name, argument, *values)
+
+    def _check_delayed_type(self, name: str, arguments: Arguments) -> None:
+        inner = arguments.get("x-delayed-type")
+        if not isinstance(inner, str):
+            raise InvalidArgument("exchange", name, self.name, "x-delayed-type", inner, "no_exchange_type")
+        if inner not in TYPES:
+            raise UnknownType("exchange", inner, name, self.name)
 
     def delete_exchange(self, name: str, actor: Actor, *, if_unused: bool = False) -> int:
         """Remove an exchange with its bindings, both ways; fine when there is none. The LSN to wait for.
@@ -193,6 +204,7 @@ class ExchangeMethods(VhostState):
 
         """
         ends = self._exchange_ends(destination, source, actor)
+        self._permit_topic(actor, ends[1], routing_key)
         with self.changing():
             binding, _ = self.bindings.add(ends[1], ends[0], routing_key, arguments or NO_ARGUMENTS)
         return binding.lsn
@@ -215,6 +227,7 @@ class ExchangeMethods(VhostState):
             target, start = self._exchange_ends(destination, source, actor)
         except NotFound:
             return 0
+        self._permit_topic(actor, start, routing_key)
         return self._unbind(self.bindings.find(start, target, routing_key, arguments or NO_ARGUMENTS))
 
     def _exchange_ends(self, destination: str, source: str, actor: Actor) -> tuple[Exchange, Exchange]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
-__all__ = ["Actor", "Identity"]
+__all__ = ["BROKER", "Actor", "Identity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,16 @@ class Identity:
     username: str
     tags: frozenset[str] = frozenset()
     """What the user may administer, e.g. "administrator"."""
+    client_id: str = ""
+    """The MQTT client id it came with; "" for others. Topic permissions may name it."""
+
+    def of_client(self, client_id: str) -> Identity:
+        """The same user, with this client id."""
+        return replace(self, client_id=client_id)
+
+
+BROKER: Final = Identity("rmq-internal")
+"""The broker itself, for what an administrator has it do: it may do everything. Compared with `is`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

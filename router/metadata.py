@@ -4,16 +4,24 @@ A row's key is a digest of what names the thing, so that no name or filter is to
 value says it all again in full, as an encoded table (`arguments`):
 
     table        key of                                         value
-    vhost        name                                           name
-    user         name                                           name, hash, tags
+    vhost        name                                           name, description, tags, default_queue_type,
+                                                                limits
+    user         name                                           name, hash, tags, limits
     permission   vhost, user                                    vhost, user, configure, write, read
+    topic_permission  vhost, user, exchange                     vhost, user, exchange, write, read
     exchange     vhost, name                                    its key, type, auto_delete, internal, args
-    queue        vhost, kind, name                              its key, qid, auto_delete, arguments
-    binding      vhost, kind, destination, source, key, args    its key, at (a position), tag
+    queue        vhost, kind, name                              its key, qid, auto_delete, arguments; without
+                                                                what is "queue", false or empty
+    binding      vhost, kind, destination, source, key, args    its key, at (a position)
     feed         the feed's id (log_core.tables.feed_key)       vhost, exchange, syntax, pattern; or empty
+    session, filter                                             see `sessions`, `filters`
+    policy       vhost, kind, name                              its key, pattern, definition, priority,
+                                                                apply_to
     retained     vhost, topic                                   see `retained`
+    lp           (the log partition, u32 big-endian)            name of its vhost; see `partitions`
 
-Kinds of destinations: "queue", "exchange", "session". Only what is durable has a row.
+Kinds of destinations: "queue", "exchange", "share"; of queues also "subscription". Only what is durable has
+a row.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ __all__ = [
     "ENC_AMQP091",
     "ENC_MQTT5",
     "RESERVED_PREFIX",
+    "binding_key",
     "clean_name",
     "dotted",
     "join_key_block",
@@ -59,6 +60,11 @@ def server_name(prefix: str) -> str:
 def dotted(topic: bytes) -> bytes:
     """The routing key that stands for a topic."""
     return topic.replace(b"/", b".")
+
+
+def binding_key(topic_filter: bytes) -> bytes:
+    """The binding key that stands for a topic filter, as RabbitMQ has it: `.` for `/`, `*` for `+`."""
+    return topic_filter.replace(b"/", b".").replace(b"+", b"*")
 
 
 def slashed(key: bytes) -> bytes:

@@ -2,26 +2,28 @@
 
 A key block names the exchange and the routing key (AMQP) or the topic (MQTT, published to the MQTT exchange).
 On a miss the user's write permission is asked once, then the exchanges. What a peer can do wrong is a route
-with an error.
+with an error. A queue that has no room for a message refuses it; the others of the route get it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.log_core._batch import Target
+from penstock.log_core._appender import Target
+from penstock.log_core._batch import Record
 from penstock.router._routes import Route, RouteTable, Topology
 from penstock.router.arguments import Arguments
-from penstock.router.errors import AccessRefused, RoutingError
+from penstock.router.errors import AccessRefused, RoutingError, TopicRefused
 from penstock.router.exchanges import MQTT_EXCHANGE, Subject
 from penstock.router.identity import Identity
-from penstock.router.names import ENC_AMQP091, dotted, slashed, split_key_block
+from penstock.router.names import ENC_AMQP091, dotted, slashed, split_key_block, text
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
-    from penstock.router.auth import Authorizer
+    from penstock.router.entries import QueueEntry
+    from penstock.router.permissions import Authorizer
     from penstock.router.resolve import Resolver
 
 __all__ = ["Published", "Publishing", "union"]
@@ -34,7 +36,11 @@ class Published:
     lsn: int
     """Where the record is in the log; 0: nothing was appended, see `route.error`."""
     route: Route
-    """Where it went."""
+    """Where it was to go."""
+    refused: bool = False
+    """A queue that it was to go to has no room for it; the others got it."""
+    repeated: bool = False
+    """Its producer had sent it before: nothing was appended, and `lsn` is of then."""
 
 
 def union(routes: Sequence[Route]) -> Route:
@@ -43,7 +49,9 @@ def union(routes: Sequence[Route]) -> Route:
         return routes[0]
     durable = any(route.durable for route in routes)
     feeds = dict.fromkeys(feed for route in routes for feed in route.target.feeds)
-    return Route(Target(feeds, durable), (), any(route.routed for route in routes), durable, False)
+    guards = tuple(dict.fromkeys(guard for route in routes for guard in route.guards))
+    routed = any(route.routed for route in routes)
+    return Route(Target(feeds, durable), (), routed, durable, False, lp=routes[0].lp, guards=guards)
 
 
 class Publishing:
@@ -63,23 +71,55 @@ class Publishing:
         self._resolver = resolver
         self._authorizer = authorizer
         self._tables: dict[tuple[str, int], RouteTable] = {}
+        """Shared by all connections of a user."""
 
     def table(self, identity: Identity, enc: int) -> RouteTable:
         """The route table of a user for keys of an encoding (1 AMQP 0-9-1, 2 MQTT 5).
 
         It may be kept as long as its connection: it follows every change of the topology and of permissions.
         """
+
+        def resolve(key: bytes) -> Route:
+            guard = self._authorizer.topic_guard
+            if guard is not None and guard.slow and enc != ENC_AMQP091:
+                return self._resolver.individual()
+            return self.route(identity, enc, key, None)
+
+        def resolve_shared(key: bytes) -> Route:
+            if self._is_individual(identity, enc):
+                # Since the table was taken: its connection asks for each message, with its own client id.
+                return self._resolver.individual()
+            return resolve(key)
+
+        if self._is_individual(identity, enc):
+            return RouteTable(self._topology, enc, resolve)
         table = self._tables.get((identity.username, enc))
         if table is None:
-
-            def resolve(key: bytes) -> Route:
-                return self.route(identity, enc, key, None)
-
-            table = self._tables[identity.username, enc] = RouteTable(self._topology, enc, resolve)
+            table = RouteTable(self._topology, enc, resolve_shared)
+            self._tables[identity.username, enc] = table
         return table
 
-    def route(self, identity: Identity | None, enc: int, key: bytes, headers: Arguments | None) -> Route:
-        """The route of a key block, resolved anew. `identity` None is the broker, which may do anything."""
+    def _is_individual(self, identity: Identity, enc: int) -> bool:
+        """Whether connections of one user may not have the same routes."""
+        if enc == ENC_AMQP091:
+            return False
+        guard = self._authorizer.topic_guard
+        return (guard is not None and guard.individual) or self._authorizer.depends_on_client(
+            identity.username, self._vhost, MQTT_EXCHANGE
+        )
+
+    def route(
+        self,
+        identity: Identity | None,
+        enc: int,
+        key: bytes,
+        headers: Arguments | None,
+        held: list[str] | None = None,
+    ) -> Route:
+        """The route of a key block, resolved anew. `identity` None is the broker, which may do anything.
+
+        `held`: see `Resolver.resolve`.
+        """
         if enc == ENC_AMQP091:
             parts = split_key_block(key)
             if parts is None:
@@ -90,12 +130,18 @@ class Publishing:
             exchange = MQTT_EXCHANGE
             subject = Subject(dotted(key), key, headers)
         if identity is None:
-            return self._resolver.resolve(exchange, subject, from_client=False)
-        if not self._authorizer.allow(identity, self._vhost, "write", exchange):
-            return self._resolver.refused(
-                AccessRefused("exchange", exchange, self._vhost, identity.username, "write")
-            )
-        return self._resolver.resolve(exchange, subject)
+            return self._resolver.resolve(exchange, subject, from_client=False, held=held)
+        user, vhost = identity.username, self._vhost
+        if not self._authorizer.allow(identity, vhost, "write", exchange):
+            return self._resolver.refused(AccessRefused("exchange", exchange, vhost, user, "write"))
+        if self._resolver.is_topic(exchange) and not self._authorizer.allow_topic(
+            identity, vhost, "write", exchange, subject.key
+        ):
+            return self._resolver.refused(TopicRefused(exchange, vhost, user, "write", subject.key))
+        guard = self._authorizer.topic_guard
+        if guard is not None and enc != ENC_AMQP091 and not guard.allow(identity, "write", text(key)):
+            return self._resolver.refused(TopicRefused(exchange, vhost, user, "write", subject.key))
+        return self._resolver.resolve(exchange, subject, held=held)
 
     def publish(
         self,
@@ -120,10 +166,54 @@ class Publishing:
                 route = self.route(identity, enc, key, {})
         if route.error is not None:
             return Published(0, route)
-        lsn = self._log.appender.append_record(
-            route.lp, route.target, key, props, body, flags, priority, enc, ttl_ms, origin
-        )
-        return Published(lsn, route)
+        return self.append(route, key, props, body, flags, priority, enc, ttl_ms, origin)
+
+    def append(
+        self,
+        route: Route,
+        key: bytes,
+        props: bytes,
+        body: bytes,
+        flags: int,
+        priority: int,
+        enc: int,
+        ttl_ms: int = 0,
+        origin: int = 0,
+        *,
+        without: Collection[QueueEntry] = (),
+    ) -> Published:
+        """Append one message to the queues of its route that have room for it, and are not among `without`.
+
+        Nothing is appended when they all refuse it.
+        """
+        target = route.target
+        refusing: list[QueueEntry] = []
+        absent = set(without)
+        for guard in route.guards:
+            entry = guard.queue.data
+            if entry in absent:
+                continue
+            if entry.queue.refuses(len(body)):
+                refusing.append(entry)
+            else:
+                guard.expect(len(body))
+        if refusing or absent:
+            kept = {entry.own_feed for entry in (*refusing, *absent)}
+            target = self._log.target([feed for feed in target.feeds if feed not in kept], route.durable)
+        lsn = self._log.appender.next_lsn - 1
+        if target.feeds or not refusing:
+            lsn = self._log.appender.append_record(
+                route.lp, target, key, props, body, flags, priority, enc, ttl_ms, origin
+            )
+            for entry in absent:
+                if entry.own_feed is None:
+                    entry.queue.cursor.refuse(lsn)
+        for entry in refusing:
+            if entry.bury_refused is not None:
+                now_ms = self._log.now_ms()
+                record = Record(lsn, key, props, body, (), flags, priority, enc, now_ms, ttl_ms, origin)
+                entry.bury_refused(record, "maxlen")
+        return Published(lsn, route, bool(refusing))
 
     def statistics(self) -> dict[str, int]:
         """Figures of the route tables."""

@@ -1,8 +1,8 @@
-"""The arguments of queues: which values each may have, which are compared at a redeclaration, which do
-something.
+"""The arguments of queues: which values each may have, which are compared at a redeclaration, what they mean.
 
-Unknown arguments are kept and ignored, as RabbitMQ does. A known one is checked by its rule whether or not it
-has an effect here yet; `without_effect` names those that do not, so that nobody is fooled.
+Unknown arguments are kept and ignored, as RabbitMQ does. Some known ones are checked and mean nothing more
+here: every queue is in the log and none is replicated, so they promise nothing that is not kept
+(`x-queue-mode`, `x-queue-leader-locator`, `x-max-in-memory-*`, sizes of groups, clusters and segments).
 
 Source: RabbitMQ's rabbit_amqqueue:declare_args/0, its observed answers, and its documentation per queue type.
 """
@@ -20,22 +20,28 @@ from penstock.router.errors import (
     ServerNameRefused,
     UnknownType,
 )
+from penstock.router.since import interval_s
+from penstock.subscriptions.limits import NO_RULES, Bury, Overflow, Rules
 
-__all__ = ["check_arguments", "check_equivalent", "queue_type", "without_effect"]
+__all__ = ["check_arguments", "check_equivalent", "queue_type", "retention_of", "rules_of"]
 
 Problem = InvalidArgument.Problem
 Rule = Callable[[object, Arguments], "Problem | None"]
 
-_EXPIRY_MAX: Final = 2**32 - 1
-"""RabbitMQ's longest timer, in milliseconds."""
+_EXPIRY_MAX: Final = 315_360_000_000
+"""RabbitMQ's longest time, ten years in milliseconds."""
+
+_QUORUM_DELIVERY_LIMIT: Final = 20
 
 TYPES: Final = ("classic", "quorum", "stream")
 
 
-def _integer(value: object, _: Arguments) -> Problem | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return "expected_integer"
-    return "value_negative" if value < 0 else None
+def _any_integer(value: object, _: Arguments) -> Problem | None:
+    return "expected_integer" if isinstance(value, bool) or not isinstance(value, int) else None
+
+
+def _integer(value: object, table: Arguments) -> Problem | None:
+    return _any_integer(value, table) or ("value_negative" if isinstance(value, int) and value < 0 else None)
 
 
 def _expiry(value: object, table: Arguments) -> Problem | None:
@@ -74,6 +80,12 @@ def _overflow(value: object, _: Arguments) -> Problem | None:
     return None if value in ("drop-head", "reject-publish", "reject-publish-dlx") else "invalid_overflow"
 
 
+def _strategy(value: object, _: Arguments) -> Problem | None:
+    if not isinstance(value, str):
+        return "unacceptable_type"
+    return None if value in ("at-most-once", "at-least-once") else "invalid_dlx_strategy"
+
+
 def _switch(value: object, _: Arguments) -> Problem | None:
     return None if isinstance(value, bool) else "unacceptable_type"
 
@@ -87,7 +99,13 @@ def _mode(value: object, _: Arguments) -> Problem | None:
 def _age(value: object, _: Arguments) -> Problem | None:
     if not isinstance(value, str):
         return "unacceptable_type"
-    return None if value[:-1].isdigit() and value[-1:] in tuple("YMDhms") else "invalid_value"
+    return "invalid_value" if interval_s(value) is None else None
+
+
+def _cleanup(value: object, _: Arguments) -> Problem | None:
+    if not isinstance(value, str):
+        return "unacceptable_type"
+    return None if value in ("delete", "compact") else "invalid_value"
 
 
 # RabbitMQ checks in this order and answers with the first problem; `Rule`s see the whole table.
@@ -96,45 +114,23 @@ _RULES: Final[dict[str, tuple[Rule, tuple[str, ...]]]] = {
     "x-message-ttl": (_expiry, ("classic", "quorum")),
     "x-dead-letter-exchange": (_exchange, ("classic", "quorum")),
     "x-dead-letter-routing-key": (_dead_letter_key, ("classic", "quorum")),
-    "x-dead-letter-strategy": (_text, ("quorum",)),
+    "x-dead-letter-strategy": (_strategy, ("quorum",)),
     "x-max-length": (_integer, ("classic", "quorum")),
     "x-max-length-bytes": (_integer, ("classic", "quorum", "stream")),
     "x-max-in-memory-length": (_integer, ("quorum",)),
     "x-max-in-memory-bytes": (_integer, ("quorum",)),
-    "x-max-priority": (_priority, ("classic",)),
+    "x-max-priority": (_priority, ("classic", "quorum")),
     "x-overflow": (_overflow, ("classic", "quorum")),
     "x-queue-mode": (_mode, ("classic",)),
     "x-single-active-consumer": (_switch, ("classic", "quorum")),
-    "x-delivery-limit": (_integer, ("quorum",)),
+    "x-delivery-limit": (_any_integer, ("classic", "quorum")),
     "x-max-age": (_age, ("stream",)),
+    "x-cleanup": (_cleanup, ("stream",)),
     "x-stream-max-segment-size-bytes": (_integer, ("stream",)),
     "x-quorum-initial-group-size": (_integer, ("quorum",)),
     "x-initial-cluster-size": (_integer, ("stream",)),
     "x-queue-leader-locator": (_text, ("classic", "quorum", "stream")),
 }
-
-_EFFECTIVE: Final = frozenset(
-    {"x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer"}
-)
-
-# Only the head is dropped: what is refused instead is not told to publishers yet.
-_DROPPING: Final = frozenset({"x-max-length", "x-overflow"})
-
-# Every queue is in the log and none is replicated here, so these promise nothing that is not kept. Dead
-# letters are in the log before their originals are gone, which is the stronger of the two strategies.
-_KEPT: Final = frozenset(
-    {
-        "x-queue-type",
-        "x-dead-letter-strategy",
-        "x-queue-mode",
-        "x-queue-leader-locator",
-        "x-max-in-memory-length",
-        "x-max-in-memory-bytes",
-        "x-quorum-initial-group-size",
-        "x-initial-cluster-size",
-        "x-stream-max-segment-size-bytes",
-    }
-)
 
 
 def queue_type(table: Arguments, name: str, vhost: str) -> str:
@@ -176,9 +172,9 @@ def check_arguments(
         if server_named:
             raise ServerNameRefused(vhost, type_)
         for prop, wrong in (
-            ("non-durable", not durable),
-            ("exclusive", exclusive),
             ("auto-delete", auto_delete),
+            ("exclusive-owner", exclusive),
+            ("non-durable", not durable),
         ):
             if wrong:
                 raise InvalidProperty(name, vhost, prop, type_)
@@ -194,34 +190,51 @@ def check_arguments(
 
 
 def check_equivalent(current: Arguments, received: Arguments, name: str, vhost: str) -> None:
-    """Check a redeclaration; unknown arguments are not compared.
+    """Check a redeclaration; arguments that the queue's type does not know are not compared.
 
     Raises:
         Inequivalent: a known argument is not what it is.
 
     """
-    for argument in _RULES:
-        if not same_value(current.get(argument), received.get(argument)):
-            raise Inequivalent(
-                "queue",
-                name,
-                vhost,
-                argument,
-                received.get(argument),
-                current.get(argument),
-                is_property=False,
-            )
+    type_ = current.get("x-queue-type", "classic")
+    for argument, (_, types) in _RULES.items():
+        if type_ in types and not same_value(current.get(argument), received.get(argument)):
+            values = received.get(argument), current.get(argument)
+            raise Inequivalent("queue", name, vhost, argument, *values)
     # Naming the default type, or leaving it out, is the same.
-    types = [table.get("x-queue-type", "classic") for table in (received, current)]
-    if not same_value(*types):
-        raise Inequivalent("queue", name, vhost, "x-queue-type", *types, is_property=False)
+    if not same_value(type_, received.get("x-queue-type", "classic")):
+        values = received.get("x-queue-type"), current.get("x-queue-type")
+        raise Inequivalent("queue", name, vhost, "x-queue-type", *values)
 
 
-def without_effect(table: Arguments) -> list[str]:
-    """The known arguments in `table` that change nothing in this version."""
-    found = [argument for argument in _RULES if argument in table and argument not in _KEPT | _EFFECTIVE]
-    if table.get("x-overflow", "drop-head") == "drop-head":
-        found = [argument for argument in found if argument not in _DROPPING]
-    if table.get("x-queue-type") == "stream":
-        found.append("x-queue-type=stream")
-    return found
+def rules_of(effective: Arguments, bury: Bury | None) -> Rules:
+    """What a queue with these (valid) arguments lives by; `bury` is what it does with dead letters."""
+    if not effective:
+        return NO_RULES
+
+    def number(argument: str) -> int | None:
+        value = effective.get(argument)
+        assert value is None or isinstance(value, int)
+        return value
+
+    is_quorum = effective.get("x-queue-type") == "quorum"
+    # RabbitMQ 4 drops what was given back 20 times from every quorum queue; nothing is lost silently here.
+    delivery_limit = number("x-delivery-limit")
+    if delivery_limit is None and is_quorum and bury is not None:
+        delivery_limit = _QUORUM_DELIVERY_LIMIT
+    return Rules(
+        bury=bury,
+        ttl_ms=number("x-message-ttl"),
+        max_length=number("x-max-length"),
+        max_bytes=number("x-max-length-bytes"),
+        overflow=Overflow(effective.get("x-overflow", "drop-head")),
+        delivery_limit=None if delivery_limit is None or delivery_limit < 0 else delivery_limit,
+        tells_count=is_quorum or delivery_limit is not None,
+        expires_ms=number("x-expires"),
+    )
+
+
+def retention_of(effective: Arguments) -> tuple[float | None, int | None]:
+    """How long, in seconds, and how many bytes of its messages a stream keeps; None: no limit."""
+    age, size = effective.get("x-max-age"), effective.get("x-max-length-bytes")
+    return interval_s(age) if isinstance(age, str) else None, size if isinstance(size, int) else None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.router.arguments import Arguments, encode_table
+from penstock.router.backfill import ARGUMENT, History, backfill, check_backfill, since_of, without_since
 from penstock.router.dead_letters import bury_of
 from penstock.router.entries import QueueEntry
 from penstock.router.errors import (
     Inequivalent,
     InUse,
+    LimitReached,
     NotEmpty,
     NotFound,
     Operation,
@@ -19,19 +21,26 @@ from penstock.router.errors import (
     ResourceLocked,
 )
 from penstock.router.exchange_methods import NO_ARGUMENTS, ExchangeMethods
-from penstock.router.exchanges import Exchange
+from penstock.router.exchanges import Exchange, Slot
 from penstock.router.identity import Actor
+from penstock.router.limits import over
 from penstock.router.metadata import row_key
-from penstock.router.names import RESERVED_PREFIX, clean_name, server_name
-from penstock.router.queue_arguments import check_arguments, check_equivalent, without_effect
+from penstock.router.names import RESERVED_PREFIX, clean_name, server_name, wire
+from penstock.router.queue_arguments import (
+    check_arguments,
+    check_equivalent,
+    retention_of,
+    rules_of,
+)
+from penstock.router.since import Since
 from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.limits import Overflow
+from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Declared", "Deleted", "QueueMethods", "dispatch_kind"]
-
-logger = logging.getLogger("penstock.router")
+__all__ = ["Bound", "Declared", "Deleted", "QueueMethods", "dispatch_kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,18 @@ class Declared:
     consumer_count: int
     lsn: int
     """Wait for it before it is promised; 0 when it is not durable."""
+    history: History | None = None
+    """A new queue gets what was sent to its name before: promise nothing before this is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A binding, as it was found or made."""
+
+    lsn: int
+    """Wait for it before it is promised; 0 when it is not durable."""
+    history: History | None
+    """A new binding brings what it would have brought before: promise nothing before this is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +80,8 @@ class Deleted:
 
 def dispatch_kind(arguments: Arguments) -> Kind:
     """Who gets the messages of a queue with these arguments."""
+    if arguments.get("x-queue-type") == "stream":
+        return Kind.STREAM
     if arguments.get("x-single-active-consumer") is not True:
         return Kind.SHARED
     # RabbitMQ's classic queues do not look at the priorities here.
@@ -87,6 +110,7 @@ class QueueMethods(ExchangeMethods):
             ResourceLocked: it is exclusive to another connection, or exclusive is not as it is.
             Inequivalent: it exists otherwise.
             NotFound: `passive`, and it does not exist.
+            LimitReached: the vhost has as many as it may have.
 
         """
         name = clean_name(name)
@@ -102,6 +126,9 @@ class QueueMethods(ExchangeMethods):
         self._permit(actor, "configure", "queue", name)
         # An exclusive queue cannot outlive its connection, whatever was asked for.
         durable = durable and not exclusive
+        default_type = self.metadata.default_queue_type
+        if default_type and durable and not auto_delete and "x-queue-type" not in arguments:
+            arguments = {**arguments, "x-queue-type": default_type}
         entry = self.queues.get(name)
         if entry is not None:
             if entry.owner is not (actor.owner if exclusive else None):
@@ -111,9 +138,12 @@ class QueueMethods(ExchangeMethods):
                 ("auto_delete", auto_delete, entry.auto_delete),
             ):
                 if received != current:
-                    raise Inequivalent("queue", name, self.name, prop, received, current, is_property=True)
+                    raise Inequivalent("queue", name, self.name, prop, received, current)
             check_equivalent(entry.arguments, arguments, name, self.name)
             return self._declared(entry)
+        most = over(self.limits, "max-queues", len(self.queues) + len(self.sessions))
+        if most is not None:
+            raise LimitReached("vhost-queues", most, vhost=self.name, name=name)
         dead_letters = arguments.get("x-dead-letter-exchange")
         if isinstance(dead_letters, str):
             self._permit(actor, "read", "queue", name)
@@ -127,6 +157,12 @@ class QueueMethods(ExchangeMethods):
             auto_delete=auto_delete,
             server_named=server_named,
         )
+        since = None
+        if ARGUMENT in arguments:
+            since = since_of(self.name, name, arguments[ARGUMENT], self.broker.log.now_ms())
+            check_backfill(self.name, name, is_stream=dispatch_kind(arguments) is Kind.STREAM, frontier=0)
+        priority_max = arguments.get("x-max-priority", 0)
+        assert isinstance(priority_max, int)
         with self.changing():
             queue = self.broker.queues.create(
                 name,
@@ -135,63 +171,70 @@ class QueueMethods(ExchangeMethods):
                 kind=dispatch_kind(arguments),
                 owner=actor.owner if exclusive else None,
                 auto_delete=auto_delete,
-                arguments=dict(arguments),
+                arguments=dict(arguments) if arguments else None,  # 100,000 queues share one empty table
+                priority_max=priority_max,
             )
-            entry = self._add_queue(queue, actor.owner if exclusive else None)
+            key = row_key(self.name, "queue", name) if durable else b""
+            entry = self._add_queue(queue, actor.owner if exclusive else None, key)
             if durable:
-                row = {
-                    "vhost": self.name,
-                    "kind": "queue",
-                    "name": name,
-                    "qid": queue.qid,
-                    "auto_delete": auto_delete,
-                    "arguments": queue.arguments,
-                }
-                entry.lsn = self.broker.log.tables.put("queue", entry.row, encode_table(row))
-        if ignored := without_effect(arguments):
-            logger.warning(
-                "queue %r in vhost %r: %s is kept but has no effect in this version",
-                name,
-                self.name,
-                ", ".join(ignored),
-            )
-        return self._declared(entry)
+                row: dict[str, object] = {"vhost": self.name, "name": name, "qid": queue.qid}
+                if auto_delete:
+                    row["auto_delete"] = True
+                if queue.arguments:
+                    row["arguments"] = queue.arguments
+                self._declared_lsn = self.broker.log.tables.put("queue", entry.row, encode_table(row))
+        declared = self._declared(entry)
+        if since is None:
+            return declared
+        with self.changing():
+            self._join_default_slot(entry, wire(name))
+        assert entry.default_slot is not None
+        return replace(declared, history=self._history(entry, entry.default_slot, since))
 
-    def _add_queue(self, queue: Queue, owner: object | None) -> QueueEntry:
+    def _add_queue(self, queue: Queue, owner: object | None, row: bytes) -> QueueEntry:
         entry = QueueEntry(
             kind="queue",
-            name=queue.name,
             queue=queue,
-            durable=queue.durable,
-            owner=owner,
-            auto_delete=queue.auto_delete,
-            arguments=queue.arguments,
-            row=row_key(self.name, "queue", queue.name) if queue.durable else b"",
+            row=row,
+            effective=queue.arguments,
         )
         queue.data = entry
-        ttl_ms = queue.arguments.get("x-message-ttl")
-        if ttl_ms is not None:
-            queue.cursor.ttl_ms = ttl_ms
+        if isinstance(queue, Stream):
+            entry.own_feed = self.broker.feeds.of_stream(self.name, queue.name)
+            queue.begin(entry.own_feed)
         self.queues[queue.name] = entry
         if owner is not None:
             self._exclusive.setdefault(owner, []).append(entry)
         self._default_exchange_slot_changed(entry)
-        self._limit(entry)
+        self.apply(entry, self.policies.effective(entry.name, entry.arguments))
         return entry
 
-    def _limit(self, entry: QueueEntry) -> None:
-        """Give the queue the rules that its arguments ask for."""
+    def apply(self, entry: QueueEntry, effective: Arguments) -> None:
+        """Let the queue live by `effective`: its arguments, and what policies add to them or narrow.
+
+        Named and typed as arguments are (`x-max-length`: an int) and valid; it holds at once, for what is in
+        the queue too, and nothing is lost by it. Not persistent: the caller applies it again after a start.
+        """
+        entry.effective = effective
+        if isinstance(entry.queue, Stream):
+            entry.queue.retain(*retention_of(effective), compacts=effective.get("x-cleanup") == "compact")
+            return
         bury = bury_of(self, entry)
-        max_length = entry.arguments.get("x-max-length")
-        if entry.arguments.get("x-overflow", "drop-head") != "drop-head":
-            max_length = None
-        assert max_length is None or isinstance(max_length, int)  # checked when it was declared
-        if bury is not None or max_length is not None:
-            entry.queue.limit(bury=bury, max_length=max_length)
+        rules = rules_of(effective, bury)
+        entry.bury_refused = bury if rules.overflow is Overflow.REJECT_DLX else None
+        if rules.refuses:
+            self.broker.feeds.guard(self.name, entry)
+        else:
+            self.broker.feeds.unguard(self.name, entry)
+        entry.queue.apply(rules)
 
     def _declared(self, entry: QueueEntry) -> Declared:
         queue = entry.queue
-        return Declared(entry.name, queue, queue.ready_count, queue.consumer_count, entry.lsn)
+        queue.used()
+        self.broker.queues.declared += 1
+        # The last declaration was this one, or a later one, which is synced no sooner.
+        lsn = self._declared_lsn if queue.durable else 0
+        return Declared(entry.name, queue, queue.ready_count, queue.consumer_count, lsn)
 
     def queue(self, name: str, actor: Actor, operation: Operation = "read") -> Queue:
         """The queue of this name, for consume, get and purge.
@@ -254,7 +297,7 @@ class QueueMethods(ExchangeMethods):
         return count, max(lsn, self._end_unbound(removed))
 
     def unneeded(self, entry: QueueEntry) -> None:
-        """The last consumer of an auto-delete queue has gone: so does the queue."""
+        """The last consumer of an auto-delete queue has gone, or nobody used one for long enough: it goes."""
         if self.queues.get(entry.name) is entry:
             self._delete(entry)
 
@@ -274,10 +317,42 @@ class QueueMethods(ExchangeMethods):
             InvalidMatch, InvalidPattern: the exchange cannot match that.
 
         """
+        return self.bind_queue_since(queue, exchange, routing_key, actor, arguments).lsn
+
+    def bind_queue_since(
+        self, queue: str, exchange: str, routing_key: str, actor: Actor, arguments: Arguments | None = None
+    ) -> Bound:
+        """The same, with the history that `x-penstock-backfill` asks for, here or at the queue's declaration.
+
+        Raises:
+            BackfillRefused: the moment is none, or the queue cannot go back.
+
+        """
+        arguments = arguments or NO_ARGUMENTS
         entry, source = self._queue_ends(queue, exchange, actor)
+        self._permit_topic(actor, source, routing_key)
+        asked = arguments.get(ARGUMENT)
+        if asked is None and not entry.queue.cursor.frontier:
+            asked = entry.arguments.get(ARGUMENT)
+        since = None
+        if asked is not None:
+            since = since_of(self.name, entry.name, asked, self.broker.log.now_ms())
+            is_stream = entry.queue.kind is Kind.STREAM
+            check_backfill(self.name, entry.name, is_stream=is_stream, frontier=entry.queue.cursor.frontier)
         with self.changing():
-            binding, _ = self.bindings.add(source, entry, routing_key, arguments or NO_ARGUMENTS)
-        return binding.lsn
+            binding, new = self.bindings.add(source, entry, routing_key, without_since(arguments))
+        if since is None or not new:
+            return Bound(binding.lsn, None)
+        return Bound(binding.lsn, self._history(entry, binding.slot, since))
+
+    def _history(self, entry: QueueEntry, slot: Slot, since: Since) -> History:
+        until = self.broker.log.appender.next_lsn
+        entry.queue.hold()
+
+        def begin(done: Callable[[bool], None]) -> None:
+            backfill(self, entry, slot, 0, since, until, lambda last, ok: done(ok))
+
+        return begin
 
     def unbind_queue(
         self, queue: str, exchange: str, routing_key: str, actor: Actor, arguments: Arguments | None = None
@@ -293,7 +368,10 @@ class QueueMethods(ExchangeMethods):
             entry, source = self._queue_ends(queue, exchange, actor)
         except NotFound:
             return 0
-        return self._unbind(self.bindings.find(source, entry, routing_key, arguments or NO_ARGUMENTS))
+        self._permit_topic(actor, source, routing_key)
+        return self._unbind(
+            self.bindings.find(source, entry, routing_key, without_since(arguments or NO_ARGUMENTS))
+        )
 
     def _queue_ends(self, queue: str, exchange: str, actor: Actor) -> tuple[QueueEntry, Exchange]:
         queue, exchange = clean_name(queue), clean_name(exchange)

@@ -9,7 +9,7 @@ them.
 The route is the union, each feed once. It remembers the scopes of the exchanges visited: a change in any of
 them that can concern the key makes it resolved again (see `_routes`). Equal routes are one object.
 
-Knows no queue: whether a slot's feed has durable members stands in the slot.
+Knows no queue but those that may refuse a message: they stand in the slot, and with the route.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
-from penstock.log_core._batch import Target
+from penstock.log_core._appender import Target
 from penstock.router._routes import Route, Scope
 from penstock.router.errors import InternalExchange, NotFound, RoutingError
-from penstock.router.exchanges import Exchange, Slot, Subject
+from penstock.router.exchanges import Exchange, Own, Slot, Subject
 from penstock.router.replies import is_reply_key
+from penstock.subscriptions.dispatch import Kind
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
+    from penstock.subscriptions._cursor import Cursor
 
 __all__ = ["Resolver"]
 
@@ -47,6 +49,7 @@ class Resolver:
         names: Scope,
         log: TargetMaker,
         default_slot: Callable[[bytes], Slot | None],
+        lp: int = 0,
     ) -> None:
         """Args:
         vhost: Its name, for errors.
@@ -55,22 +58,37 @@ class Resolver:
         log: Makes the targets.
         default_slot: The slot of the queue of that name in the default exchange, made when it is the
             first to ask; None when there is no such queue.
+        lp: The log partition of the vhost.
         """
         self._vhost = vhost
         self._exchanges = exchanges
         self._names = names
         self._log = log
         self._default_slot = default_slot
+        self._lp = lp
         self._routes: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
 
     def refused(self, error: RoutingError) -> Route:
         """The route of a publish that is not possible."""
         return Route(self._log.target((), False), (self._names,), False, False, False, error)
 
-    def resolve(self, name: str, subject: Subject, *, from_client: bool = True) -> Route:
+    def individual(self) -> Route:
+        """The route of keys that must be asked about for each message, by who publishes it."""
+        return self._route((), [self._names], (), False, True)
+
+    def is_topic(self, name: str) -> bool:
+        """Whether there is an exchange of this name whose keys topic permissions are about."""
+        exchange = self._exchanges.get(name)
+        return exchange is not None and exchange.is_topic
+
+    def resolve(
+        self, name: str, subject: Subject, *, from_client: bool = True, held: list[str] | None = None
+    ) -> Route:
         """The route of `subject` published to the exchange called `name`.
 
-        With `subject.headers` None, a route that depends on headers says `per_message` and goes nowhere.
+        With `subject.headers` None, a route that depends on headers says `per_message` and goes nowhere; for
+        clients that includes what comes to an exchange that delays. With `held`, the message is to be
+        delayed: such exchanges are listed there and nothing goes through them now.
         """
         first = self._exchanges.get(name)
         if first is None:
@@ -79,26 +97,44 @@ class Resolver:
             return self.refused(InternalExchange(name, self._vhost))
         feeds: dict[Feed, None] = {}
         scopes: list[Scope] = []
+        guards: list[Cursor] = []
         per_message = durable = False
         seen = {first}
         ahead = [first]
         while ahead:
             exchange = ahead.pop()
             scopes.append(exchange.scope)
-            slots: Iterable[Slot]
+            if exchange.delays and held is not None:
+                held.append(exchange.name)
+                continue
+            per_message = per_message or (exchange.delays and from_client)
+            slots: Iterable[Slot | Own]
             if exchange.name == "":
                 per_message = per_message or is_reply_key(subject.key)
-                slot = self._default_slot(subject.key)
-                slots = () if slot is None else (slot,)
+                default = self._default_slot(subject.key)
+                slots = () if default is None else (default,)
             else:
                 per_message = per_message or exchange.needs_headers
                 slots = exchange.match(subject)
             matched = False
             for slot in slots:
                 matched = True
+                if isinstance(slot, Own):
+                    feeds[slot.feed] = None
+                    durable = durable or slot.entry.durable
+                    continue
+                for own in slot.owns:
+                    feeds[own.feed] = None
+                    durable = durable or own.entry.durable
                 if slot.feed is not None:
                     feeds[slot.feed] = None
                     durable = durable or slot.durable_members > 0
+                for entry in slot.guarded:
+                    if entry.own_feed is not None and entry.own_feed not in feeds:
+                        feeds[entry.own_feed] = None
+                        if entry.queue.kind is not Kind.STREAM:
+                            guards.append(entry.queue.cursor)
+                        durable = durable or entry.durable
                 for bound in slot.exchanges:
                     if bound not in seen:
                         seen.add(bound)
@@ -111,14 +147,23 @@ class Resolver:
                     seen.add(other)
                     ahead.append(other)
         if per_message and subject.headers is None:
-            return self._route((), scopes, False, True)
-        return self._route(tuple(feeds), scopes, durable, False)
+            return self._route((), scopes, (), False, True)
+        return self._route(tuple(feeds), scopes, tuple(guards), durable, False)
 
-    def _route(self, feeds: tuple[Feed, ...], scopes: list[Scope], durable: bool, per_message: bool) -> Route:
+    def _route(
+        self,
+        feeds: tuple[Feed, ...],
+        scopes: list[Scope],
+        guards: tuple[Cursor, ...],
+        durable: bool,
+        per_message: bool,
+    ) -> Route:
         identity = (feeds, tuple(scopes), durable, per_message)
         route = self._routes.get(identity)
         if route is None:
             target = self._log.target(feeds, durable)
-            route = Route(target, tuple(scopes), bool(feeds), durable, per_message)
+            route = Route(
+                target, tuple(scopes), bool(feeds), durable, per_message, lp=self._lp, guards=guards
+            )
             self._routes[identity] = route
         return route

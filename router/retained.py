@@ -3,7 +3,7 @@ filter.
 
 A tree over the levels of the topics holds what exists; a filter walks only where it can match, so a filter
 without wildcards costs its levels, and `a/b/#` only what is below `a/b`. The messages themselves are the rows
-of the table:
+of the table, which has them on the disk when they are many (`log_core.spill`):
 
     row key   row_key(vhost, topic)
     value     | version u8 = 1 | enc u8 | flags u16 | priority u8 | reserved u8 x3 |
@@ -48,14 +48,33 @@ class RetainedMessage:
     """When it expires, ms since the epoch; 0 = never."""
 
 
+_LEAF: Final[dict[bytes, _Level]] = {}
+"""The children of all levels that have none: most levels are the last one of a topic."""
+
+
 class _Level:
     """One level of topics. `row` is the key of the message of exactly this topic, empty: there is none."""
 
     __slots__ = ("children", "row")
 
     def __init__(self) -> None:
-        self.children: dict[bytes, _Level] = {}
+        self.children = _LEAF
         self.row = b""
+
+    def child(self, word: bytes) -> _Level:
+        """The level below with this word, made when there is none."""
+        found = self.children.get(word)
+        if found is None:
+            if self.children is _LEAF:
+                self.children = {}
+            found = self.children[word] = _Level()
+        return found
+
+    def remove(self, word: bytes) -> None:
+        """The level below is not needed any more."""
+        del self.children[word]
+        if not self.children:
+            self.children = _LEAF
 
 
 class Retained:
@@ -116,7 +135,7 @@ class Retained:
             below = parent.children[word]
             if below.children or below.row:
                 break
-            del parent.children[word]
+            parent.remove(word)
         return self._tables.delete(_TABLE, row)
 
     def get(self, topic: bytes, now_ms: int) -> RetainedMessage | None:
@@ -174,15 +193,13 @@ class Retained:
             return None
         return message
 
-    def _insert(self, topic: bytes) -> bytes:
+    def _insert(self, topic: bytes, row: bytes = b"") -> bytes:
         level = self._root
         for word in topic.split(b"/"):
-            child = level.children.get(word)
-            if child is None:
-                child = level.children[word] = _Level()
-            level = child
+            level = level.child(word)
         if not level.row:
-            level.row = row_key(self._vhost, topic)
+            # The same object as the table's key, not a copy of it.
+            level.row = row or row_key(self._vhost, topic)
             self._count += 1
         return level.row
 
@@ -201,14 +218,23 @@ class Retained:
     def restore(tables: Tables, of_vhost: dict[str, Retained]) -> int:
         """Put the topics of all rows in their trees; how many belong to no vhost that there is."""
         orphans = 0
-        for _, value in tables.items(_TABLE):
-            vhost, message = _decode(value)
+        for row, value in tables.items(_TABLE):
+            vhost, topic = _names_of(value)
             retained = of_vhost.get(vhost)
             if retained is None:
                 orphans += 1
             else:
-                retained._insert(message.topic)
+                retained._insert(topic, row)
         return orphans
+
+
+def _names_of(value: bytes) -> tuple[str, bytes]:
+    """(vhost, topic) of a row."""
+    version, *_, vhost, topic, _ = _HEAD.unpack_from(value)
+    if version != _VERSION:
+        raise ValueError(f"a retained message of version {version}; this penstock knows {_VERSION}")
+    at = _HEAD.size
+    return text(value[at : at + vhost]), value[at + vhost : at + vhost + topic]
 
 
 def _decode(value: bytes) -> tuple[str, RetainedMessage]:

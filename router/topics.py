@@ -1,15 +1,12 @@
-"""Two tries over topic patterns: dotted (AMQP binding keys) and slashed (MQTT topic filters).
+"""A trie over AMQP's binding keys, and what the two kinds of topic patterns have in common.
 
-Both match a subject in one pass over its words as a nondeterministic automaton whose states are the nodes
+It matches a routing key in one pass over its words as a nondeterministic automaton whose states are the nodes
 of the trie: the states after each word are a set, so a node is visited at most once per word however many
 `#` a pattern holds. `#.#.#.a` therefore costs no more than `#.a`.
 
-* Dotted: words between `.`; `*` is one word, `#` is none or more, anywhere. amqp091:3.1.3.3
-* Slashed: levels between `/`; `+` is one level, `#` is the level before it and all below, last only. A
-  filter that begins with a wildcard does not match a topic that begins with `$`. mqtt5:4.7
-
-Empty words count: `a..b` and `/a` have an empty word each. A pattern is added with a payload that the
-caller owns; a match answers the payloads, each once per pattern that it was added under.
+Words stand between `.`; `*` is one word, `#` is none or more, anywhere. Empty words count: `a..b` has one. A
+pattern is added with a payload that the caller owns; a match answers the payloads, each once per pattern that
+it was added under. The trie of MQTT's filters is `_filters`. Source: amqp091:3.1.3.3.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from penstock.router.errors import InvalidPattern
 
-__all__ = ["WORDS_MAX", "DottedTrie", "SlashedTrie", "literal_prefix"]
+__all__ = ["WORDS_MAX", "DottedTrie", "literal_prefix"]
 
 WORDS_MAX: Final = 128
 """Words of a pattern, at most; a longer subject is matched all the same."""
@@ -27,7 +24,6 @@ WORDS_MAX: Final = 128
 P = TypeVar("P")
 
 _STAR: Final = b"*"
-_PLUS: Final = b"+"
 _HASH: Final = b"#"
 
 
@@ -41,10 +37,8 @@ class _Node(Generic[P]):
         self.payload: list[P] = []
 
 
-class _Trie(Generic[P]):
-    """Adding and removing, which both tries do alike."""
-
-    _separator: bytes
+class DottedTrie(Generic[P]):
+    """AMQP topic patterns: `*` one word, `#` none or more."""
 
     def __init__(self) -> None:
         self._root: _Node[P] = _Node()
@@ -61,7 +55,7 @@ class _Trie(Generic[P]):
             InvalidPattern: It has more than `WORDS_MAX` words; nothing was added.
 
         """
-        words = pattern.split(self._separator)
+        words = pattern.split(b".")
         if len(words) > WORDS_MAX:
             raise InvalidPattern(len(words), WORDS_MAX)
         node = self._root
@@ -78,7 +72,7 @@ class _Trie(Generic[P]):
     def get(self, pattern: bytes) -> P | None:
         """The payload of exactly this pattern, None when it was not added."""
         node = self._root
-        for word in pattern.split(self._separator):
+        for word in pattern.split(b"."):
             child = node.children.get(word)
             if child is None:
                 return None
@@ -89,7 +83,7 @@ class _Trie(Generic[P]):
         """Take the pattern out, with the nodes that only it needed; its payload, None when it was not in."""
         path = []
         node = self._root
-        for word in pattern.split(self._separator):
+        for word in pattern.split(b"."):
             child = node.children.get(word)
             if child is None:
                 return None
@@ -105,12 +99,6 @@ class _Trie(Generic[P]):
                 break
             del parent.children[word]
         return payload
-
-
-class DottedTrie(_Trie[P]):
-    """AMQP topic patterns: `*` one word, `#` none or more."""
-
-    _separator = b"."
 
     def match(self, key: bytes) -> list[P]:
         """The payloads of the patterns that match the routing key, in no order."""
@@ -148,47 +136,6 @@ def _with_hashes(nodes: set[_Node[P]], repeating: set[_Node[P]] | None = None) -
             states[child] = True
             child = child.children.get(_HASH)
     return states
-
-
-class SlashedTrie(_Trie[P]):
-    """MQTT topic filters: `+` one level, `#` the parent level and all below."""
-
-    _separator = b"/"
-
-    def match(self, topic: bytes) -> list[P]:
-        """The payloads of the filters that match the topic name, in no order."""
-        found: list[P] = []
-        levels = topic.split(b"/")
-        # mqtt5:4.7.2-1 "The Server MUST NOT match Topic Filters starting with a wildcard character (# or +)
-        # with Topic Names beginning with a $ character".
-        wild = not topic.startswith(b"$")
-        states = [self._root]
-        for level in levels:
-            after: list[_Node[P]] = []
-            for node in states:
-                children = node.children
-                if not children:
-                    continue
-                child = children.get(level)
-                if child is not None and level != _PLUS and level != _HASH:
-                    after.append(child)
-                if wild:
-                    child = children.get(_PLUS)
-                    if child is not None:
-                        after.append(child)
-                    child = children.get(_HASH)
-                    if child is not None:
-                        found += child.payload
-            if not after:
-                return found
-            states = after
-            wild = True
-        for node in states:
-            found += node.payload
-            child = node.children.get(_HASH)
-            if child is not None:
-                found += child.payload
-        return found
 
 
 def literal_prefix(pattern: bytes, separator: bytes, wildcards: tuple[bytes, ...]) -> tuple[bytes, bool]:

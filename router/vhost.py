@@ -14,7 +14,7 @@ Source: amqp091:exchange.*, queue.*; RabbitMQ 3.10's rabbit_channel, rabbit_bind
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.router._routes import Route, RouteTable
 from penstock.router.arguments import Arguments
@@ -27,26 +27,39 @@ from penstock.router.queue_methods import Declared, Deleted, QueueMethods
 from penstock.router.replies import Replies
 from penstock.router.resolve import Resolver
 from penstock.router.sessions import Sessions, Subscribed, Unsubscribed
+from penstock.router.shares import Shares
+from penstock.router.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from penstock.router.broker import Broker
+    from penstock.router.policies import Policy, PolicyKind
     from penstock.router.retained import Retained
+    from penstock.router.since import Since
     from penstock.subscriptions.queue import Queue
 
 __all__ = ["Declared", "Deleted", "Published", "Subscribed", "Unsubscribed", "Vhost"]
+
+_POLICED_AT_ONCE: Final = 100
+"""Queues that a changed policy is held against in one go: up to 2 ms, when it is for all of them."""
 
 
 class Vhost(QueueMethods):
     """See the module. Made and restored by `Broker`."""
 
-    def __init__(self, name: str, broker: Broker, retained: Retained) -> None:
-        super().__init__(name, broker)
+    def __init__(self, name: str, broker: Broker, retained: Retained, lp: int) -> None:
+        super().__init__(name, broker, lp)
         self.retained = retained
         """The retained messages of this vhost."""
         self.replies = Replies()
         """Those who wait for direct replies."""
         self.sessions = Sessions(self)
-        resolver = Resolver(name, self.exchanges, self._names, broker.log, self._default_slot)
+        self.shares = Shares(self)
+        """The queues of shared subscriptions."""
+        self.subscriptions = Subscriptions(self)
+        """Named subscriptions to streams."""
+        resolver = Resolver(name, self.exchanges, self._names, broker.log, self._default_slot, self.lp)
         self.publishing = Publishing(name, broker.log, self.topology, resolver, broker.authorizer)
 
     # Publishing
@@ -56,13 +69,20 @@ class Vhost(QueueMethods):
         return self.publishing.table(identity, enc)
 
     def route(
-        self, identity: Identity | None, enc: int, key: bytes, headers: Arguments | None = None
+        self,
+        identity: Identity | None,
+        enc: int,
+        key: bytes,
+        headers: Arguments | None = None,
+        held: list[str] | None = None,
     ) -> Route:
         """The route of a key block, resolved anew; with `headers` it decides headers exchanges too.
 
+        With `held`, exchanges that delay are listed there instead of being passed.
+
         `identity` None is the broker itself: it may publish anywhere, to internal exchanges too.
         """
-        return self.publishing.route(identity, enc, key, headers)
+        return self.publishing.route(identity, enc, key, headers, held)
 
     def publish(
         self,
@@ -123,9 +143,80 @@ class Vhost(QueueMethods):
         """See `Sessions.subscribe`."""
         return self.sessions.subscribe(client_id, topic_filter, tag, identity)
 
+    def replay(
+        self,
+        client_id: str,
+        topic_filter: str,
+        since: Since,
+        identity: Identity,
+        done: Callable[[int, bool], None],
+    ) -> None:
+        """See `Sessions.replay`."""
+        self.sessions.replay(client_id, topic_filter, since, identity, done)
+
     def unsubscribe(self, client_id: str, topic_filter: str) -> Unsubscribed:
         """See `Sessions.unsubscribe`."""
         return self.sessions.unsubscribe(client_id, topic_filter)
+
+    # Subscriptions to streams
+
+    def remove_queue(self, entry: QueueEntry) -> tuple[int, int]:
+        """As in `QueueMethods`; the subscriptions of a stream go with it."""
+        lsn = self.subscriptions.stream_deleted(entry.name) if entry.kind == "queue" else 0
+        count, deleted = super().remove_queue(entry)
+        return count, max(lsn, deleted)
+
+    def unneeded(self, entry: QueueEntry) -> None:
+        """As in `QueueMethods`; a subscription that is not durable goes with its last consumer."""
+        if entry.kind == "subscription":
+            self.subscriptions.remove(entry)
+        else:
+            super().unneeded(entry)
+
+    # Policies
+
+    def set_policy(self, kind: PolicyKind, policy: Policy) -> int:
+        """Make or change a policy, and apply it; the LSN to wait for."""
+        before = self.policies.get(kind, policy.name)
+        if before == policy:
+            return 0
+        with self.changing():
+            lsn = self.policies.put(kind, policy)
+        self._policies_changed([policy] if before is None else [before, policy])
+        return lsn
+
+    def delete_policy(self, kind: PolicyKind, name: str) -> int:
+        """Take a policy out that there is, and apply what counts instead; the LSN to wait for."""
+        before = self.policies.get(kind, name)
+        assert before is not None
+        with self.changing():
+            lsn = self.policies.delete(kind, name)
+        self._policies_changed([before])
+        return lsn
+
+    def _policies_changed(self, changed: Sequence[Policy]) -> None:
+        """Let everything that one of these is, or was, for live by what counts now."""
+        self._apply_policies(list(self.queues.values()), changed)
+        for exchange in self.exchanges.values():
+            alternate = self.policies.alternate(exchange.name)
+            if alternate != exchange.policy_alternate:
+                exchange.policy_alternate = alternate
+                exchange.scope.touch_all()
+        self.broker.tick.schedule()
+
+    def _apply_policies(self, ahead: list[QueueEntry], changed: Sequence[Policy]) -> None:
+        """Part of it: to so many queues now, to the rest in the next turns. New ones have them anyway."""
+        for entry in ahead[-_POLICED_AT_ONCE:]:
+            if self.queues.get(entry.name) is not entry:
+                continue
+            type_ = str(entry.arguments.get("x-queue-type", "classic"))
+            if any(policy.matches(entry.name, type_) for policy in changed):
+                effective = self.policies.effective(entry.name, entry.arguments)
+                if effective != entry.effective:
+                    self.apply(entry, effective)
+        del ahead[-_POLICED_AT_ONCE:]
+        if ahead:
+            self.broker.tick.after(0, lambda: self._apply_policies(ahead, changed))
 
     # Inside the router
 
@@ -133,15 +224,33 @@ class Vhost(QueueMethods):
         """Routes are resolved, and so permitted, again."""
         self.topology.renew()
 
+    def clear(self) -> int:
+        """Remove all that is in it, with the vhost; the LSN to wait for."""
+        lsn = 0
+        with self.changing():
+            for entry in list(self.queues.values()):
+                lsn = max(lsn, self._delete(entry).lsn)
+            for client_id in self.sessions.client_ids():
+                lsn = max(lsn, self.sessions.delete(client_id))
+            for share in self.shares.names():
+                lsn = max(lsn, self.shares.delete(share))
+            for exchange in list(self.exchanges.values()):
+                # An auto-delete exchange may have gone with another one.
+                if exchange.name in self.exchanges:
+                    lsn = max(lsn, self._remove_exchange(exchange))
+            lsn = max(lsn, self.retained.clear(), self.policies.clear())
+        self.topology.renew()
+        return lsn
+
     # At start
 
     def restore_exchange(self, exchange: Exchange) -> None:
         """Put back a durable exchange of the last run."""
         self._add_exchange(exchange)
 
-    def restore_queue(self, queue: Queue) -> None:
-        """Put back a durable queue of the last run."""
-        self._add_queue(queue, None)
+    def restore_queue(self, queue: Queue, row: bytes) -> None:
+        """Put back a durable queue of the last run, with the key of its row."""
+        self._add_queue(queue, None, row)
 
     def restore_default_slot(self, key: bytes) -> None:
         """The queue of this name had a feed in the default exchange."""
@@ -150,8 +259,13 @@ class Vhost(QueueMethods):
             self._join_default_slot(entry, key, restored=True)
 
     def entries(self) -> list[QueueEntry]:
-        """All queues and sessions."""
-        return [*self.queues.values(), *self.sessions.entries.values()]
+        """All queues, sessions, shared subscriptions and subscriptions to streams."""
+        return [
+            *self.queues.values(),
+            *self.sessions.entries.values(),
+            *self.shares.entries.values(),
+            *self.subscriptions.entries.values(),
+        ]
 
     def statistics(self) -> dict[str, int]:
         """Figures of this vhost."""
@@ -159,6 +273,7 @@ class Vhost(QueueMethods):
             "exchanges": len(self.exchanges),
             "queues": len(self.queues),
             "sessions": len(self.sessions),
+            "subscriptions": len(self.subscriptions),
             "retained": len(self.retained),
             **self.publishing.statistics(),
         }

@@ -4,32 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.router._routes import Scope, Topology
 from penstock.router.bindings import Bindings
 from penstock.router.entries import QueueEntry
-from penstock.router.errors import AccessRefused, DefaultExchange, Kind, NotFound, Operation, ResourceLocked
+from penstock.router.errors import (
+    AccessRefused,
+    DefaultExchange,
+    Kind,
+    NotFound,
+    Operation,
+    ResourceLocked,
+    TopicRefused,
+)
 from penstock.router.exchanges import PREDECLARED, Exchange, Slot
 from penstock.router.identity import Actor
+from penstock.router.limits import Limits
 from penstock.router.names import text, wire
+from penstock.router.policies import Policies
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.publishing import Publishing
+    from penstock.router.sessions import Sessions
 
-__all__ = ["VhostState"]
+__all__ = ["VhostMetadata", "VhostState"]
+
+
+@dataclass(frozen=True, slots=True)
+class VhostMetadata:
+    """What is said of a vhost."""
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+    """Of durable queues declared without `x-queue-type`; "" = classic."""
 
 
 class VhostState:
     """See the module; `Vhost` is the whole."""
 
     publishing: Publishing
+    sessions: Sessions
+    """The MQTT sessions."""
     """The way in; for the front ends there are the vhost's `publisher`, `route` and `publish`."""
 
-    def __init__(self, name: str, broker: Broker) -> None:
+    def __init__(self, name: str, broker: Broker, lp: int) -> None:
         self.name = name
+        self.lp = lp
+        """Its log partition: tells its records from those of other vhosts; see `partitions`."""
         self.broker = broker
+        self.metadata = VhostMetadata()
+        self.limits: Limits = {}
+        """See `limits.VHOST_LIMITS`."""
+        self.policies = Policies(name, broker.log.tables)
         self.topology = Topology()
         self.exchanges: dict[str, Exchange] = {
             exchange: Exchange(exchange, type_, self.topology, durable=True, internal=internal)
@@ -39,6 +69,7 @@ class VhostState:
         self.bindings = Bindings(name, broker.log, broker.feeds)
         self._exclusive: dict[object, list[QueueEntry]] = {}
         self._names = Scope(self.topology, 1)
+        self._declared_lsn = 0  # of the last durable queue
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -88,6 +119,14 @@ class VhostState:
     def _permit(self, actor: Actor, operation: Operation, kind: Kind, name: str) -> None:
         if not self.broker.authorizer.allow(actor.identity, self.name, operation, name):
             raise AccessRefused(kind, name, self.name, actor.identity.username, operation)
+
+    def _permit_topic(self, actor: Actor, source: Exchange, routing_key: str) -> None:
+        """Whether a binding from `source` may have this key."""
+        key = wire(routing_key)
+        if source.is_topic and not self.broker.authorizer.allow_topic(
+            actor.identity, self.name, "read", source.name, key
+        ):
+            raise TopicRefused(source.name, self.name, actor.identity.username, "read", key)
 
     def _permit_any(self, actor: Actor, kind: Kind, name: str) -> None:
         operations: tuple[Operation, ...] = ("configure", "write", "read")

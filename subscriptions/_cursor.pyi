@@ -1,7 +1,7 @@
-"""The face of the kernel `_cursor`; what a cursor is and its state record stand in _cursor.pyx.
+"""The face of the kernel `_cursor`; what a cursor is stands in _cursor.pyx, its state record in _state.pyx.
 
-Encoders cimport `Cursor` and read `cursor.items[i]` (struct Item, _cursor.pxd) for i in [0, cursor.taken).
-Items are valid until the next take of any cursor of the process, or the end of the tick.
+Encoders cimport TAKEN and read its items (struct Item, _taken.pxd). They, and everything else that is said
+here of the last take, are valid until the next take of any cursor of the process, or the end of the tick.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 from penstock.log_core._batch import Batch
 from penstock.log_core._feed import Feed
+from penstock.log_core._seal import Needs
 from penstock.log_core._tail import Cache
+from penstock.subscriptions._rules import CursorRules
 
 class _Appender(Protocol):
     @property
@@ -27,30 +29,9 @@ class CursorLog(Protocol):
     def now_ms(self) -> int: ...
     def load_feed_now(self, feed: Feed, index: int) -> bool: ...
 
-def release() -> None:
-    """Let go of the batches of the last take: its items are invalid from here on."""
-
-def set_ring_kept(places: int) -> int:
-    """For tests: the ring size (a power of two) from which on stragglers are set aside; the one before."""
-
 class Cursor:
     """A queue's memberships, and the window of what it took and has not finished."""
 
-    taken: int
-    """Items of the last take."""
-    cold: int
-    """Position at which take stopped, its record not being in memory: load it, take again. 0: none."""
-    cold_feed: Feed | None
-    """Feed whose entry `cold_index` is not resident; take stopped there."""
-    cold_index: int
-    unwritten: bool
-    """take stopped at a record that is not written yet."""
-    more: bool
-    """take stopped because it reported 128 expired records to `on_expired`: take again, soon."""
-    run_count: int
-    """> 0: the items are entries [run_first, run_first + run_count) of feed run_feed, none redelivered."""
-    run_feed: int
-    run_first: int
     frontier: int
     """The highest position looked at; no membership joined later reaches below."""
     outstanding: int
@@ -68,25 +49,19 @@ class Cursor:
     scheduled: bool
     """Its queue stands on the tick's ready list."""
     queue: Any
-    """Its queue, or None: something with wake(), called by requeue."""
+    """Its queue, or None: something with wake(), called by requeue, and soiled()."""
+    is_kept: bool
+    """Its state record is persisted: `queue.soiled()` is called when `dirty` becomes True."""
     wake_below: int
     """> 0: the queue is woken once fewer are out, and this becomes 0."""
-    on_dirty: Callable[[Any], None] | None
-    """Called with `queue` when `dirty` becomes True."""
-    on_expired: Callable[[list[int]], None] | None
-    """Called at the end of a take with the positions it dropped as expired."""
-    on_refused: Callable[[int, str], None] | None
-    """Called with the seq of a delivery that leaves the queue undone, and why: "rejected", "delivery_limit".
-
-    The place stays out until the callee settles it. None: such a delivery is settled at once."""
+    place: int
+    """Of its queue in the registry of queues, from 1 on; 0: it is in none."""
     skip_transient_until: int
     """Records below it that are not PERSISTENT are skipped and done: their session was offline.
 
     2^64 - 1 while it is: then they do not keep the log either."""
-    ttl_ms: int
-    """Records older than this have expired, whatever their own time. 0: after this millisecond; -1: never."""
-    delivery_limit: int
-    """A delivery that was given back this often leaves the queue the next time; 65,535: no limit."""
+    sent_until: int
+    """Positions up to here were sent to the only client: until they are settled, they do not expire."""
     unclean_until: int
     """Positions up to here carry the redelivered flag: the process that may have delivered them died."""
 
@@ -100,6 +75,18 @@ class Cursor:
         A queue never goes back: what lies at or below its frontier is left out. `tag` < 2^31 is what
         `match` says of its items. False: that feed is already a member with that tag.
         """
+
+    def join_part(self, feed: Feed, from_pos: int, to_pos: int | None = None, tag: int = 0) -> None:
+        """Take what `feed` has in positions [from_pos, to_pos), or from from_pos on.
+
+        What lies at or below the frontier is left out.
+        """
+
+    def begin(self, feed: Feed, index: int) -> None:
+        """Take from entry `index` of `feed` on; the only membership of a new cursor."""
+
+    def reach(self, index: int) -> None:
+        """Take no entry of the only membership from `index` on, until this is called again."""
 
     def leave(self, feed: Feed, tag: int = 0) -> bool:
         """End the membership: what was pushed until now still belongs to the queue. False: not a member."""
@@ -125,6 +112,28 @@ class Cursor:
         """Places that are kept: what is out, what was given back, and done ones between these."""
 
     # Taking
+
+    @property
+    def taken(self) -> int:
+        """Items of the last take."""
+
+    @property
+    def cold(self) -> int:
+        """Position at which take stopped, its record not being in memory: load it, take again. 0: none."""
+
+    @property
+    def cold_feed(self) -> Feed | None:
+        """Feed whose entry `cold_index` is not resident; take stopped there."""
+
+    @property
+    def cold_index(self) -> int: ...
+    @property
+    def unwritten(self) -> bool:
+        """Whether take stopped at a record that is not written yet."""
+
+    @property
+    def more(self) -> bool:
+        """Whether take stopped because it looked at enough, or reported 128 expired records: go on soon."""
 
     def take(self, n: int) -> int:
         """Fill `items` with up to `n` (<= 1024) records: first what was given back, then new ones.
@@ -163,6 +172,43 @@ class Cursor:
     def reject(self, seq: int) -> None:
         """An outlet wants it gone: `on_refused` is told, or without one it is settled."""
 
+    # Rules
+
+    @property
+    def rules(self) -> CursorRules:
+        """What it lives by beyond plain queueing; from now on it has some, if it had none."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether it has; what is not set in them is as if it had not."""
+
+    def prioritise(self, priority_max: int) -> None:
+        """Give the highest priority first; all above `priority_max` (0 to 255) count as that.
+
+        Raises:
+            SubscriptionError: it was used.
+
+        """
+
+    def limit_bytes(self, bytes_max: int) -> None:
+        """Count the bytes of the bodies of what is ready; -1: no more.
+
+        What is out at that moment, and no longer in memory, counts as nothing until it is settled.
+        """
+
+    @property
+    def ready_bytes(self) -> int:
+        """Bytes of bodies, as far as they were gathered or expected; 0 without a limit."""
+
+    def gather(self) -> None:
+        """Look at all that is ready, for its order and its bytes; as a take it may stop short, and says why.
+
+        Does nothing without priorities and without a byte limit.
+        """
+
+    def expect(self, size: int) -> int:
+        """A message with a body of `size` bytes is about to be appended to a feed of this cursor."""
+
     def refuse(self, pos: int) -> None:
         """A record that was just appended to the feeds is not for this queue: it counts as done.
 
@@ -182,6 +228,9 @@ class Cursor:
 
         What reached `delivery_limit` goes the way of `reject`.
         """
+
+    def unsend(self, seq: int) -> bool:
+        """READY again at its place, not counted: it was taken and given to nobody. False: it was not out."""
 
     def requeue_all(self) -> int:
         """Requeue everything that is out; how many."""
@@ -203,6 +252,9 @@ class Cursor:
 
     def low(self) -> int:
         """The lowest position this cursor still needs; 2^64 - 1 when none."""
+
+    def needs(self, needs: Needs) -> None:
+        """Mark which records of the segment are not done here; and more, when it cannot be told cheaply."""
 
     # State
 

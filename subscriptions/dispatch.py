@@ -7,7 +7,6 @@ back what they had no room for.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PUMPS", "Kind", "Pause"]
 
-logger = logging.getLogger("penstock.subscriptions")
-
 TAKE_MAX: Final = 1024
-"""Items one take may give (MAX_TAKE in _cursor.pxd)."""
+"""Items one take may give (MAX_TAKE in _taken.pxd)."""
 
 
 class Kind(Enum):
@@ -35,6 +32,12 @@ class Kind(Enum):
     """One consumer at a time, the one that came first; the others wait for its end."""
     PREFERRED = "single active by priority"
     """The same, but one of higher priority takes over as soon as nothing is out."""
+    FAILOVER = "failover"
+    """One consumer at a time, chosen by priority and name; who takes over gets all that is not settled."""
+    KEY_SHARED = "key_shared"
+    """Each key to one of the consumers; see `key_shared`."""
+    STREAM = "stream"
+    """Each consumer everything from its offset on; see `stream`. Readers are what is pumped."""
 
 
 class Pause(Enum):
@@ -104,6 +107,11 @@ def pump_preferred(queue: Queue, budget: int) -> Pause:
     return pump_exclusive(queue, budget)
 
 
+def pump_subscription(queue: Queue, budget: int) -> Pause:
+    """As the subscription's own kind says."""
+    return queue.share_out(budget)
+
+
 def _with_credit(outlets: list[Outlet]) -> tuple[list[Outlet], int]:
     """The outlets of the highest priority that has credit, and the least credit among them."""
     chosen: list[Outlet] = []
@@ -128,11 +136,7 @@ def _deliver(queue: Queue, outlet: Outlet, first: int, step: int) -> int:
     try:
         took = outlet.deliver(cursor, first, step)
     except Exception:
-        # What it encoded before it failed is unknown: everything unsettled of its share goes back.
-        logger.exception("a consumer failed; it is detached", extra={"queue": queue.name})
-        cursor.put_back(first, step)
-        queue.detach(outlet)
-        outlet.cancelled("the consumer failed")
+        queue.outlet_failed(outlet, first, step)
         return 0
     queue.delivered += took
     if took < share:
@@ -145,5 +149,7 @@ PUMPS: Final[Mapping[Kind, Callable[[Queue, int], Pause]]] = {
     Kind.EXCLUSIVE: pump_exclusive,
     Kind.SINGLE: pump_exclusive,
     Kind.PREFERRED: pump_preferred,
+    Kind.FAILOVER: pump_subscription,
+    Kind.KEY_SHARED: pump_subscription,
 }
 """The strategy of each kind: hands out at most so many messages, and says why it stopped."""

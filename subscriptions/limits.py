@@ -6,11 +6,12 @@ Most queues have none, and pay nothing. A queue with `Limits` is looked after be
     after     what is over the length limit and no consumer took is dropped from the head; then the head is
               looked at, and a timer set for the moment it expires
 
-What leaves is handed to `bury` while its place is still out, and its place is settled afterwards: the copy
-stands in the log before the cursor's record that says the original is done. A crash between the two makes a
-duplicate, never a loss. A record that is no longer in memory is loaded first.
+What is refused or has expired is out until it is buried: handed to `bury`, and its place settled afterwards.
+The copy stands in the log before the cursor's record that says the original is done. A crash between the two
+makes a duplicate, never a loss. A record that is no longer in memory is loaded first.
 
-Only a queue with `bury` looks at its head in time; in others expired records are dropped when they are met.
+Only a queue with `bury` or a time to live looks at its head in time; in others expired records are dropped
+when they are met.
 """
 
 from __future__ import annotations
@@ -18,22 +19,90 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.log_core._batch import Record
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Bury", "Limits"]
+__all__ = ["NO_RULES", "Bury", "Limits", "Overflow", "Rules"]
 
 logger = logging.getLogger("penstock.subscriptions")
 
-Bury = Callable[["Record", str], None]
+Bury = Callable[["Record", str], bool]
 """Called with a record and why it left the queue: "rejected", "expired", "maxlen" or "delivery_limit".
 
-It appends what becomes of it to the log, and raises when it cannot.
+It appends what becomes of it to the log. False: nothing may become of it now, and it may not be lost; ask
+again later. Never False for "maxlen".
 """
 
+
+class Overflow(Enum):
+    """What becomes of messages that are too many."""
+
+    DROP_HEAD = "drop-head"
+    """The oldest leave."""
+    REJECT = "reject-publish"
+    """The newest are refused."""
+    REJECT_DLX = "reject-publish-dlx"
+    """The same, and they are dead-lettered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a queue lives by beyond plain queueing. `Queue.apply` changes them while messages flow."""
+
+    bury: Bury | None = None
+    """Takes what leaves the queue undone; None: it is dropped."""
+    ttl_ms: int | None = None
+    """Messages older than this have expired, whatever their own time; None: they have only that."""
+    max_length: int | None = None
+    """Ready messages it may hold; None: any number."""
+    max_bytes: int | None = None
+    """Bytes of their bodies; None: any number."""
+    overflow: Overflow = Overflow.DROP_HEAD
+    delivery_limit: int | None = None
+    """A message that was given back this often leaves the queue the next time; None: never."""
+    tells_count: bool = False
+    """Whether consumers are told how often a message was given back."""
+    expires_ms: int | None = None
+    """A queue that nobody used for so long is deleted; None: it stays."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a limit to what it may hold."""
+        return self.max_length is not None or self.max_bytes is not None
+
+    @property
+    def sheds(self) -> bool:
+        """Whether messages are dropped from the head when there are too many."""
+        return self.bounded and self.overflow is Overflow.DROP_HEAD
+
+    @property
+    def refuses(self) -> bool:
+        """Whether messages are refused when there are too many."""
+        return self.bounded and self.overflow is not Overflow.DROP_HEAD
+
+    @property
+    def ages(self) -> bool:
+        """Whether the head leaves in time, also when nobody takes it."""
+        return self.bury is not None or self.ttl_ms is not None
+
+    @property
+    def passive(self) -> bool:
+        """Whether nothing has to be done for them but what a cursor does by itself."""
+        return not (self.ages or self.sheds or self.max_bytes is not None)
+
+
+NO_RULES: Final = Rules()
+
+_RETRY_MIN_S: Final = 0.01
+_RETRY_MAX_S: Final = 1.0
+"""Until what nothing could become of is tried again; it doubles from the one to the other."""
+_STUCK_MAX: Final = 10_000
+"""So many wait for that at most before the head is left alone."""
 _BURIED_AT_ONCE: Final = 128
 """Records handed to `bury` in one go (a few ms); the rest follows in the next turns."""
 _DROPPED_AT_ONCE: Final = 1024
@@ -43,50 +112,63 @@ _DROPPED_AT_ONCE: Final = 1024
 class Limits:
     """Of one queue; see the module."""
 
-    __slots__ = ("_due_ms", "_queue", "_refused", "_timer", "bury", "max_length")
+    __slots__ = ("_due_ms", "_queue", "_refused", "_retry", "_retry_s", "_rules", "_timer")
 
-    def __init__(self, queue: Queue, bury: Bury | None, max_length: int | None) -> None:
+    def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self.bury = bury
-        self.max_length = max_length
-        """Ready messages it may hold; None: any number."""
+        self._rules = NO_RULES
         self._refused: deque[tuple[int, str]] = deque()
         self._timer: Any = None
         self._due_ms = 0
-        if bury is not None:
-            queue.cursor.on_expired = self._expired
-            queue.cursor.on_refused = self._refuse
+        self._retry: Any = None
+        self._retry_s = _RETRY_MIN_S
+
+    def change(self, rules: Rules) -> bool:
+        """Hold from now on; False: nothing is left to do, and nothing of this is needed any more."""
+        self._rules = rules
+        cursor = self._queue.cursor
+        its = cursor.rules
+        if rules.bury is not None:
+            its.on_expired = self._expired
+            its.on_refused = self._refuse
+        else:
+            its.on_expired = its.on_refused = None
+            for seq, _ in self._refused:
+                cursor.settle(seq)
+            self._refused.clear()
+        # The head may end sooner than it did, and what was stuck may have somewhere to go.
+        self._stop_timers()
+        return not rules.passive
 
     def _refuse(self, seq: int, reason: str) -> None:
         self._refused.append((seq, reason))
         self._queue.wake()
 
-    def _expired(self, positions: list[int]) -> None:
-        """They were read a moment ago, so they are in memory."""
-        assert self.bury is not None
-        for position in positions:
-            batch = self._queue.log.cache.get(position)
-            try:
-                assert batch is not None
-                self.bury(batch.record(position - batch.base_lsn), "expired")
-            except Exception:
-                logger.exception("an expired message could not be kept", extra={"queue": self._queue.name})
-        self._queue.tick.schedule()
+    def _expired(self, seqs: list[int]) -> None:
+        self._refused.extend((seq, "expired") for seq in seqs)
+        self._queue.wake()
 
     # Around a pump
 
     def before(self) -> bool:
         """Let go of what was refused; False: some of it must be loaded first."""
-        queue, cursor = self._queue, self._queue.cursor
+        queue, cursor, bury = self._queue, self._queue.cursor, self._rules.bury
+        if self._retry is not None:
+            return True
         for _ in range(min(len(self._refused), _BURIED_AT_ONCE)):
+            assert bury is not None
             seq, reason = self._refused[0]
             position = cursor.position(seq)
-            if position and self.bury is not None:
+            if position:
                 batch = queue.log.cache.get(position)
                 if batch is None:
                     queue.load(position)
                     return False
-                self.bury(batch.record(position - batch.base_lsn), reason)
+                if not bury(batch.record(position - batch.base_lsn), reason):
+                    self._retry = queue.tick.after(self._retry_s, self._try_again)
+                    self._retry_s = min(2 * self._retry_s, _RETRY_MAX_S)
+                    return True
+                self._retry_s = _RETRY_MIN_S
                 cursor.settle(seq)
                 queue.tick.schedule()
             self._refused.popleft()
@@ -94,35 +176,79 @@ class Limits:
             queue.wake()
         return True
 
+    def _try_again(self) -> None:
+        self._retry = None
+        self._queue.wake()
+
+    def ready_count(self, ready: int) -> int:
+        """Of so many that are ready, those that stay so: what is over the limit is dropped when it is
+        written, at the latest before anybody gets some."""
+        max_length = self._rules.max_length
+        return ready if not self._rules.sheds or max_length is None else min(ready, max_length)
+
     def shorten(self) -> bool:
-        """Drop from the head what is over the length limit; False: it goes on later."""
-        if self.max_length is None:
-            return True
+        """Drop from the head what is over the limits; False: it goes on later."""
+        rules = self._rules
         queue, cursor = self._queue, self._queue.cursor
-        at_once = _DROPPED_AT_ONCE if self.bury is None else _BURIED_AT_ONCE
-        while (excess := cursor.ready_count() - self.max_length) > 0:
+        if rules.max_bytes is not None:
+            cursor.gather()
+            if cursor.cold or cursor.cold_feed is not None or cursor.more:
+                queue.caught_up()
+                return False
+        if not rules.sheds:
+            return True
+        at_once = _DROPPED_AT_ONCE if rules.bury is None else _BURIED_AT_ONCE
+        while excess := self._excess():
             taken = cursor.take(min(excess, at_once))
             if taken == 0:
                 return queue.caught_up()
-            if self.bury is not None:
-                for index in range(taken):
-                    batch, at = cursor.record(index)
-                    self.bury(batch.record(at), "maxlen")
-                queue.tick.schedule()
-            cursor.settle_taken()
-            if self.bury is not None:
+            dropped = self._drop(taken)
+            if rules.bury is not None:
                 queue.wake()
                 return False
+            if dropped < taken:
+                break
         return True
+
+    def _excess(self) -> int:
+        """At most so many are over the limits."""
+        rules, cursor = self._rules, self._queue.cursor
+        ready = cursor.ready_count()
+        if rules.max_bytes is not None and cursor.ready_bytes > rules.max_bytes:
+            return ready
+        return 0 if rules.max_length is None else max(ready - rules.max_length, 0)
+
+    def _drop(self, taken: int) -> int:
+        """Drop the items of the last take, until what is left keeps to the limits; how many."""
+        rules, cursor = self._rules, self._queue.cursor
+        items = cursor.records()
+        sizes = [match for _, _, match, _, _ in items] if rules.max_bytes is not None else [0] * taken
+        count, size = cursor.ready_count() + taken, cursor.ready_bytes + sum(sizes)
+        dropped = 0
+        while dropped < taken and (
+            (rules.max_length is not None and count - dropped > rules.max_length)
+            or (rules.max_bytes is not None and size > rules.max_bytes)
+        ):
+            size -= sizes[dropped]
+            if rules.bury is not None:
+                batch, at = cursor.record(dropped)
+                rules.bury(batch.record(at), "maxlen")
+            dropped += 1
+        for seq, *_ in items[:dropped]:
+            cursor.settle(seq)
+        cursor.put_back(dropped)
+        if rules.bury is not None:
+            self._queue.tick.schedule()
+        return dropped
 
     def after(self) -> None:
         """Wait for what comes next: the head's end, or new messages."""
         queue, cursor = self._queue, self._queue.cursor
         if not self.shorten():
             return
-        if self.max_length is not None:
+        if self._rules.sheds:
             queue.watch()
-        if self.bury is None:
+        if not self._rules.ages or len(self._refused) >= _STUCK_MAX:
             return
         if cursor.take(1):
             due_ms = cursor.deadline()
@@ -145,10 +271,15 @@ class Limits:
         self._timer = None
         self._queue.wake()
 
+    def _stop_timers(self) -> None:
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._retry = None
+
     def close(self) -> None:
-        """The queue is deleted."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._queue.cursor.on_expired = self._queue.cursor.on_refused = None
+        """The queue is deleted, or needs this no more."""
+        self._stop_timers()
+        its = self._queue.cursor.rules
+        its.on_expired = its.on_refused = None
         self._refused.clear()

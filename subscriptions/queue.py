@@ -12,16 +12,19 @@ Does not know what its name means, who bound it, nor any protocol.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions._straight import Served
 from penstock.subscriptions.dispatch import PUMPS, Kind, Pause
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
-from penstock.subscriptions.limits import Bury, Limits
+from penstock.subscriptions.limits import NO_RULES, Limits, Rules
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
+    from penstock.log_core._seal import Needs
     from penstock.log_core.log import Log
     from penstock.subscriptions.outlet import Outlet
     from penstock.subscriptions.queues import Queues
@@ -29,20 +32,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Getter", "Queue"]
 
+logger = logging.getLogger("penstock.subscriptions")
+
 Getter = Callable[[Cursor | None], None]
 """Called with the cursor whose items[0] is the message, or None: the queue is empty (or gone)."""
+
+NO_LIMIT: Final = 65_536
+"""Of deliveries, as a cursor has it."""
 
 _NO_OUTLETS: list[Any] = []
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
-class Queue:
+class Queue(Served):
     """One queue. Made by `Queues.create` or `Queues.restore`."""
 
     __slots__ = (
         "_awaiting",
-        "_getters",
-        "_limits",
         "_loading",
         "_outlets",
         "_queues",
@@ -53,11 +59,12 @@ class Queue:
         "cursor",
         "data",
         "deleted",
-        "delivered",
-        "durable",
+        "got",
+        "inherited",
         "kind",
         "name",
         "owner",
+        "purged",
         "qid",
         "turn",
         "vhost",
@@ -70,17 +77,16 @@ class Queue:
         name: str,
         vhost: str,
         *,
-        durable: bool,
         kind: Kind,
         owner: object = None,
         auto_delete: bool = False,
         arguments: Mapping[str, Any] | None = None,
+        priority_max: int = 0,
     ) -> None:
         self.qid = qid
         """Durable number of the queue; 0 for one that is not durable."""
         self.name = name
         self.vhost = vhost
-        self.durable = durable
         self.kind = kind
         self.owner = owner
         """The connection that alone may use it, or None."""
@@ -92,24 +98,32 @@ class Queue:
         self.deleted = False
         self.turn = 0
         """Whose turn it is among equal outlets."""
-        self.delivered = 0
-        """Messages handed to outlets, redeliveries included."""
+        self.got = 0
+        """Of these, to getters."""
+        self.purged = 0
+        """Messages dropped by `purge`."""
+        self.inherited = 0
+        """Messages it had when its statistics began: they are not counted as published."""
         self._queues = queues
         self._outlets: list[Outlet] | None = None
         self._sole = False
         self._watching: set[Feed] | None = None
-        self._loading = False
+        self._loading = 0
         self._awaiting = False
-        self._getters: list[Getter] | None = None
-        self._limits: Limits | None = None
         self.cursor = Cursor(queues.log)
         """What is ready, out and done."""
         self.cursor.queue = self
-        if durable:
-            self.cursor.on_dirty = queues.on_dirty
+        if priority_max:
+            self.cursor.prioritise(priority_max)
+        self.cursor.is_kept = self.durable
 
     def __repr__(self) -> str:
         return f"<Queue {self.vhost!r} {self.name!r}{' deleted' if self.deleted else ''}>"
+
+    @property
+    def durable(self) -> bool:
+        """Whether it is there after a restart."""
+        return self.qid != 0
 
     @property
     def log(self) -> Log:
@@ -119,10 +133,38 @@ class Queue:
     def tick(self) -> Tick:
         return self._queues.tick
 
-    def limit(self, *, bury: Bury | None = None, max_length: int | None = None) -> None:
-        """Give it rules, once, when it was made or restored; see `limits`."""
-        self._limits = Limits(self, bury, max_length)
+    def apply(self, rules: Rules) -> None:
+        """Live by these rules from now on, instead of those before; no message is lost by that."""
+        if self.cursor.has_rules or rules != NO_RULES:
+            self._tell_cursor(rules)
+        self._queues.idle.lease(self, rules.expires_ms)
+        if self._limits is None:
+            if rules.passive:
+                return
+            self._limits = Limits(self)
+        if not self._limits.change(rules):
+            self._limits.close()
+            self._limits = None
         self.wake()
+
+    def _tell_cursor(self, rules: Rules) -> None:
+        its = self.cursor.rules
+        its.ttl_ms = _number(rules.ttl_ms)
+        its.length_max = _number(rules.max_length) if rules.refuses else -1
+        if its.bytes_max != _number(rules.max_bytes):
+            self.cursor.limit_bytes(_number(rules.max_bytes))
+        its.refuses_bytes = rules.refuses
+        limit = rules.delivery_limit
+        its.delivery_limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
+        its.tells_count = rules.tells_count
+
+    def soiled(self) -> None:
+        """Part of its cursor: the state record is out of date."""
+        self._queues.soiled(self)
+
+    def used(self) -> None:
+        """Somebody needs it: a queue that expires begins to wait anew."""
+        self._queues.idle.used(self)
 
     # Memberships
 
@@ -140,6 +182,13 @@ class Queue:
                 self._queues.used(feed)
             if self._outlets or self._limits is not None:
                 self.wake()
+        return self.persist()
+
+    def join_part(self, feed: Feed, from_pos: int, to_pos: int | None = None, tag: int = 0) -> int:
+        """Get what `feed` has in positions [from_pos, to_pos); the LSN to wait for, as of `join`."""
+        self.cursor.join_part(feed, from_pos, to_pos, tag)
+        self._queues.used(feed)
+        self.wake()
         return self.persist()
 
     def leave(self, feed: Feed, tag: int = 0) -> int:
@@ -166,6 +215,11 @@ class Queue:
     @property
     def consumer_count(self) -> int:
         return len(self.outlets)
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether its consumer lets no other one in."""
+        return self._sole
 
     def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
         """Serve `outlet` from the next turn on.
@@ -220,10 +274,19 @@ class Queue:
         self._sole = False
         self._unwatch()
         self.cursor.idle()
+        self.used()
         if self._limits is not None:
             self.wake()
         if self.auto_delete and not self.deleted:
             self._queues.unneeded(self)
+
+    def outlet_failed(self, outlet: Outlet, first: int, step: int) -> None:
+        """It raised while it encoded its slice of the last take: let go of it. Called in an except clause."""
+        # What it encoded before it failed is unknown: everything unsettled of its share goes back.
+        logger.exception("a consumer failed; it is detached", extra={"queue": self.name})
+        self.cursor.put_back(first, step)
+        self.detach(outlet)
+        outlet.cancelled("the consumer failed")
 
     # Serving
 
@@ -272,6 +335,10 @@ class Queue:
         elif pause is Pause.CAUGHT_UP:
             self.caught_up()
 
+    def share_out(self, budget: int) -> Pause:
+        """Hand out, for kinds that only subscriptions have."""
+        raise NotImplementedError
+
     def caught_up(self) -> bool:
         """The last take found less than was wanted: go on when there is more. True: there is nothing yet."""
         cursor = self.cursor
@@ -308,11 +375,11 @@ class Queue:
         """
         cursor = self.cursor
         if position or cursor.cold:
-            self._loading = True
-            self._queues.log.load(position or cursor.cold, self._loaded)
+            self._loading += 1
+            self._queues.log.load(position or cursor.cold, self.release)
         elif cursor.cold_feed is not None:
-            self._loading = True
-            self._queues.log.load_feed(cursor.cold_feed, cursor.cold_index, self._loaded)
+            self._loading += 1
+            self._queues.log.load_feed(cursor.cold_feed, cursor.cold_index, self.release)
         else:
             return False
         return True
@@ -330,8 +397,13 @@ class Queue:
         if ok:
             self.wake()
 
-    def _loaded(self) -> None:
-        self._loading = False
+    def hold(self) -> None:
+        """Hand out nothing until `release`, which is called as often."""
+        self._loading += 1
+
+    def release(self) -> None:
+        """Go on."""
+        self._loading -= 1
         self.wake()
 
     # Getting
@@ -345,6 +417,7 @@ class Queue:
         if self.deleted:
             getter(None)
             return
+        self.used()
         if self._getters is None:
             self._getters = []
         self._getters.append(getter)
@@ -368,9 +441,18 @@ class Queue:
                 return False
             getter = getters.pop(0)
             self.delivered += n
+            self.got += n
             getter(cursor if n else None)
         self._getters = None
         return True
+
+    def low(self) -> int:
+        """The lowest position of the log it still needs; 2^64 - 1 when none."""
+        return self.cursor.low()
+
+    def needs(self, needs: Needs) -> None:
+        """Mark which records of a segment it still needs."""
+        self.cursor.needs(needs)
 
     # Whole-queue operations
 
@@ -378,14 +460,26 @@ class Queue:
     def ready_count(self) -> int:
         """Messages that wait to be handed out."""
         n = self.cursor.ready_count()
-        if self._limits is None or self._limits.max_length is None:
-            return n
-        # What is over the limit is dropped when it is written, at the latest before anybody gets some.
-        return min(n, self._limits.max_length)
+        return n if self._limits is None else self._limits.ready_count(n)
+
+    def refuses(self, size: int) -> bool:
+        """Whether one more message, with a body of `size` bytes, is too many.
+
+        What consumers would take at once is not counted as waiting: it will be gone when this turn ends.
+        """
+        cursor, rules = self.cursor, self.cursor.rules
+        served = self.outlets if self.kind is Kind.SHARED else self.outlets[:1]
+        hungry = sum(outlet.credit() for outlet in served)
+        waiting = max(cursor.ready_count() - hungry, 0)
+        if 0 <= rules.length_max < waiting + 1:
+            return True
+        bytes_waiting = cursor.ready_bytes if waiting else 0
+        return rules.refuses_bytes and 0 <= rules.bytes_max < bytes_waiting + size
 
     def purge(self) -> int:
         """Drop what is ready; how many that were. What is out stays. It is put with this turn's write."""
         n = self.cursor.purge()
+        self.purged += n
         self._reap()
         self.persist()
         return n
@@ -404,7 +498,7 @@ class Queue:
         self._unwatch()
         outlets, self._outlets = self.outlets, None
         getters, self._getters = self._getters, None
-        self.cursor.on_dirty = None
+        self.cursor.is_kept = False
         if self._limits is not None:
             self._limits.close()
         lsn = self._queues.forget(self)
@@ -430,3 +524,8 @@ class Queue:
             "expired": cursor.expired,
             "lost": cursor.lost,
         }
+
+
+def _number(value: int | None) -> int:
+    """As a cursor has it: -1 is none."""
+    return -1 if value is None else min(value, 2**63 - 1)

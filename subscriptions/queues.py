@@ -1,6 +1,6 @@
 """All queues of the process: their numbers, their state records, and what of the log they still need.
 
-Owns the table `cursor`:  key = qid u64 big-endian, value = the cursor's state record (_cursor.pyx).
+Owns the table `cursor`:  key = qid u64 big-endian, value = the cursor's state record (_state.pyx).
 The router owns names, arguments and bindings, and says at start which queues there are (`restore`).
 
 A cursor that changed is written within `cursor_flush_ms`, many with one write; `join` and `leave` of a
@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import SubscriptionError
+from penstock.subscriptions.idle import Idle
 from penstock.subscriptions.options import QueueOptions
 from penstock.subscriptions.queue import Queue
+from penstock.subscriptions.replay import Replay
+from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
+    from penstock.log_core._seal import Needs
     from penstock.log_core.log import Log
     from penstock.subscriptions.tick import Tick
 
@@ -41,12 +45,17 @@ class Queues:
         self.tick = tick
         self.options = options or QueueOptions()
         self.on_unneeded: Callable[[Queue], None] | None = None
-        """Called when an auto-delete queue lost its last consumer: the router deletes it."""
+        """Called when an auto-delete queue lost its last consumer, or nobody used a queue for long enough:
+        the router deletes it.
+        """
+        self.idle = Idle(tick, self.unneeded)
         self.on_feed_unused: Callable[[Feed], None] | None = None
         """Called when the last membership of a feed is gone (left and drained, or its queue deleted)."""
-        self.on_dirty: Final = self.soiled
-        """The same bound method for all cursors."""
-        self._all: dict[Queue, None] = {}
+        self.created = self.deleted = self.declared = 0
+        """Queues made, deleted, and declared or found declared, since the start."""
+        self.settled_before = 0
+        """Messages settled in queues that are deleted."""
+        self._all: list[Queue] = []
         self._next_qid = 1 + max((int.from_bytes(key, "big") for key in log.tables.keys(TABLE)), default=0)
         self._restored: set[int] = set()
         self._dirty: list[Queue] = []
@@ -54,6 +63,7 @@ class Queues:
         self._feed_users: dict[Feed, int] = {}
         # After an unclean stop nobody knows what had been delivered: all of it may have been.
         self._unclean_until = 0 if log.recovery.clean else log.appender.next_lsn - 1
+        log.before_checkpoint.append(self._anchor)
         self._low = 0
         self._low_horizon = 0
         self._sweep: list[Queue] = []
@@ -76,24 +86,31 @@ class Queues:
         owner: object = None,
         auto_delete: bool = False,
         arguments: Mapping[str, Any] | None = None,
+        priority_max: int = 0,
+        cls: type[Queue] | None = None,
     ) -> Queue:
-        """A new queue without memberships. A durable one has a new `qid`, to be kept by the caller."""
+        """A new queue without memberships. A durable one has a new `qid`, to be kept by the caller.
+
+        `cls`: which class of queue it is, where the kind does not say so.
+        `priority_max` (0 to 255): messages of higher priority come first, all above it count as that.
+        """
+        self.created += 1
         qid = 0
         if durable:
             qid = self._next_qid
             self._next_qid += 1
-        queue = Queue(
+        queue = (cls or self._class_of(kind))(
             self,
             qid,
             name,
             vhost,
-            durable=durable,
             kind=kind,
             owner=owner,
             auto_delete=auto_delete,
             arguments=arguments,
+            priority_max=priority_max,
         )
-        self._all[queue] = None
+        self._register(queue)
         return queue
 
     def restore(
@@ -105,6 +122,8 @@ class Queues:
         kind: Kind = Kind.SHARED,
         auto_delete: bool = False,
         arguments: Mapping[str, Any] | None = None,
+        priority_max: int = 0,
+        cls: type[Queue] | None = None,
     ) -> Queue:
         """The durable queue `qid` as its state record has it; without a record it starts empty.
 
@@ -114,39 +133,75 @@ class Queues:
         """
         if qid <= 0 or qid in self._restored:
             raise SubscriptionError(f"queue {name!r} in vhost {vhost!r}: number {qid} cannot be restored")
-        queue = Queue(
+        queue = (cls or self._class_of(kind))(
             self,
             qid,
             name,
             vhost,
-            durable=True,
             kind=kind,
             auto_delete=auto_delete,
             arguments=arguments,
+            priority_max=priority_max,
         )
         self._restored.add(qid)
         self._next_qid = max(self._next_qid, qid + 1)
         record = self.log.tables.get(TABLE, _key(qid))
         if record is not None:
             queue.cursor.restore(record, self.log.feeds.get, self._unclean_until)
-        self._all[queue] = None
+        self._register(queue)
         for feed in queue.cursor.feeds:
             self.used(feed)
-        queue._reap()
         return queue
+
+    def _register(self, queue: Queue) -> None:
+        # A list, and each queue knows its place in it: a dictionary costs 50 bytes a queue.
+        self._all.append(queue)
+        queue.cursor.place = len(self._all)
+
+    def _unregister(self, queue: Queue) -> None:
+        place, queue.cursor.place = queue.cursor.place, 0
+        last = self._all.pop()
+        if last is not queue:
+            self._all[place - 1] = last
+            last.cursor.place = place
+
+    def keep(self, queue: Queue) -> int:
+        """Make a queue that is not durable so: it gets a number and its record. The LSN to wait for."""
+        queue.qid = self._next_qid
+        self._next_qid += 1
+        queue.cursor.clean()
+        queue.cursor.is_kept = True
+        self.tick.schedule()
+        return self.log.tables.put(TABLE, _key(queue.qid), queue.cursor.state())
+
+    def replay(self, queue: Queue, position: int) -> Queue:
+        """A reader of what `queue` got from `position` on, and of what it gets; see `replay`."""
+        return Replay(self, queue, position)
+
+    @staticmethod
+    def _class_of(kind: Kind) -> type[Queue]:
+        return Stream if kind is Kind.STREAM else Queue
 
     def restored(self) -> int:
         """All queues were restored: drop the records of those that were not. How many were dropped."""
+        # Not before: a feed that one queue has left and read may be another's.
+        for queue in self._all:
+            queue._reap()
         orphans = [
             key for key in self.log.tables.keys(TABLE) if int.from_bytes(key, "big") not in self._restored
         ]
         for key in orphans:
             self.log.tables.delete(TABLE, key)
+        self._restored.clear()
         return len(orphans)
 
     def forget(self, queue: Queue) -> int:
         """Part of Queue.delete: the LSN to wait for, or 0."""
-        self._all.pop(queue, None)
+        if queue.cursor.place:
+            self._unregister(queue)
+            self.deleted += 1
+            self.settled_before += queue.cursor.settled
+        self.idle.lease(queue, None)
         for feed in queue.cursor.feeds:
             self.unused(feed)
         if queue.qid and self.log.tables.get(TABLE, _key(queue.qid)) is not None:
@@ -155,7 +210,7 @@ class Queues:
         return 0
 
     def unneeded(self, queue: Queue) -> None:
-        """An auto-delete queue lost its last consumer."""
+        """A queue is to be deleted: see `on_unneeded`."""
         if self.on_unneeded is not None:
             self.on_unneeded(queue)
 
@@ -219,14 +274,21 @@ class Queues:
             self._flush_timer = None
         if self.log.failed is not None:
             return
+        self._anchor()
         for queue in self._all:
             cursor = queue.cursor
             # What may have been delivered before a crash and is not done yet still may have been.
             is_doubtful = self._unclean_until and cursor.low() <= self._unclean_until
             if queue.qid and (cursor.dirty or cursor.outstanding or is_doubtful):
                 cursor.clean()
-                self.log.tables.put(TABLE, _key(queue.qid), cursor.state(65536, True))
+                self.log.tables.put(TABLE, _key(queue.qid), cursor.state(1 << 20, True))
         self._dirty.clear()
+
+    def _anchor(self) -> None:
+        for queue in self._all:
+            if queue.kind is Kind.STREAM:
+                assert isinstance(queue, Stream)
+                queue.anchor()
 
     # What of the log is needed
 
@@ -241,17 +303,36 @@ class Queues:
             return self._low
         self._low_horizon = self.log.appender.next_lsn
         if len(self._all) <= _SWEEP_AT_ONCE:
-            self._low = min((queue.cursor.low() for queue in self._all), default=self._low_horizon)
+            self._low = min((queue.low() for queue in self._all), default=self._low_horizon)
             self._low = min(self._low, self._low_horizon)
             return self._low
         self._sweep = list(self._all)
         self._sweep_some()
         return self._low
 
+    def needs(self, needs: Needs, done: Callable[[], object]) -> None:
+        """Mark which records of a segment some queue still needs, then call `done`, now or in a later turn.
+
+        What is settled meanwhile is marked or not; nothing joins so far back.
+        """
+        ahead = list(self._all)
+
+        def some() -> None:
+            for queue in ahead[-_SWEEP_AT_ONCE:]:
+                if queue.low() < needs.end:
+                    queue.needs(needs)
+            del ahead[-_SWEEP_AT_ONCE:]
+            if ahead:
+                self.tick.after(0, some)
+            else:
+                done()
+
+        some()
+
     def _sweep_some(self) -> None:
         some = self._sweep[-_SWEEP_AT_ONCE:]
         del self._sweep[-_SWEEP_AT_ONCE:]
-        self._low_horizon = min(self._low_horizon, min(queue.cursor.low() for queue in some))
+        self._low_horizon = min(self._low_horizon, min(queue.low() for queue in some))
         if self._sweep:
             self.tick.after(0, self._sweep_some)
         else:

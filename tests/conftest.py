@@ -18,8 +18,11 @@ from hypothesis import settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
 
-# Examples have no deadline: the machine may be busy, the sanitizers are slow. `make fuzz` tries many more.
-settings.register_profile("suite", deadline=None)
+# Examples have no deadline: the machine may be busy, the sanitizers are slow. `make fuzz` tries many more;
+# HYPOTHESIS_PROFILE=quick is for the tests between two edits. In CI the examples are the same in every run:
+# there a red run says something about the change, and `make fuzz` is where new examples are looked for.
+settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.register_profile("fuzz", deadline=None, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 

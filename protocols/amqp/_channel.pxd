@@ -1,16 +1,24 @@
 """A channel's state in C: unacknowledged deliveries, confirms, content under way. The words are in _channel.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from penstock.log_core._batch cimport Batch
+from penstock.log_core._feed cimport Feed
 from penstock.protocols.outbuffer cimport OutBuffer
-from penstock.subscriptions._cursor cimport Cursor, Item
+from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._taken cimport Item
 
 cdef enum:
     IDLE = 0                    # a method frame is next
     HEADER = 1                  # basic.publish was seen, its content header is next
     BODY = 2                    # body frames are next
+
+cdef extern from *:
+    """
+    #define REFUSAL UINT64_MAX      /* in `pending`: a queue refused it */
+    """
+    uint64_t REFUSAL
 
 cdef enum:                      # how a delivery ends
     ACKED = 0
@@ -59,7 +67,10 @@ cdef class Channel:
     cdef readonly bint transactional        # acknowledgements are planned and wait for the commit
     cdef dict planned                       # tag -> how its delivery will end; None without transactions
     cdef list starved                       # consumers that had no credit when they were asked
-    cdef readonly uint64_t delivered
+    # totals since it was opened, for whoever asks; nothing here depends on them
+    cdef readonly uint64_t published, delivered, delivered_auto, redelivered, got, got_auto, acked
+    cdef public uint64_t returned, dropped, get_empty
+
 
     cdef int begin_content(self, const uint8_t* key, uint16_t key_size, uint8_t bits) except -1
     cdef int keep_header(self, const uint8_t* props, uint32_t size, uint64_t body_size) except -1
@@ -71,9 +82,10 @@ cdef class Channel:
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int plan(self, uint64_t tag, bint multiple, int how) except -1
     cdef void advance(self) noexcept
+    cdef int acknowledge(self, uint64_t seq) except -1
     cdef int finish(self, Unacked* entry, int how) except -1
     cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Item* item,
-                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag) except -1
+                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1
 
 
 cdef class Consumer:
@@ -81,13 +93,16 @@ cdef class Consumer:
     cdef readonly bytes tag
     cdef readonly bint no_ack
     cdef readonly int priority
-    cdef readonly object queue
+    cdef public object queue
     cdef public bint attached
     cdef public uint64_t limit              # prefetch, 0 = none
     cdef readonly uint64_t in_flight
     cdef bint starving                      # stands in channel.starved
     cdef object room                        # callable: bytes the connection may still encode
     cdef object on_cancelled
+    cdef Feed offsets                       # of a stream: entry i has offset i + offset_base; None: no stream
+    cdef int64_t offset_base
+    cdef object wanted                      # None, or called with (batch, index): whether it gets that record
     cdef uint8_t head[260]                  # short string of the tag
     cdef Py_ssize_t head_size
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from penstock.log_core._batch import Batch
+from penstock.log_core._feed import Feed
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.queue import Queue
@@ -26,7 +28,20 @@ class Channel:
     """Deliveries to consumers that are not settled."""
     limit: int
     """Shared prefetch limit, 0 = none."""
+    published: int
     delivered: int
+    """Messages to consumers and to basic.get, redeliveries included."""
+    delivered_auto: int
+    """Of these, to consumers without acknowledgements."""
+    redelivered: int
+    got: int
+    """By basic.get; `got_auto` of them without acknowledgement."""
+    got_auto: int
+    get_empty: int
+    acked: int
+    returned: int
+    """Publishes that went nowhere and were mandatory; `dropped`: that were not."""
+    dropped: int
 
     def __init__(
         self, number: int, out: OutBuffer, frame_max: int, owner: object, dirty: Callable[[], object]
@@ -109,6 +124,9 @@ class Consumer:
         on_cancelled: Callable[[Consumer, str], object],
     ) -> None:
         """`room()`: how many bytes the connection takes now; `on_cancelled`: the queue let go."""
+
+    def of_stream(self, offsets: Feed, base: int, wanted: Callable[[Batch, int], bool] | None) -> None:
+        """It reads a stream: entry i of `offsets` has offset base + i. `wanted`: a filter of records."""
 
     def credit(self) -> int:
         """Messages it would take now."""

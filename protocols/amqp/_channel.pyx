@@ -15,9 +15,11 @@ Delivery tags count from 1 per channel. What awaits an acknowledgement stands in
 oldest unsettled tag; the entry owns its cursor, so that a deleted queue's deliveries can still be settled (into
 nothing). Deliveries without acknowledgement use up a tag and leave an empty entry only if the ring is not empty.
 
+A consumer of a stream tells each message's offset in one more header, x-stream-offset.
+
 Confirms. Each publish of a confirming channel gets the next number and an entry (its LSN, and whether it needs the
 disk). `confirm(written, synced)` acknowledges up to the first that is not there yet, with multiple=true: numbers are
-confirmed in order, as RabbitMQ permits but does not promise.
+confirmed in order, as RabbitMQ permits but does not promise. One that a queue refused is nacked in its turn.
 
 Transactions. On a transactional channel an acknowledgement is planned: its delivery stays out and holds its credit until
 `settle_planned`, or is free to be acknowledged again after `drop_planned`.
@@ -26,18 +28,22 @@ Transactions. On a transactional channel an acknowledgement is planned: its deli
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_DECREF
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from penstock.log_core._batch cimport ENC_AMQP091, ENC_MQTT5, Batch, RecordHeader
-from penstock.protocols.amqp._tables cimport store16, store32, store64
+from penstock.log_core._batch cimport ENC_AMQP091, Batch, RecordHeader
+from penstock.log_core._feed cimport Feed
+from penstock.protocols._tables cimport load16, load32, store16, store32, store64
+from penstock.protocols._translated cimport translated
 from penstock.protocols.outbuffer cimport OutBuffer
-from penstock.subscriptions._cursor cimport Cursor, Item
+from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._taken cimport COUNTED, TAKEN, Item
 
-from penstock.protocols.translate import amqp091_from_mqtt5
+from penstock.protocols.amqp.properties import without_header
 
 cdef enum:
+    HEADERS = 0x20              # in the first byte of a properties block
     FRAME_METHOD = 1
     FRAME_HEADER = 2
     FRAME_BODY = 3
@@ -48,32 +54,8 @@ cdef enum:
     GET_OK = 71
     ACK = 80
     NACK = 120
-    TRANSLATIONS_MAX = 4096     # 4 MiB at most: larger keys and properties are not remembered
     TAKE_MAX = 1024             # items a cursor gives at once
     BODY_FIRST = 65536          # first size of a body buffer; it grows with what arrives
-
-
-cdef dict translations = {}     # (encoding, flags, key block, properties) -> (key block, properties)
-
-
-cdef tuple translated(RecordHeader* record, const uint8_t* blob):
-    """Key block and properties of a record of another protocol, remembered while they repeat."""
-    cdef bytes key = blob[:record.key]
-    cdef bytes props = blob[record.key:record.key + record.props]
-    cdef tuple wanted = (record.enc, record.flags, key, props)
-    found = translations.get(wanted)
-    if found is None:
-        if record.enc == ENC_MQTT5:
-            found = amqp091_from_mqtt5(key, props, record.flags)
-        else:
-            # No words of ours: an empty exchange, the key as far as it goes, no properties.
-            key = key[:255]
-            found = (b"\0" + bytes((len(key),)) + key, b"\0\0")
-        if len(key) + len(props) < 1024:
-            if len(translations) >= TRANSLATIONS_MAX:
-                translations.clear()
-            translations[wanted] = found
-    return found
 
 
 cdef int put_content(OutBuffer out, uint16_t channel, uint32_t body_max, const uint8_t* props, uint32_t props_size,
@@ -105,6 +87,38 @@ cdef int put_content(OutBuffer out, uint16_t channel, uint32_t body_max, const u
         left -= n
     out.commit(total)
     return 0
+
+
+cdef bytes offset_entry(int64_t offset):
+    """The entry of a table of headers that tells a stream's offset."""
+    cdef uint8_t value[8]
+    store64(value, <uint64_t>offset)
+    return b"\x0fx-stream-offsetl" + value[:8]
+
+
+cdef bytes count_entry(int64_t count):
+    """The entry that tells how often a message was given back."""
+    cdef uint8_t value[8]
+    store64(value, <uint64_t>count)
+    return b"\x10x-delivery-countl" + value[:8]
+
+
+cdef bytes with_entry(const uint8_t* props, uint32_t size, bytes entry):
+    """The properties block (found well-formed when it was published) with one more entry in its headers."""
+    cdef uint16_t flags = load16(props)
+    cdef uint32_t at = 2, table = 0
+    cdef uint8_t head[4]
+    if flags & 0x8000:                      # content-type
+        at += 1 + props[at]
+    if flags & 0x4000:                      # content-encoding
+        at += 1 + props[at]
+    if flags & 0x2000:
+        table = load32(props + at)
+        store32(head, table + <uint32_t>PyBytes_GET_SIZE(entry))
+        at += 4
+        return props[:at - 4] + head[:4] + props[at:at + table] + entry + props[at + table:size]
+    store32(head, <uint32_t>PyBytes_GET_SIZE(entry))
+    return bytes((props[0] | 0x20, props[1])) + props[2:at] + head[:4] + entry + props[at:size]
 
 
 cdef class Channel:
@@ -215,18 +229,26 @@ cdef class Channel:
 
     def confirm(self, uint64_t written, uint64_t synced):
         """Encode the ack of every publish that is there now; True when there was one."""
-        cdef uint64_t seq = self.confirmed_seq, lsn, entry
+        cdef uint64_t seq = self.confirmed_seq, began = seq, lsn, entry
         while seq < self.published_seq:
             entry = self.pending[(seq + 1) & self.pending_mask]
             lsn = entry >> 1
             if lsn > (synced if entry & 1 else written):
-                break
+                if entry != REFUSAL:
+                    break
+                self.acknowledge(seq)
+                put_confirm(self, NACK, seq + 1, False)
+                self.confirmed_seq = seq + 1
             seq += 1
-        if seq == self.confirmed_seq:
-            return False
-        put_confirm(self, ACK, seq, seq - self.confirmed_seq > 1)
-        self.confirmed_seq = seq
-        return True
+        self.acknowledge(seq)
+        return seq != began
+
+    cdef int acknowledge(self, uint64_t seq) except -1:
+        """Encode the ack of what was not confirmed yet up to `seq`."""
+        if seq != self.confirmed_seq:
+            put_confirm(self, ACK, seq, seq - self.confirmed_seq > 1)
+            self.confirmed_seq = seq
+        return 0
 
     def refuse_all(self):
         """Encode a nack for everything that is not confirmed: the log failed. True when there was something."""
@@ -293,6 +315,7 @@ cdef class Channel:
             consumer.in_flight -= 1
             self.outstanding -= 1
         if how == ACKED:
+            self.acked += 1
             cursor.settle(seq)
         elif how == REQUEUED:
             cursor.requeue(seq)
@@ -411,7 +434,7 @@ cdef class Channel:
                 consumer.queue.credit_gained()
 
     cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Item* item,
-                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag) except -1:
+                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1:
         """basic.deliver or basic.get-ok of one item: head | tag | redelivered | key block | tail, then content."""
         cdef Batch batch = <Batch>item.batch
         cdef RecordHeader* record = &batch.headers[item.index]
@@ -428,6 +451,16 @@ cdef class Channel:
             key_size = PyBytes_GET_SIZE(other_key)
             props = <const uint8_t*>PyBytes_AS_STRING(other_props)
             props_size = <uint32_t>PyBytes_GET_SIZE(other_props)
+        if item.redelivered == COUNTED:
+            if props[0] & HEADERS:          # it may bring a count of another queue
+                other_props = without_header(props[:props_size], "x-delivery-count")
+                props = <const uint8_t*>PyBytes_AS_STRING(other_props)
+                props_size = <uint32_t>PyBytes_GET_SIZE(other_props)
+            entry = count_entry(item.count)
+        if entry is not None:
+            other_props = with_entry(props, props_size, entry)
+            props = <const uint8_t*>PyBytes_AS_STRING(other_props)
+            props_size = <uint32_t>PyBytes_GET_SIZE(other_props)
         size = 4 + head_size + 9 + key_size + tail_size
         p = out.reserve(size + 8)
         p[0] = FRAME_METHOD
@@ -440,7 +473,8 @@ cdef class Channel:
             memcpy(p, head, head_size)
             p += head_size
         store64(p, tag)
-        p[8] = item.redelivered
+        p[8] = item.redelivered != 0
+        self.redelivered += p[8]
         memcpy(p + 9, key, key_size)
         p += 9 + key_size
         if tail_size:
@@ -452,16 +486,18 @@ cdef class Channel:
                            <uint64_t>(record.size - record.key - record.props))
 
     def encode_get(self, Cursor cursor not None, bint no_ack, uint32_t left):
-        """basic.get-ok of cursor.items[0] as bytes; `left` messages remain. Without acknowledgement it is settled."""
+        """basic.get-ok of TAKEN.items[0] as bytes; `left` messages remain. Without acknowledgement it is settled."""
         cdef OutBuffer out = OutBuffer()
         cdef uint8_t tail[4]
-        cdef Item* item = &cursor.items[0]
+        cdef Item* item = &TAKEN.items[0]
         cdef uint64_t tag, seq = item.seq
         store32(tail, left)
         tag = self.skip_tag() if no_ack else self.hold(<PyObject*>cursor, NULL, seq)
-        self.encode(out, GET_OK, NULL, 0, item, tail, 4, tag)
+        self.encode(out, GET_OK, NULL, 0, item, tail, 4, tag, None)
         self.delivered += 1
+        self.got += 1
         if no_ack:
+            self.got_auto += 1
             cursor.settle(seq)
         return out.take()
 
@@ -581,21 +617,37 @@ cdef class Consumer:
         cdef Py_ssize_t i = first, took = 0, most = self.credit(), full
         cdef Item* item
         cdef uint64_t tag
+        cdef bytes offset = None
         if most <= 0:
             return 0
         full = out.size + <Py_ssize_t>self.room()
-        while i < cursor.taken and took < most and out.size < full:
-            item = &cursor.items[i]
+        while i < TAKEN.n and took < most and out.size < full:
+            item = &TAKEN.items[i]
+            if self.offsets is not None:
+                if self.wanted is not None and not self.wanted(<Batch>item.batch, item.index):
+                    cursor.settle(item.seq)
+                    took += 1
+                    i += step
+                    continue
+                offset = offset_entry(self.offset_base + <int64_t>self.offsets.index_of(
+                    (<Batch>item.batch).base_lsn + item.index))
             tag = channel.skip_tag() if self.no_ack else channel.hold(<PyObject*>cursor, <PyObject*>self, item.seq)
-            channel.encode(out, DELIVER, self.head, self.head_size, item, NULL, 0, tag)
+            channel.encode(out, DELIVER, self.head, self.head_size, item, NULL, 0, tag, offset)
             if self.no_ack:
                 cursor.settle(item.seq)
             took += 1
             i += step
         channel.delivered += took
+        if self.no_ack:
+            channel.delivered_auto += took
         if took:
             channel.dirty()
         return took
+
+    def of_stream(self, Feed offsets not None, int64_t base, object wanted):
+        self.offsets = offsets
+        self.offset_base = base
+        self.wanted = wanted
 
     def cancelled(self, str reason):
         """The queue let go of it."""

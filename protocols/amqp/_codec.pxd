@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from penstock.log_core._batch cimport Appender
+from penstock.log_core._appender cimport Appender
 from penstock.protocols.amqp._channel cimport Channel
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.router._routes cimport RouteTable
@@ -18,6 +18,8 @@ cdef class Codec:
     cdef public uint32_t frame_max      # whole frames, header and end included
     cdef readonly uint64_t message_max
     cdef readonly uint64_t published
+    cdef uint64_t sizes[9]              # publishes by the size of their body: BOUNDS, and above
+    cdef readonly uint64_t size_sum
     cdef readonly uint64_t held_max
     cdef uint64_t held                  # bytes of messages under way
     cdef uint64_t written_wanted, synced_wanted
@@ -38,4 +40,5 @@ cdef class Codec:
     cdef object body(self, Channel channel, const uint8_t* p, Py_ssize_t n)
     cdef object complete(self, Channel channel, const uint8_t* key, uint16_t key_size, uint8_t bits,
                          const uint8_t* props, uint32_t props_size, const uint8_t* body, uint64_t body_size)
+    cdef void count(self, Channel channel, uint64_t body_size) noexcept
     cdef object settle(self, Channel channel, uint16_t method, const uint8_t* p, Py_ssize_t n)

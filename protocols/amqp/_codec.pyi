@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from penstock.log_core._batch import Appender
+from penstock.log_core._appender import Appender
 from penstock.protocols.amqp._channel import Channel
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router._routes import RouteTable
@@ -26,10 +26,15 @@ class Codec:
     message_max: int
     published: int
     """Messages that came whole and were not refused for their exchange."""
+    size_sum: int
+    """Bytes of the bodies of all of them."""
     want: int
     """After None: whole size of the incomplete frame in front, 0 when even its size is not known."""
 
     def __init__(self, out: OutBuffer, frame_max: int, message_max: int) -> None: ...
+    @property
+    def size_counts(self) -> tuple[int, ...]:
+        """Publishes by the size of their body: see `facts.SIZES`; what is above the last one last."""
     def open(self, table: RouteTable, appender: Appender, user: bytes) -> None:
         """After login: where publishes go. `user` is what a message's user-id must be."""
 
@@ -72,6 +77,9 @@ class Codec:
 
     def confirm(self, written: int, synced: int) -> bool:
         """Encode the acks of all publishes that are there now, per channel; True when there were some."""
+
+    def expect_refusal(self, channel: Channel) -> None:
+        """The next publish of a confirming channel was refused by a queue: it is nacked in its turn."""
 
     def expect_confirm(self, channel: Channel, lsn: int, sync: bool) -> None:
         """Number a publish of a confirming channel that went through Python."""

@@ -38,10 +38,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from penstock.log_core._batch cimport ENC_AMQP091, F_PERSISTENT, Appender
-from penstock.protocols.amqp._channel cimport ACKED, BODY, DROPPED, HEADER, IDLE, REQUEUED, Channel, put_return
-from penstock.protocols.amqp._properties cimport Properties, read_properties
-from penstock.protocols.amqp._tables cimport load16, load32, load64
+from penstock.log_core._appender cimport Appender
+from penstock.log_core._batch cimport ENC_AMQP091, F_PERSISTENT
+from penstock.protocols.amqp._channel cimport (
+    ACKED, BODY, DROPPED, HEADER, IDLE, REFUSAL, REQUEUED, Channel, put_return,
+)
+from penstock.protocols._properties cimport Properties, read_properties
+from penstock.protocols._tables cimport load16, load32, load64
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.router._routes cimport Route, RouteTable
 
@@ -70,6 +73,10 @@ TOO_LARGE = 5
 FAULT = 6
 
 cdef bytes NO_ROUTE = b"NO_ROUTE"
+
+
+cdef uint64_t[8] BOUNDS
+BOUNDS[:] = [100, 1000, 10000, 100000, 1000000, 10000000, 50000000, 100000000]
 
 
 cdef class Codec:
@@ -207,6 +214,11 @@ cdef class Codec:
     def expect_confirm(self, Channel channel not None, uint64_t lsn, bint sync):
         """A publish of a confirming channel that went through Python."""
         self.expect(channel, lsn, sync)
+
+    def expect_refusal(self, Channel channel not None):
+        """A publish of a confirming channel that a queue refused: nacked in its turn."""
+        self.expect(channel, self.appender.next_lsn - 1, False)
+        channel.pending[channel.published_seq & channel.pending_mask] = REFUSAL
 
     cdef object step(self):
         cdef const uint8_t* f
@@ -395,14 +407,14 @@ cdef class Codec:
         cdef Route route
         cdef uint64_t lsn
         cdef uint16_t flags = 0
+        cdef bint special
         if read_properties(props, props_size, &found) < 0:
             return self.fault(channel, channel.number, "properties", T_HEADER, props, props_size, 0)
         route = self.table.lookup(key, key_size)
         if route.error is not None:
             return (REFUSED, channel.number, route.error)
-        if (
+        special = (
             found.special
-            or route.per_message
             or channel.transactional
             or (
                 found.user_id != NULL
@@ -411,8 +423,9 @@ cdef class Codec:
                     or memcmp(found.user_id, PyBytes_AS_STRING(self.user), found.user_id_size) != 0
                 )
             )
-        ):
-            self.published += 1
+        )
+        if special or (route.special and route.must_look(body_size)):
+            self.count(channel, body_size)
             return (
                 PUBLISH,
                 channel.number,
@@ -425,12 +438,31 @@ cdef class Codec:
             flags = F_PERSISTENT
         lsn = self.appender.append(route.lp, route.target, key, key_size, props, props_size, body,
                                    <uint32_t>body_size, flags, found.priority, ENC_AMQP091, found.ttl, 0)
-        self.published += 1
-        if bits & MANDATORY and not route.routed:
-            put_return(channel, 312, NO_ROUTE, key, key_size, props, props_size, body, body_size)
+        self.count(channel, body_size)
+        if not route.routed:
+            if bits & MANDATORY:
+                channel.returned += 1
+                put_return(channel, 312, NO_ROUTE, key, key_size, props, props_size, body, body_size)
+            else:
+                channel.dropped += 1
         if channel.confirming:
             self.expect(channel, lsn, flags and route.durable)
         return None
+
+    cdef void count(self, Channel channel, uint64_t body_size) noexcept:
+        """A publish, in the totals."""
+        cdef int i = 0
+        self.published += 1
+        channel.published += 1
+        self.size_sum += body_size
+        while i < 8 and body_size > BOUNDS[i]:
+            i += 1
+        self.sizes[i] += 1
+
+    @property
+    def size_counts(self):
+        """Publishes by the size of their body."""
+        return tuple([self.sizes[i] for i in range(9)])
 
     # Settling
 

@@ -10,15 +10,18 @@ Owns its consumers and the meaning of "" as a queue name. Per message nothing ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.protocols.amqp._channel import Channel as Core
 from penstock.protocols.amqp._channel import Consumer
-from penstock.protocols.amqp.errors import AmqpError, soft
+from penstock.protocols.amqp.errors import AmqpError, answer, soft
 from penstock.protocols.amqp.gate import Gate
 from penstock.protocols.amqp.methods import Index, encode
-from penstock.protocols.amqp.values import Value
+from penstock.protocols.facts import Totals
+from penstock.protocols.values import Value
+from penstock.router.errors import AccessRefused
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp.direct_reply import ReplyConsumer
@@ -27,7 +30,25 @@ if TYPE_CHECKING:
     from penstock.router.identity import Actor
     from penstock.router.vhost import Vhost
 
-__all__ = ["Channel"]
+__all__ = ["Channel", "channel_totals"]
+
+
+def channel_totals(core: Core) -> Totals:
+    """What the channel moved since it was opened."""
+    return Totals(
+        published=core.published,
+        awaiting_confirm=core.published_seq,
+        confirmed=core.confirmed_seq,
+        dropped=core.dropped,
+        returned=core.returned,
+        delivered=core.delivered,
+        delivered_auto=core.delivered_auto,
+        redelivered=core.redelivered,
+        got=core.got,
+        got_auto=core.got_auto,
+        get_empty=core.get_empty,
+        acknowledged=core.acked,
+    )
 
 
 class Channel:
@@ -47,6 +68,7 @@ class Channel:
         """Since tx.select: what was published and not committed."""
         self.prefetch = 0
         """Of consumers that will be made; 0 = no limit."""
+        self._held_cancels: list[str] | None = None
         self.last_queue = ""
         """What "" means as a queue name."""
 
@@ -80,6 +102,34 @@ class Channel:
         if self.gate.waiting:
             self.session.gated(self)
 
+    def after(self, begin: Callable[[Callable[[bool], None]], None], action: Callable[[], None]) -> None:
+        """Do `action` in its order, but not before what `begin` starts now has called what it is given.
+
+        With False that failed: the channel is closed instead.
+        """
+        ready = waited = failed = False
+
+        def done(ok: bool) -> None:
+            nonlocal ready, failed
+            ready, failed = True, not ok
+            if waited:
+                leave()
+                self.go_on()
+
+        def leave() -> bool:
+            nonlocal waited
+            if ready:
+                if failed and not self.core.closing:
+                    self.fail(soft(541, "what was published before cannot be read"), (0, 0))
+                elif not self.core.closing:
+                    action()
+                return True
+            waited = True
+            return False
+
+        begin(done)
+        self.submit(leave)
+
     def go_on(self) -> None:
         """An action that took its time is done."""
         self.gate.go_on(self.session.synced_lsn)
@@ -109,8 +159,45 @@ class Channel:
         tag = consumer.tag.decode("utf-8", "surrogateescape")
         if self.consumers.get(tag) is consumer:
             del self.consumers[tag]
-            if self.session.client_can("consumer_cancel_notify"):
+            if not self.session.client_can("consumer_cancel_notify"):
+                return
+            if self._held_cancels is None:
                 self.reply("basic.cancel", tag, True)
+            else:
+                self._held_cancels.append(tag)
+
+    @contextmanager
+    def answering_first(self) -> Iterator[None]:
+        """Consumers of this channel that are cancelled within are told of it after its answer.
+
+        A client that waits for the answer expects nothing else; RabbitMQ tells it in this order too.
+        """
+        held: list[str] = []
+        self._held_cancels = held
+        try:
+            yield
+        finally:
+            self._held_cancels = None
+            for tag in held:
+                self.reply("basic.cancel", tag, True)
+
+    def revoke_consumers(self) -> None:
+        """Cancel the consumers whose queue the user may not read from any more; what they have stays theirs.
+
+        As when the queue is deleted; a client that does not want to know of that loses the channel.
+        """
+        identity, vhost = self.actor.identity, self.vhost.name
+        for consumer in list(self.consumers.values()):
+            name = consumer.queue.name
+            # One that is not attached yet is asked about when it is.
+            if not consumer.attached or self.session.broker.authorizer.allow(identity, vhost, "read", name):
+                continue
+            self.detach(consumer)
+            if not self.session.client_can("consumer_cancel_notify"):
+                refused = AccessRefused("queue", name, vhost, identity.username, "read")
+                self.fail(answer(refused), (60, 20))
+                return
+            self.consumer_cancelled(consumer, "the user may not read from the queue any more")
 
     def detach(self, consumer: Consumer) -> None:
         """Its queue gives it nothing more."""

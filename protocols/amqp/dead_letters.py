@@ -15,10 +15,11 @@ Source: RabbitMQ's rabbit_dead_letter (x-death, cycles) and mc_amqpl (x-last-dea
 from __future__ import annotations
 
 from penstock.log_core._batch import Record
-from penstock.protocols.amqp._tables import Long, Timestamp
+from penstock.protocols._tables import Long, Timestamp
 from penstock.protocols.amqp.properties import decode_properties, encode_properties
-from penstock.protocols.amqp.values import Table, Value
 from penstock.protocols.translate import amqp091_from_mqtt5
+from penstock.protocols.values import Table, Value
+from penstock.router.arguments import MessageHeaders
 from penstock.router.dead_letters import Death, Letter
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, split_key_block, text, wire
 
@@ -60,7 +61,12 @@ def rewrite(record: Record, death: Death) -> Letter:
         headers.pop("CC", None)
         keys = [death.routing_key]
     circling = frozenset() if death.reason == "rejected" else _circling(deaths)
-    return Letter(tuple(_short(one) for one in keys), encode_properties(properties), headers, circling)
+    return Letter(
+        tuple(_short(one) for one in keys),
+        encode_properties(properties),
+        MessageHeaders(headers, properties),
+        circling,
+    )
 
 
 def _with(known: Value, entry: Table) -> list[Value]:

@@ -11,12 +11,16 @@ import logging
 from typing import Final, Protocol
 
 from penstock import __version__
+from penstock.config import Address
 from penstock.errors import PenstockError
 from penstock.logs import fields
+from penstock.protocols.amqp.facts import connection_facts
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
 from penstock.protocols.amqp.session import Login, Session, State
-from penstock.protocols.connection import Connection, Limits, Wiring, is_loopback
-from penstock.protocols.listener import Listener, listening_socket
+from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.facts import ConnectionFacts, Totals
+from penstock.protocols.front import Front
+from penstock.protocols.shared import Shared
 from penstock.router.broker import Broker
 
 __all__ = ["AmqpConfig", "AmqpConnection", "ServerConfig", "serve"]
@@ -24,20 +28,13 @@ __all__ = ["AmqpConfig", "AmqpConnection", "ServerConfig", "serve"]
 logger: Final = logging.getLogger("penstock.amqp")
 
 
-class Address(Protocol):
-    """Where to listen."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
 class AmqpConfig(Protocol):
     """The configuration's section `amqp`."""
 
     @property
     def address(self) -> Address | None: ...
+    @property
+    def tls_address(self) -> Address | None: ...
     @property
     def frame_max(self) -> int: ...
     @property
@@ -57,6 +54,8 @@ class ServerConfig(Protocol):
     def output_buffer_bytes(self) -> int: ...
     @property
     def max_connections(self) -> int: ...
+    @property
+    def output_stuck_s(self) -> float: ...
 
 
 class AmqpConnection(Connection):
@@ -76,6 +75,7 @@ class AmqpConnection(Connection):
             owner=self,
             room=self.room,
             dirty=self.dirty,
+            look=self._look,
         )
 
     def received(self, buffer: bytearray, size: int) -> int:
@@ -132,20 +132,28 @@ class AmqpConnection(Connection):
             self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self.abort, session.failure)
 
     async def _check_login(self, login: Login) -> None:
+        users, loopback = self._broker.users, self.local
         try:
-            identity = await self._broker.users.authenticate(
-                login.username, login.password, is_loopback(self.peer_host), peer=self.peer_host
-            )
+            if login.certified:
+                identity = users.certified(login.username, loopback)
+            else:
+                identity = await users.authenticate(
+                    login.username, login.password, loopback, peer=self.peer_host
+                )
         except PenstockError as error:
             logger.warning(
                 "login refused", extra=fields(connection=self.id, peer=self.peer, error=error.message)
             )
             self.session.refused(error)
         else:
+            self.trusted = True
             self.session.authenticated(identity)
         self._login = None
         self.release("login")
         self._look()
+
+    def on_secure(self, user: str | None) -> None:
+        self.session.certificate_user = user
 
     def on_lost(self) -> None:
         if self._login is not None:
@@ -186,18 +194,30 @@ class AmqpConnection(Connection):
     def message_counts(self) -> tuple[int, int]:
         return self.session.message_counts
 
+    def totals(self) -> Totals:
+        return self.session.totals()
+
+    def facts(self) -> ConnectionFacts | None:
+        return connection_facts(self.session)
+
+    def force_close(self, reason: str) -> None:
+        self.session.force_close(reason)
+
 
 async def serve(
-    broker: Broker, amqp: AmqpConfig, server: ServerConfig, loop: asyncio.AbstractEventLoop
-) -> Listener:
-    """Listen and serve until `Listener.drain`.
+    broker: Broker,
+    amqp: AmqpConfig,
+    server: ServerConfig,
+    loop: asyncio.AbstractEventLoop,
+    shared: Shared | None = None,
+) -> Front:
+    """Listen at every address that is on, until `Front.drain`; `shared.tls` is needed for `amqp.tls_address`.
 
     Raises:
-        StartError: the address cannot be listened on.
+        StartError: an address cannot be listened on.
 
     """
-    address = amqp.address
-    assert address is not None, "amqp.listen is off"
+    shared = shared or Shared()
     options = AmqpOptions(
         frame_max=amqp.frame_max,
         channel_max=amqp.channel_max,
@@ -209,18 +229,18 @@ async def serve(
         greeting_timeout_s=min(5.0, options.handshake_timeout_s),
         login_timeout_s=options.handshake_timeout_s,
         output_high_bytes=server.output_buffer_bytes,
+        output_stuck_s=server.output_stuck_s,
     )
-    wiring = Wiring(loop, broker.log, broker.tick, limits, logger)
+    wiring = Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
 
     def connection() -> Connection:
         return AmqpConnection(wiring, broker, options)
 
-    listener = Listener(
-        listening_socket("amqp", address.host, address.port),
-        connection,
-        wiring,
-        max_connections=server.max_connections,
-    )
-    broker.log.on_pressure.append(listener.pressure)
-    listener.pressure(broker.log.paused)
-    return listener
+    front = Front("amqp", wiring, max_connections=server.max_connections)
+    if amqp.address is not None:
+        front.open("amqp", amqp.address, connection)
+    if amqp.tls_address is not None and shared.tls is not None:
+        front.open("amqps", amqp.tls_address, connection, option="tls_listen", tls=shared.tls.layer())
+    broker.log.on_pressure.append(front.pressure)
+    front.pressure(broker.log.paused)
+    return front

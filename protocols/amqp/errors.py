@@ -12,8 +12,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from penstock.errors import LogError, PenstockError, ProtocolError
-from penstock.protocols.amqp._tables import Timestamp
+from penstock.protocols._tables import Timestamp
 from penstock.router import errors as router
+from penstock.router.names import text, wire
 from penstock.subscriptions import errors as subscriptions
 
 __all__ = ["NAMES", "AmqpError", "Dropped", "answer", "frame_fault", "hard", "soft"]
@@ -101,6 +102,14 @@ def _access_refused(error: router.AccessRefused) -> AmqpError:
     )
 
 
+def _topic_refused(error: router.TopicRefused) -> AmqpError:
+    return soft(
+        403,
+        f"{error.operation} access to topic '{text(error.key)}' in exchange '{error.name}' "
+        f"in vhost '{error.vhost}' refused for user '{error.user}'",
+    )
+
+
 def _authentication_refused(_: router.AuthenticationRefused) -> AmqpError:
     return hard(
         403,
@@ -119,10 +128,10 @@ def _resource_locked(error: router.ResourceLocked) -> AmqpError:
 
 
 def _inequivalent(error: router.Inequivalent) -> AmqpError:
-    if error.is_property:
-        received, current = f"'{_plain(error.received)}'", f"'{_plain(error.current)}'"
-    else:
+    if error.received is None or error.current is None:
         received, current = _described(error.received), _described(error.current)
+    else:
+        received, current = f"'{_plain(error.received)}'", f"'{_plain(error.current)}'"
     return soft(
         406,
         f"inequivalent arg '{error.argument}' for {error.kind} '{error.name}' in vhost '{error.vhost}': "
@@ -141,6 +150,8 @@ def _invalid_argument(error: router.InvalidArgument) -> AmqpError:
             return soft(406, f"{where} of queue type rabbit_{error.queue_type}_queue")
         case "value_negative" | "value_zero" | "value_too_large" | "max_value_exceeded":
             why = f"{{{error.problem},{_plain(error.value)}}}"
+        case "no_exchange_type":
+            return soft(406, f"Invalid argument, '{argument}' must be an existing exchange type")
         case "expected_integer":
             why = f'"expected integer, got {type_name(error.value)}"'
         case "unacceptable_type":
@@ -150,10 +161,54 @@ def _invalid_argument(error: router.InvalidArgument) -> AmqpError:
     return soft(406, f"{where}: {why}")
 
 
+def _limit_reached(error: router.LimitReached) -> AmqpError:
+    match error.limit:
+        case "vhost-connections":
+            refused = f"access to vhost '{error.vhost}' refused for user '{error.user}'"
+            return hard(530, f"{refused}: connection limit ({error.most}) is reached")
+        case "user-connections":
+            refused = f"connection refused for user '{error.user}'"
+            return hard(530, f"{refused}: user connection limit ({error.most}) is reached")
+        case "user-channels":
+            return hard(
+                530,
+                f"number of channels opened for user '{error.user}' has reached the maximum allowed user "
+                f"limit of ({error.most})",
+                (0, 0),
+            )
+        case "vhost-queues":
+            return soft(
+                406,
+                f"cannot declare queue '{error.name}': queue limit in vhost '{error.vhost}' ({error.most}) "
+                "is reached",
+            )
+
+
 def _invalid_match(error: router.InvalidMatch) -> AmqpError:
     value = error.value
-    shown = f'<<"{_plain(value)}">>' if isinstance(value, str | bytes) else _plain(value)
+    if not isinstance(value, str | bytes):
+        what = type_name(value)
+        return soft(406, f"Invalid x-match field type {what} (value {_plain(value)}); expected longstr")
+    shown = f'<<"{_plain(value)}">>'
     return soft(406, f"Invalid x-match field value {shown}; expected all, any, all-with-x, or any-with-x")
+
+
+def _invalid_hash(error: router.InvalidHash) -> AmqpError:
+    if error.property is None:
+        return soft(406, "hash-header and hash-property are mutually exclusive")
+    return soft(406, f"Unsupported property: {error.property}")
+
+
+def _invalid_binding(error: router.InvalidBinding) -> AmqpError:
+    texts = {
+        "key_no_integer": f"The binding key must be an integer: {erlang(wire(error.value))}",
+        "key_not_positive": "The binding key must be greater than 0",
+        "key_too_large": "The binding key must be less than 2147483648",
+        "key_not_empty": f"Non empty binding '{error.value}' key not permitted",
+        "queue_type": f"Queue type rabbit_{error.value}_queue not valid for this exchange type",
+        "no_queue": "Destination not found",
+    }
+    return soft(406, texts[error.problem])
 
 
 def _unknown_type(error: router.UnknownType) -> AmqpError:
@@ -169,6 +224,7 @@ def _unknown_type(error: router.UnknownType) -> AmqpError:
 _ANSWERS: Final[dict[type, Callable[[Any], AmqpError]]] = {
     router.NotFound: _not_found,
     router.AccessRefused: _access_refused,
+    router.TopicRefused: _topic_refused,
     router.AuthenticationRefused: _authentication_refused,
     router.ReservedName: lambda e: soft(403, f"{e.kind} name '{e.name}' contains reserved prefix 'amq.*'"),
     router.DefaultExchange: lambda _: soft(403, "operation not permitted on the default exchange"),
@@ -191,9 +247,18 @@ _ANSWERS: Final[dict[type, Callable[[Any], AmqpError]]] = {
     ),
     router.UnknownType: _unknown_type,
     router.InvalidMatch: _invalid_match,
+    router.InvalidHash: _invalid_hash,
+    router.InvalidBinding: _invalid_binding,
     router.InvalidPattern: lambda e: soft(406, f"a pattern of {e.words} words, more than {e.limit}"),
+    router.InvalidRegex: lambda e: soft(406, str(e)),
+    router.InvalidParameter: lambda e: soft(406, str(e)),
+    router.LimitReached: _limit_reached,
+    router.BackfillRefused: lambda e: soft(406, e.message),
     router.RoutingError: lambda e: soft(406, str(e)),
     subscriptions.ConsumerRefused: lambda e: soft(403, str(e.message)),
+    subscriptions.NotForStreams: lambda e: hard(
+        540, f"{e.operation} not supported by stream queues queue '{e.name}' in vhost '{e.vhost}'"
+    ),
     subscriptions.QueueGone: lambda e: soft(404, str(e.message)),
     subscriptions.SubscriptionError: lambda e: soft(406, str(e)),
     LogError: lambda e: hard(541, e.message),

@@ -7,14 +7,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.protocols.amqp._tables import decode_table
+from penstock.protocols._tables import decode_table
 from penstock.protocols.amqp.errors import hard
 from penstock.protocols.amqp.methods import TuneOk
 from penstock.protocols.amqp.options import FRAME_MIN, AmqpOptions
-from penstock.protocols.amqp.values import Table
+from penstock.protocols.values import Table
 from penstock.router.names import text, wire
 
-__all__ = ["HEADER", "HEADERS", "LOCALES", "MECHANISMS", "check_tune", "credentials", "server_properties"]
+__all__ = [
+    "EXTERNAL",
+    "HEADER",
+    "HEADERS",
+    "LOCALES",
+    "check_tune",
+    "credentials",
+    "mechanisms_for",
+    "server_properties",
+]
 
 HEADER: Final = b"AMQP\x00\x00\x09\x01"
 """The protocol header of 0-9-1: what a client of another version is answered."""
@@ -22,7 +31,8 @@ HEADER: Final = b"AMQP\x00\x00\x09\x01"
 HEADERS: Final = frozenset({HEADER, b"AMQP\x01\x01\x00\x09"})
 """Accepted: 0-9-1, and 0-9, which clients of its time mean by it."""
 
-MECHANISMS: Final = b"PLAIN AMQPLAIN"
+EXTERNAL: Final = "EXTERNAL"
+"""The SASL mechanism of peers whom TLS has identified."""
 LOCALES: Final = b"en_US"
 
 _CAPABILITIES: Final = (
@@ -52,6 +62,11 @@ def server_properties(version: str) -> Table:
         "cluster_name": "penstock",
         "capabilities": dict.fromkeys(_CAPABILITIES, True),
     }
+
+
+def mechanisms_for(certificate_user: str | None) -> bytes:
+    """The SASL mechanisms offered; EXTERNAL to a peer whose certificate names a user."""
+    return b"PLAIN AMQPLAIN" if certificate_user is None else b"PLAIN AMQPLAIN EXTERNAL"
 
 
 def credentials(mechanism: str, response: bytes) -> tuple[str, bytes]:

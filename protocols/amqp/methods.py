@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, TypeAlias
 from pamqp import commands
 from pamqp.base import Frame
 
-from penstock.protocols.amqp._tables import decode_fields, encode_fields
-from penstock.protocols.amqp.values import Table, Value
+from penstock.protocols._tables import decode_fields, encode_fields
+from penstock.protocols.values import Table, Value
 
 __all__ = ["METHODS", "NAMES", "Index", "Method", "decode", "encode"]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.protocols.amqp import direct_reply
+from penstock.errors import PenstockError
+from penstock.protocols.amqp import direct_reply, replay, stream
 from penstock.protocols.amqp._channel import Consumer
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.errors import answer, hard, soft
@@ -25,7 +26,8 @@ from penstock.router.names import server_name
 from penstock.router.replies import REPLY_TO
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+from penstock.subscriptions.errors import ConsumerRefused
+from penstock.subscriptions.stream import Stream
 
 __all__ = [
     "access_request",
@@ -72,6 +74,11 @@ def consume(channel: Channel, method: Consume) -> None:
     priority = method.arguments.get("x-priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise InvalidArgument("queue", name, vhost.name, "x-priority", priority, "expected_integer")
+    source: stream.Source | replay.Source | None = None
+    if isinstance(queue, Stream):
+        source = stream.source(channel, queue, method)
+    elif replay.ARGUMENT in method.arguments:
+        source = replay.source(channel, queue, method)
     consumer = Consumer(
         channel.core,
         tag.encode("utf-8", "surrogateescape"),
@@ -88,8 +95,12 @@ def consume(channel: Channel, method: Consume) -> None:
         if channel.consumers.get(tag) is not consumer:
             return  # cancelled before its consume-ok was due
         try:
-            queue.attach(consumer, exclusive=method.exclusive)
-        except (ConsumerRefused, QueueGone) as error:
+            # Permissions may have changed since.
+            vhost.queue(name, channel.actor)
+            if source is not None:
+                source.give(consumer)
+            consumer.queue.attach(consumer, exclusive=method.exclusive)
+        except PenstockError as error:
             del channel.consumers[tag]
             refused = isinstance(error, ConsumerRefused)
             text = f"queue '{queue.name}' in vhost '{vhost.name}' in exclusive use"
@@ -100,7 +111,10 @@ def consume(channel: Channel, method: Consume) -> None:
             channel.send("basic.consume-ok", tag)
 
     # Not before consume-ok may leave: deliveries follow it.
-    channel.then(start)
+    if source is None:
+        channel.then(start)
+    else:
+        channel.after(source.find, start)
 
 
 def cancel(channel: Channel, method: Cancel) -> None:
@@ -125,27 +139,29 @@ def get(channel: Channel, method: Get) -> None:
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get "
             "operations are not supported by quorum queues with single active consumer",
         )
-    answers: list[bytes] = []
+    answer: bytes | None = None
     waited = False
 
     def got(cursor: Cursor | None) -> None:
+        nonlocal answer
         if channel.core.closing:
+            answer = b""  # nobody hears it any more, but what stands behind it is to leave
             if cursor is not None:
                 cursor.requeue(cursor.records()[0][0])
-            return
-        if cursor is None:
-            answers.append(encode("basic.get-empty", channel.number, ""))
+        elif cursor is None:
+            channel.core.get_empty += 1
+            answer = encode("basic.get-empty", channel.number, "")
         else:
-            answers.append(channel.core.encode_get(cursor, method.no_ack, queue.ready_count))
-        channel.session.hold_answer(len(answers[0]))
+            answer = channel.core.encode_get(cursor, method.no_ack, queue.ready_count)
+        channel.session.hold_answer(len(answer))
         if waited:
             leave()
             channel.go_on()
 
     def leave() -> bool:
         nonlocal waited
-        if answers:
-            channel.session.give_answer(answers[0])
+        if answer is not None:
+            channel.session.give_answer(answer)
             return True
         waited = True
         return False

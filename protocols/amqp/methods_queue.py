@@ -28,6 +28,15 @@ def declare(channel: Channel, method: QueueDeclare) -> None:
         arguments=method.arguments,
     )
     channel.last_queue = declared.name
+    if declared.history is not None:
+
+        def answer() -> None:
+            if not method.nowait:
+                queue = declared.queue
+                channel.send("queue.declare-ok", declared.name, queue.ready_count, queue.consumer_count)
+
+        channel.after(declared.history, answer)
+        return
     channel.reply(
         "queue.declare-ok",
         declared.name,
@@ -47,8 +56,16 @@ def _ends(channel: Channel, method: QueueBind | QueueUnbind) -> tuple[str, str]:
 
 def bind(channel: Channel, method: QueueBind) -> None:
     queue, key = _ends(channel, method)
-    lsn = channel.vhost.bind_queue(queue, method.exchange, key, channel.actor, method.arguments)
-    channel.reply("queue.bind-ok", lsn=lsn, nowait=method.nowait)
+    bound = channel.vhost.bind_queue_since(queue, method.exchange, key, channel.actor, method.arguments)
+    if bound.history is None:
+        channel.reply("queue.bind-ok", lsn=bound.lsn, nowait=method.nowait)
+        return
+
+    def answer() -> None:
+        if not method.nowait:
+            channel.send("queue.bind-ok")
+
+    channel.after(bound.history, answer)
 
 
 def unbind(channel: Channel, method: QueueUnbind) -> None:
@@ -63,7 +80,9 @@ def purge(channel: Channel, method: QueuePurge) -> None:
 
 
 def delete(channel: Channel, method: QueueDelete) -> None:
-    deleted = channel.vhost.delete_queue(
-        channel.queue_name(method.queue), channel.actor, if_unused=method.if_unused, if_empty=method.if_empty
-    )
-    channel.reply("queue.delete-ok", deleted.message_count, lsn=deleted.lsn, nowait=method.nowait)
+    name = channel.queue_name(method.queue)
+    with channel.answering_first():
+        deleted = channel.vhost.delete_queue(
+            name, channel.actor, if_unused=method.if_unused, if_empty=method.if_empty
+        )
+        channel.reply("queue.delete-ok", deleted.message_count, lsn=deleted.lsn, nowait=method.nowait)

@@ -5,34 +5,26 @@ The kernel has checked the block (`_properties.pyx` has its layout), so its size
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.amqp._tables import decode_fields, encode_fields
-from penstock.protocols.amqp.values import Table, Value
-from penstock.router.names import wire
+from penstock.protocols.properties import FIELDS, decode_properties, encode_properties
+from penstock.protocols.translate import amqp091_from_mqtt5
+from penstock.protocols.values import Table
+from penstock.router.arguments import MessageHeaders
+from penstock.router.names import ENC_AMQP091, ENC_MQTT5, wire
 
-__all__ = ["decode_properties", "encode_properties", "with_reply_to", "without_header"]
+if TYPE_CHECKING:
+    from penstock.log_core._batch import Record
 
-_FIELDS: Final = (
-    ("content_type", "s"),
-    ("content_encoding", "s"),
-    ("headers", "t"),
-    ("delivery_mode", "o"),
-    ("priority", "o"),
-    ("correlation_id", "s"),
-    ("reply_to", "s"),
-    ("expiration", "s"),
-    ("message_id", "s"),
-    ("timestamp", "L"),
-    ("type", "s"),
-    ("user_id", "s"),
-    ("app_id", "s"),
-    ("cluster_id", "s"),
-)
-"""From flag bit 15 down."""
-
-_ENTRIES_MAX: Final = 8192
-"""Of a message's headers, when Python must read them."""
+__all__ = [
+    "decode_properties",
+    "encode_properties",
+    "headers_of",
+    "message_headers",
+    "with_header",
+    "with_reply_to",
+    "without_header",
+]
 
 _SIZES: Final = {
     kind: size for kinds, size in (("tbB", 1), ("su", 2), ("Iif", 4), ("D", 5), ("V", 0)) for kind in kinds
@@ -40,30 +32,20 @@ _SIZES: Final = {
 """Bytes of a value in a table by its letter; sized ones are not here, all others have 8."""
 
 
-def decode_properties(block: bytes, *, entries: int = _ENTRIES_MAX) -> Table:
-    """The properties that are there, by name; `entries` is the most its headers may have.
-
-    Raises:
-        TableError: malformed, or a table beyond the limits.
-
-    """
-    flags = int.from_bytes(block[:2], "big")
-    present = [field for bit, field in enumerate(_FIELDS) if flags >> (15 - bit) & 1]
-    values = decode_fields("".join(letter for _, letter in present), block[2:], entries=entries)
-    return {name: value for (name, _), value in zip(present, values, strict=True)}
+def message_headers(properties: Table) -> MessageHeaders:
+    """The headers among decoded properties, for routing."""
+    headers = properties.get("headers")
+    return MessageHeaders(headers if isinstance(headers, dict) else {}, properties)
 
 
-def encode_properties(properties: Table) -> bytes:
-    """The block of these properties: the twin of `decode_properties`, for blocks that are made anew."""
-    flags = 0
-    letters = ""
-    values: list[Value] = []
-    for bit, (name, letter) in enumerate(_FIELDS):
-        if name in properties:
-            flags |= 1 << (15 - bit)
-            letters += letter
-            values.append(properties[name])
-    return flags.to_bytes(2, "big") + encode_fields(letters, tuple(values))
+def headers_of(record: Record) -> MessageHeaders:
+    """The headers of a record of any protocol, as AMQP has them."""
+    props = record.props
+    if record.enc == ENC_MQTT5:
+        props = amqp091_from_mqtt5(record.key, props, record.flags)[1]
+    elif record.enc != ENC_AMQP091:
+        return MessageHeaders({}, {})
+    return message_headers(decode_properties(props, entries=len(props)))
 
 
 def with_reply_to(block: bytes, name: str) -> bytes:
@@ -75,17 +57,24 @@ def with_reply_to(block: bytes, name: str) -> bytes:
 
 def without_header(block: bytes, name: str) -> bytes:
     """The block, which has headers, without those called `name`."""
+    return with_header(block, name, b"")
+
+
+def with_header(block: bytes, name: str, value: bytes) -> bytes:
+    """The block, which has headers, with an encoded value for those called `name`; empty: without them."""
     start, end = _span(block, "headers")
-    unwanted = wire(name)
+    wanted = wire(name)
     kept = []
     at = start + 4
     while at < end:
         entry = at
         key = block[at + 1 : at + 1 + block[at]]
         at += 1 + len(key)
-        at = _after_value(block, at)
-        if key != unwanted:
+        value_at, at = at, _after_value(block, at)
+        if key != wanted:
             kept.append(block[entry:at])
+        elif value:
+            kept.append(block[entry:value_at] + value)
     entries = b"".join(kept)
     return block[:start] + len(entries).to_bytes(4, "big") + entries + block[end:]
 
@@ -102,7 +91,7 @@ def _span(block: bytes, wanted: str) -> tuple[int, int]:
     """Where a property that is there begins and ends."""
     flags = int.from_bytes(block[:2], "big")
     at = 2
-    for bit, (name, letter) in enumerate(_FIELDS):
+    for bit, (name, letter) in enumerate(FIELDS):
         if not flags >> (15 - bit) & 1:
             continue
         if letter == "s":

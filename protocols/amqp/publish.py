@@ -1,4 +1,5 @@
-"""Publishes that Python must look at: headers exchanges, CC and BCC, direct replies, transactions.
+"""Publishes that Python must look at: headers exchanges, CC and BCC, delays, direct replies, transactions,
+messages that MQTT clients are to find retained.
 
 The kernel hands over a whole message it did not append. What it would have refused is refused here with
 RabbitMQ's words; the rest is appended with the same record fields: at once, or at the commit of its
@@ -7,22 +8,34 @@ transaction. `check` looks at the message alone, `routed` at the exchanges, `app
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.log_core._batch import PERSISTENT
+from penstock.log_core._batch import PERSISTENT, RETAIN
 from penstock.protocols.amqp.channel import Channel
+from penstock.protocols.amqp.delay import delay_ms, due_ms, served, undelayed
 from penstock.protocols.amqp.errors import soft, type_name
-from penstock.protocols.amqp.properties import decode_properties, with_reply_to, without_header
-from penstock.protocols.amqp.values import Table, Value
+from penstock.protocols.amqp.producer import numbered
+from penstock.protocols.amqp.properties import (
+    decode_properties,
+    message_headers,
+    with_reply_to,
+    without_header,
+)
+from penstock.protocols.translate import EXCHANGE, topic_of
+from penstock.protocols.values import Table, Value
 from penstock.router._routes import Route
-from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, wire
-from penstock.router.publishing import union
+from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, text, wire
+from penstock.router.publishing import Published, union
 from penstock.router.replies import REPLY_TO, is_reply_key
+from penstock.router.retained import RetainedMessage
 
-__all__ = ["Message", "append", "check", "publish", "routed"]
+__all__ = ["Message", "Way", "append", "check", "publish", "routed"]
 
-_EXPIRATION_MAX: Final = 2**32 - 1
+_EXPIRATION_MAX: Final = 315_360_000_000
+"""Ten years in milliseconds, RabbitMQ's bound."""
+_TTL_MAX: Final = 2**32 - 2
+"""The longest that a record can say, 49 days; longer ones expire by their queue's rule only."""
 _MANDATORY: Final = 1
 
 
@@ -40,6 +53,14 @@ class Message:
     persistent: bool
     priority: int
     ttl_ms: int
+    due_ms: int = 0
+    """When it is published, ms since the epoch; 0 = now."""
+    delay_ms: int = 0
+    """How long exchanges that delay hold it; 0: they do not."""
+    numbered: tuple[bytes, int] | None = None
+    """The named producer it comes from, and its number."""
+    retained_as: bytes | None = None
+    """The topic under which MQTT clients find it retained."""
 
     @property
     def size(self) -> int:
@@ -57,20 +78,24 @@ def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) 
 
     """
     message = check(channel, key, bits, block, body)
-    route = routed(channel, message)
+    way = routed(channel, message)
     if channel.transaction is not None:
         channel.transaction.publish(message)
         return
-    lsn = append(channel, message, route)
+    published = append(channel, message, way)
     if channel.core.confirming:
-        channel.session.codec.expect_confirm(channel.core, lsn, message.persistent and route.durable)
+        codec = channel.session.codec
+        if published.refused:
+            codec.expect_refusal(channel.core)
+        else:
+            synced = (message.persistent and way.durable) or message.retained_as is not None
+            codec.expect_confirm(channel.core, published.lsn, synced)
 
 
 def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) -> Message:
     """Look at the message alone. Raises AmqpError and TableError, see `publish`."""
     properties = decode_properties(block)
-    headers = properties.get("headers", {})
-    assert isinstance(headers, dict)
+    headers = message_headers(properties)
     ttl_ms = _ttl(properties.get("expiration"))
     _check_user(channel, properties.get("user_id"))
     if properties.get("reply_to") == REPLY_TO:
@@ -85,48 +110,147 @@ def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) ->
     persistent = properties.get("delivery_mode") == 2
     priority = properties.get("priority", 0)
     assert isinstance(priority, int)
-    return Message(keys, bool(bits & _MANDATORY), block, body, headers, persistent, priority, ttl_ms)
+    due = due_ms(headers, channel.session.log.wall_ms())
+    block = undelayed(block, headers)
+    delay = 0 if due else delay_ms(headers)
+    retained_as = _retained_as(key) if headers.get("x-mqtt-retain") is True else None
+    mandatory = bool(bits & _MANDATORY)
+    number = numbered(channel.vhost.name, headers)
+    what = (keys, mandatory, block, body, headers, persistent, priority, ttl_ms)
+    return Message(*what, due, delay, number, retained_as)
 
 
-def routed(channel: Channel, message: Message) -> Route:
-    """Where the message goes now. Raises RoutingError."""
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where a message goes."""
+
+    route: Route
+    """Now; of one that is delayed altogether, and of a mandatory one: where it would go."""
+    held: tuple[bytes, ...] = ()
+    """The key blocks by which it is published when it is due."""
+    due_ms: int = 0
+
+    @property
+    def durable(self) -> bool:
+        """Whether something durable gets it: what is delayed is always kept."""
+        return self.route.durable or bool(self.held)
+
+
+def routed(channel: Channel, message: Message) -> Way:
+    """Where the message goes. Raises RoutingError."""
     routes = []
+    held = []
     for key in message.keys:
-        route = channel.vhost.route(channel.actor.identity, ENC_AMQP091, key, message.headers)
+        names: list[str] | None = [] if message.delay_ms else None
+        route = channel.vhost.route(channel.actor.identity, ENC_AMQP091, key, message.headers, names)
         if route.error is not None:
             raise route.error
         routes.append(route)
-    return union(routes)
+        held += [join_key_block(name, text(key[2 + key[0] :])) for name in names or ()]
+    if message.due_ms:
+        return Way(union(routes), message.keys, message.due_ms)
+    until_ms = channel.session.log.wall_ms() + message.delay_ms + 1 if held else 0
+    return Way(union(routes), tuple(dict.fromkeys(held)), until_ms)
 
 
-def append(channel: Channel, message: Message, route: Route) -> int:
-    """Append the message, and return it when it is mandatory and goes nowhere. Its LSN.
+def append(channel: Channel, message: Message, way: Way) -> Published:
+    """Append the message, and return it when it is mandatory and goes nowhere.
 
     Direct replies are delivered instead, and are in no log: the LSN is the last one. As in RabbitMQ they
-    count as going nowhere.
+    count as going nowhere. What a named producer sent before is not appended: the LSN is the one of then.
     """
+    if message.numbered is None:
+        return _append(channel, message, way)
+    producers = channel.session.log.producers
+    name, sequence = message.numbered
+    known = producers.admit_sequence(name, sequence)
+    if known:
+        return Published(known, way.route)
+    producers.open()
+    published = _append(channel, message, way)
+    if not published.refused:
+        producers.note(name, sequence, sequence, published.lsn)
+    return published
+
+
+def _append(channel: Channel, message: Message, way: Way) -> Published:
+    if not way.held:
+        return _append_now(channel, message, way.route)
+    now = way.route
+    if message.delay_ms and message.mandatory and not now.routed:
+        # Where it would go if it were not held.
+        now = routed(channel, replace(message, delay_ms=0)).route
+    if message.mandatory and not now.routed:
+        channel.core.encode_return(312, b"NO_ROUTE", message.keys[0], message.block, message.body)
+        return Published(channel.session.log.appender.next_lsn - 1, way.route)
+    published = Published(0, way.route)
+    if message.delay_ms and way.route.routed:
+        published = _append_now(channel, message, way.route)
+    lsn = channel.vhost.broker.delayed.schedule(
+        channel.vhost.name,
+        way.due_ms,
+        ENC_AMQP091,
+        message.keys[0],
+        served(message.block, message.delay_ms) if message.delay_ms else message.block,
+        message.body,
+        starts=way.held,
+        flags=PERSISTENT if message.persistent else 0,
+        priority=message.priority,
+        ttl_ms=message.ttl_ms,
+    )
+    return Published(lsn, way.route, published.refused)
+
+
+def _append_now(channel: Channel, message: Message, route: Route) -> Published:
     key = message.keys[0]
     appender = channel.session.log.appender
     addresses = [part[2:] for part in message.keys if part[0] == 0 and is_reply_key(part[2:])]
     for address in addresses:
         channel.vhost.replies.deliver(address, key, message.block, message.body)
     if addresses and not route.routed:
-        lsn = appender.next_lsn - 1
+        published = Published(appender.next_lsn - 1, route)
     else:
-        lsn = appender.append_record(
-            route.lp,
-            route.target,
+        published = channel.vhost.publishing.append(
+            route,
             key,
             message.block,
             message.body,
-            PERSISTENT if message.persistent else 0,
+            (PERSISTENT if message.persistent else 0) | (RETAIN if message.retained_as is not None else 0),
             message.priority,
             ENC_AMQP091,
             message.ttl_ms,
         )
-    if message.mandatory and not route.routed:
+        if message.retained_as is not None and not published.refused:
+            published = replace(published, lsn=max(published.lsn, _retain(channel, message)))
+    if not route.routed and not message.mandatory:
+        channel.core.dropped += 1
+    elif not route.routed:
+        channel.core.returned += 1
         channel.core.encode_return(312, b"NO_ROUTE", key, message.block, message.body)
-    return lsn
+    return published
+
+
+def _retained_as(key: bytes) -> bytes | None:
+    """The topic that MQTT knows the key by; None: it is no topic, or not on MQTT's exchange."""
+    return topic_of(key[2 + key[0] :]) if key[1 : 1 + key[0]] == EXCHANGE else None
+
+
+def _retain(channel: Channel, message: Message) -> int:
+    """Make it the topic's retained message, or remove that for an empty body. The LSN to wait for."""
+    assert message.retained_as is not None
+    now_ms = channel.session.log.now_ms()
+    return channel.vhost.retained.set(
+        RetainedMessage(
+            topic=message.retained_as,
+            enc=ENC_AMQP091,
+            props=message.block,
+            body=message.body,
+            flags=PERSISTENT if message.persistent else 0,
+            priority=message.priority,
+            stored_ms=now_ms,
+            expires_ms=now_ms + message.ttl_ms if message.ttl_ms else 0,
+        )
+    )
 
 
 def _keys(key: bytes, headers: Table) -> tuple[bytes, ...]:
@@ -143,8 +267,7 @@ def _keys(key: bytes, headers: Table) -> tuple[bytes, ...]:
             raise soft(406, f'invalid message: {{unacceptable_type_in_header,"{name}",{what}}}')
         for copy in copies:
             if isinstance(copy, str | bytes) and len(wire(copy) if isinstance(copy, str) else copy) <= 255:
-                text = copy if isinstance(copy, str) else copy.decode("utf-8", "surrogateescape")
-                keys.append(join_key_block(parts[0], text))
+                keys.append(join_key_block(parts[0], copy if isinstance(copy, str) else text(copy)))
     return tuple(dict.fromkeys(keys))
 
 
@@ -162,14 +285,15 @@ def _ttl(expiration: Value) -> int:
         why = f'{{leftover_string,"{digits[count:]}"}}'
     elif sign:
         why = f"{{value_negative,-{int(digits[:20])}}}"
-    elif len(digits) > 10 or int(digits) > _EXPIRATION_MAX:
+    elif len(digits) > 12 or int(digits) > _EXPIRATION_MAX:
         why = f"{{value_too_large,{digits}}}"
     else:
-        return max(int(digits), 1)
+        return max(int(digits), 1) if int(digits) <= _TTL_MAX else 0
     raise soft(406, f"invalid expiration '{expiration}': {why}")
 
 
 def _check_user(channel: Channel, user_id: Value) -> None:
-    name = channel.actor.identity.username
-    if isinstance(user_id, str) and user_id != name:
+    identity = channel.actor.identity
+    name = identity.username
+    if isinstance(user_id, str) and user_id != name and "impersonator" not in identity.tags:
         raise soft(406, f"user_id property set to '{user_id}' but authenticated user was '{name}'")

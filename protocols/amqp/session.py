@@ -31,19 +31,20 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.protocols._tables import TableError
 from penstock.protocols.amqp import _codec, methods_basic, methods_exchange, methods_queue, transaction
 from penstock.protocols.amqp import publish as slow
 from penstock.protocols.amqp._codec import Codec
-from penstock.protocols.amqp._tables import TableError
-from penstock.protocols.amqp.channel import Channel
+from penstock.protocols.amqp.channel import Channel, channel_totals
 from penstock.protocols.amqp.errors import AmqpError, Dropped, answer, erlang, frame_fault, hard, soft
 from penstock.protocols.amqp.handshake import (
+    EXTERNAL,
     HEADER,
     HEADERS,
     LOCALES,
-    MECHANISMS,
     check_tune,
     credentials,
+    mechanisms_for,
     server_properties,
 )
 from penstock.protocols.amqp.methods import (
@@ -58,8 +59,10 @@ from penstock.protocols.amqp.methods import (
     encode,
 )
 from penstock.protocols.amqp.options import NEGOTIATION_FRAME_MAX, AmqpOptions
-from penstock.protocols.amqp.values import Table, Value
+from penstock.protocols.facts import Totals
 from penstock.protocols.outbuffer import OutBuffer
+from penstock.protocols.values import Table, Value
+from penstock.router.errors import AccessRefused
 from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, wire
 
@@ -93,8 +96,8 @@ class Login:
 
     username: str
     password: bytes
-    renewal: bool = False
-    """A new secret of somebody who is in."""
+    certified: bool = False
+    """A client certificate has proved the name; there is no password."""
 
 
 class Session:
@@ -110,8 +113,12 @@ class Session:
         owner: object,
         room: Callable[[], int],
         dirty: Callable[[], object],
+        look: Callable[[], object] = lambda: None,
     ) -> None:
-        """`owner` stands for the connection in the broker; `room` and `dirty` are the connection's."""
+        """`owner` stands for the connection in the broker; `room`, `dirty` and `look` are the connection's.
+
+        `look` is called when something but the drivers has changed what the session wants.
+        """
         self.broker = broker
         self.log = broker.log
         self.options = options
@@ -119,6 +126,7 @@ class Session:
         self.room = room
         self._owner = owner
         self._dirty = dirty
+        self._look = look
         self._version = version
         self.state = State.HEADER
         self.codec = Codec(out, NEGOTIATION_FRAME_MAX, options.max_message_bytes)
@@ -131,6 +139,8 @@ class Session:
         """Who is logged in; set from State.TUNE on."""
         self.vhost: Vhost
         """Set from State.RUNNING on."""
+        self.certificate_user: str | None = None
+        """Whom the peer's verified certificate names; set before the first bytes."""
         self.login: Login | None = None
         self.ended: str | None = None
         self.dropped: str | None = None
@@ -140,6 +150,8 @@ class Session:
         self._gated: dict[Channel, None] = {}
         self.stalled = False
         self._answers_held = 0
+        self.gone = Totals()
+        """Of channels that are closed."""
 
     # What the endpoint asks
 
@@ -188,6 +200,8 @@ class Session:
 
     def forget(self, channel: Channel) -> None:
         """The channel is closed on both sides: its number is free."""
+        self.gone.channels_closed += 1
+        self.gone.add(channel_totals(channel.core))
         channel.gate.close()
         self._gated.pop(channel, None)
         self.codec.drop_channel(channel.core)
@@ -196,6 +210,12 @@ class Session:
 
     def receive(self, buffer: bytearray, size: int) -> int:
         """Handle buffer[0:size]; how many bytes of it are done with. Never raises for what a peer sends."""
+        try:
+            return self._receive(buffer, size)
+        finally:
+            self.log.producers.close()
+
+    def _receive(self, buffer: bytearray, size: int) -> int:
         start = 0
         if self.state is State.HEADER:
             start = self._header(buffer, size)
@@ -226,7 +246,8 @@ class Session:
             return 0
         if bytes(buffer[:8]) in HEADERS and size >= 8:
             self.state = State.START
-            self._send("connection.start", 0, 9, server_properties(self._version), MECHANISMS, LOCALES)
+            mechanisms = mechanisms_for(self.certificate_user)
+            self._send("connection.start", 0, 9, server_properties(self._version), mechanisms, LOCALES)
             return 8
         self.out.write(HEADER)
         self.dirty()
@@ -305,10 +326,13 @@ class Session:
         self.client_properties = method.client_properties
         capabilities = method.client_properties.get("capabilities")
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
-        username, password = credentials(method.mechanism, method.response)
+        if method.mechanism == EXTERNAL and self.certificate_user is not None:
+            login = Login(self.certificate_user, b"", certified=True)
+        else:
+            login = Login(*credentials(method.mechanism, method.response))
         self.mechanism = method.mechanism
         self.state = State.LOGIN
-        self.login = Login(username, password)
+        self.login = login
 
     def authenticated(self, identity: Identity) -> None:
         """The login was right."""
@@ -317,9 +341,6 @@ class Session:
             self.state = State.TUNE
             options = self.options
             self._send("connection.tune", options.channel_max, options.frame_max, options.heartbeat_s)
-        elif self.state is State.RUNNING:
-            self.actor = Actor(identity, self._owner)
-            self._send("connection.update-secret-ok")
 
     def refused(self, error: PenstockError) -> None:
         """The login was wrong; the peer learns that and no more."""
@@ -337,8 +358,6 @@ class Session:
                 ),
                 (0, 0),
             )
-        elif self.state is State.RUNNING:
-            self.fail(hard(530, "the new secret was refused"), (10, 70))
 
     def _on_tune_ok(self, method: TuneOk) -> None:
         check_tune(method, self.options)
@@ -349,6 +368,7 @@ class Session:
 
     def _on_open(self, method: ConnectionOpen) -> None:
         self.vhost = self.broker.enter(self.actor.identity, method.virtual_host)
+        self.broker.connections.enter(self)
         identity = self.actor.identity
         self.codec.open(
             self.vhost.publisher(identity, ENC_AMQP091), self.log.appender, wire(identity.username)
@@ -362,7 +382,18 @@ class Session:
         self._end(f"the client closed: {method.reply_code} {method.reply_text}")
 
     def _on_update_secret(self, method: UpdateSecret) -> None:
-        self.login = Login(self.actor.identity.username, method.new_secret, renewal=True)
+        # For users with a password RabbitMQ looks at no secret: who is in stays in.
+        if not self._renew_identity():
+            raise hard(530, "New secret was refused by one of the backends")
+        self._send("connection.update-secret-ok")
+
+    def _renew_identity(self) -> bool:
+        """Take over the user's tags as they are now; False: there is no such user any more."""
+        identity = self.broker.users.identity(self.identity.username)
+        if identity is None:
+            return False
+        self.actor = Actor(identity, self._owner)
+        return True
 
     # Methods of channels
 
@@ -398,7 +429,9 @@ class Session:
                 f"channel_max ({self.channel_max})",
                 (0, 0),
             )
+        self.broker.connections.check_channel(self.identity.username)
         channel = Channel(self, number)
+        self.gone.channels_opened += 1
         self.codec.add_channel(channel.core)
         channel.reply("channel.open-ok", b"")
 
@@ -444,15 +477,18 @@ class Session:
             self._check_pressure()
 
     def _check_pressure(self) -> None:
-        """Pause a connection that publishes; consumers must go on being read for their acknowledgements."""
-        blocked = self._pressure and self.codec.published > 0
-        if blocked and not self._told_blocked and self.client_can("connection.blocked"):
+        """Pause a connection that publishes; consumers must go on being read for their acknowledgements.
+
+        The client is told of alarms only: to wait for the disk for a moment is no news.
+        """
+        self.blocked = self._pressure and self.codec.published > 0
+        alarms = self.log.alarms if self.blocked else []
+        if alarms and not self._told_blocked and self.client_can("connection.blocked"):
             self._told_blocked = True
-            self._send("connection.blocked", "the log is low on disk space or behind its disk")
-        elif not self._pressure and self._told_blocked:
+            self._send("connection.blocked", f"low on {' & '.join(reversed(alarms))}")
+        elif not alarms and self._told_blocked:
             self._told_blocked = False
             self._send("connection.unblocked")
-        self.blocked = blocked
 
     def shutdown(self) -> None:
         """The gateway stops."""
@@ -462,6 +498,36 @@ class Session:
             self._end("the gateway stops")
             return
         self.fail(hard(320, "broker forced connection closure with reason 'shutdown'", (0, 0)), (0, 0))
+
+    # As a member of the vhost
+
+    @property
+    def identity(self) -> Identity:
+        """Who is logged in."""
+        return self.actor.identity
+
+    @property
+    def channel_count(self) -> int:
+        """Channels it has open."""
+        return self.codec.channel_count
+
+    def permissions_changed(self) -> None:
+        """Let go of consumers that would not be allowed any more, or of the vhost itself."""
+        self._renew_identity()
+        allowed, vhost = self.broker.authorizer, self.vhost.name
+        if not allowed.enter(self.identity, vhost):
+            refused = AccessRefused("vhost", vhost, vhost, self.identity.username, "read")
+            self.fail(answer(refused), (0, 0))
+        for core in self.codec.all_channels():
+            channel = core.owner
+            assert isinstance(channel, Channel)
+            channel.revoke_consumers()
+        self._look()
+
+    def force_close(self, reason: str) -> None:
+        """The operator wants the connection to end."""
+        self.fail(hard(320, reason, (0, 0)), (0, 0))
+        self._look()
 
     def lost(self) -> None:
         """The transport is gone."""
@@ -476,8 +542,18 @@ class Session:
     @property
     def message_counts(self) -> tuple[int, int]:
         """Messages received and delivered."""
-        delivered = self._delivered + sum(core.delivered for core in self.codec.all_channels())
-        return self.codec.published, delivered
+        totals = self.totals()
+        return totals.published, totals.delivered
+
+    def totals(self) -> Totals:
+        """What the connection moved so far, closed channels included."""
+        sum_ = Totals()
+        sum_.add(self.gone)
+        for core in self.codec.all_channels():
+            sum_.add(channel_totals(core))
+        sum_.published = self.codec.published
+        sum_.sizes, sum_.size_sum = self.codec.size_counts, self.codec.size_sum
+        return sum_
 
     # The end
 
@@ -496,7 +572,6 @@ class Session:
     failure = ""
     """What we closed the connection for."""
     mechanism = ""
-    _delivered = 0
 
     def _end(self, reason: str) -> None:
         self.state = State.ENDED
@@ -504,7 +579,6 @@ class Session:
 
     def _tear_down(self) -> None:
         """Give back what the connection holds: consumers, unacknowledged messages, exclusive queues."""
-        self._delivered = self.message_counts[1]
         self.stalled = False
         for core in self.codec.all_channels():
             channel = core.owner
@@ -512,6 +586,7 @@ class Session:
             channel.shut()
             self.forget(channel)
         if hasattr(self, "vhost"):
+            self.broker.connections.leave(self)
             self.vhost.connection_closed(self._owner)
 
     # Output

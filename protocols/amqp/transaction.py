@@ -29,6 +29,11 @@ class Transaction:
         self._messages: list[Message] = []
         self._held = 0
 
+    @property
+    def count(self) -> int:
+        """Messages that wait for the commit."""
+        return len(self._messages)
+
     def publish(self, message: Message) -> None:
         """Keep a message for the commit.
 
@@ -60,7 +65,7 @@ class Transaction:
         lsn = 0
         with channel.session.log.unit():
             for message, route in zip(self._messages, routes, strict=True):
-                lsn = append(channel, message, route)
+                lsn = append(channel, message, route).lsn
             for queue in channel.core.settle_planned():
                 lsn = max(lsn, queue.persist())
         self.forget()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from penstock.log_core._batch import Batch
 from penstock.protocols.mqtt._ids import Inflight
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions._straight import Straight
+from penstock.subscriptions._turns import Sink
+from penstock.subscriptions.queue import Queue
 
 class Choice:
     """What a set of matching subscriptions means for a record."""
@@ -46,6 +51,8 @@ class Deliverer:
     held: OutBuffer
     delivered: int
     """Messages encoded."""
+    delivered_bytes: int
+    """Of their payloads."""
     skipped: int
     """Messages that were too large."""
 
@@ -62,8 +69,27 @@ class Deliverer:
     def forget_choices(self) -> None:
         """The subscriptions changed."""
 
-    def deliver(self, cursor: Cursor, first: int, step: int, room: int, now_ms: int) -> int:
-        """Encode items first, first + step ... of the cursor, about `room` bytes; how many were taken."""
+    def deliver(
+        self,
+        cursor: Cursor,
+        first: int,
+        step: int,
+        room: int,
+        now_ms: int,
+        shared: Choice | None = None,
+        claims: dict[int, Any] | None = None,
+    ) -> int:
+        """Encode items first, first + step ... of the cursor, about `room` bytes; how many were taken.
+
+        `shared`: the cursor is that of a shared subscription, and this is what each item means. Items whose
+        positions are in `claims` are taken but not sent: see `take_claimed`.
+        """
+
+    def again(self, batch: Batch, index: int, choice: Choice, packet_id: int, now_ms: int) -> bool:
+        """Send a shared QoS 2 message again, with DUP; False: it is expired, lost or too large."""
+
+    def take_claimed(self) -> list[tuple[int, int]]:
+        """(position, seq) of the items that were claimed, since the last call."""
 
     def publish(
         self,
@@ -84,3 +110,12 @@ class Deliverer:
 
 def forget_runs() -> None:
     """Let go of the encoded runs that sessions share."""
+
+class SessionWay(Straight):
+    """The straight way from a session's queue to its connection; see `subscriptions._straight`."""
+
+    needs_ids: bool
+    """Some subscription has QoS above 0: what is delivered is limited by the window of packet ids."""
+
+    def __init__(self, deliverer: Deliverer, queue: Queue, sink: Sink, after: Callable[[], None]) -> None:
+        """`sink`: the connection; `after`: has packet ids put, PUBRELs sent."""

@@ -34,7 +34,9 @@ from penstock.log_core._batch cimport (
 from penstock.protocols.mqtt._ids cimport WAIT_COMP, Flight, Inflight
 from penstock.protocols.mqtt._wire cimport FROM_CLIENT, Block, varint_width, walk_block, write_varint
 from penstock.protocols.outbuffer cimport OutBuffer
-from penstock.subscriptions._cursor cimport Cursor, Item
+from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._taken cimport MAX_TAKE, TAKEN, Item
+from penstock.subscriptions._straight cimport Straight
 
 cdef enum:
     RUNS = 8                    # shared runs kept; the oldest makes room
@@ -66,6 +68,7 @@ cdef struct Run:
     void* ids                   # owned reference to bytes
     uint8_t* data               # NULL: seen once, not kept
     Py_ssize_t size, largest    # all bytes (-1: not the same for all); the largest packet
+    uint64_t payloads           # bytes of these
 
 cdef Run _runs[RUNS]
 cdef int _next_run = 0
@@ -84,9 +87,9 @@ cdef Run* _find_run(Cursor cursor, int version, Choice choice) noexcept:
     cdef Run* run
     for i in range(RUNS):
         run = &_runs[i]
-        if (run.batch == <void*>cursor.items[0].batch and run.first == cursor.run_first
-                and run.feed == cursor.run_feed and run.count == cursor.run_count
-                and run.index == cursor.items[0].index and run.version == version
+        if (run.batch == <void*>TAKEN.items[0].batch and run.first == TAKEN.run_first
+                and run.feed == TAKEN.run_feed and run.count == TAKEN.run_count
+                and run.index == TAKEN.items[0].index and run.version == version
                 and run.retain_as_published == choice.retain_as_published and run.qos == choice.qos
                 and PyBytes_GET_SIZE(<bytes>run.ids) == PyBytes_GET_SIZE(choice.ids)
                 and memcmp(PyBytes_AS_STRING(<bytes>run.ids), PyBytes_AS_STRING(choice.ids),
@@ -100,14 +103,14 @@ cdef Run* _note_run(Cursor cursor, int version, Choice choice) noexcept:
     cdef Run* run = &_runs[_next_run]
     _next_run = (_next_run + 1) % RUNS
     _forget_run(run)
-    run.batch = <void*>cursor.items[0].batch
+    run.batch = <void*>TAKEN.items[0].batch
     Py_INCREF_(run.batch)
     run.ids = <void*>choice.ids
     Py_INCREF_(run.ids)
-    run.feed = cursor.run_feed
-    run.first = cursor.run_first
-    run.count = cursor.run_count
-    run.index = cursor.items[0].index
+    run.feed = TAKEN.run_feed
+    run.first = TAKEN.run_first
+    run.count = TAKEN.run_count
+    run.index = TAKEN.items[0].index
     run.version = version
     run.qos = choice.qos
     run.retain_as_published = choice.retain_as_published
@@ -142,6 +145,7 @@ cdef class Deliverer:
         self.aliases = {}
         self.choices = {}
         self.pubrels = []
+        self.claimed = []
         self.choose = choose
         self.translate = translate
         self.memo_match = NO_MATCH
@@ -165,8 +169,8 @@ cdef class Deliverer:
         self.memo_choice = choice
         return choice
 
-    cdef int read(self, Batch batch, uint32_t index, int64_t now_ms, Message* message) except -1:
-        """Take the record apart; 0 = it cannot be said in MQTT, or its time is over."""
+    cdef int read(self, Batch batch, uint32_t index, int64_t now_ms, bint started, Message* message) except -1:
+        """Take the record apart; 0 = it cannot be said in MQTT, or its time is over and it was never sent."""
         cdef RecordHeader* header = &batch.headers[index]
         cdef const uint8_t* start = batch.blob + header.off
         cdef const uint8_t* props = start + header.key
@@ -207,7 +211,9 @@ cdef class Deliverer:
                 if elapsed_s < 0:
                     elapsed_s = 0
                 if elapsed_s >= <int64_t>found.expiry_s:
-                    return 0
+                    if not started:
+                        return 0
+                    elapsed_s = found.expiry_s
                 message.expiry_at = found.expiry_at
                 message.remaining_s = found.expiry_s - <uint32_t>elapsed_s
         return 1
@@ -278,6 +284,7 @@ cdef class Deliverer:
                 p += ids_size
         memcpy(p, message.body, message.body_size)
         out.commit(p + message.body_size - start)
+        self.delivered_bytes += <uint64_t>message.body_size
         return whole
 
     cdef uint32_t alias_of(self, Message* message, bint* known) except? 0:
@@ -298,6 +305,7 @@ cdef class Deliverer:
         cdef Py_ssize_t i, size, began
         cdef Item* item
         cdef int first
+        cdef uint64_t payloads = self.delivered_bytes
         if run == NULL:
             _note_run(cursor, self.version, choice)
             return 0
@@ -307,24 +315,28 @@ cdef class Deliverer:
             # The second sight: encode here, and keep the bytes for those who come after.
             began = self.out.size
             run.largest = 0
-            for i in range(cursor.taken):
-                item = &cursor.items[i]
+            for i in range(TAKEN.n):
+                item = &TAKEN.items[i]
                 if ((<Batch>item.batch).kind == KIND_LOST
-                        or self.read(<Batch>item.batch, item.index, now_ms, &message) == 0
+                        or self.read(<Batch>item.batch, item.index, now_ms, False, &message) == 0
                         or message.expiry_at or min(message.qos, choice.qos)):
                     self.out.size = began
+                    self.delivered_bytes = payloads
                     run.size = -1
                     return 0
                 if self.out.size - began > room:
                     self.out.size = began
+                    self.delivered_bytes = payloads
                     return 0
                 first = 0x30 | (message.retain and choice.retain_as_published)
                 size = self.encode(self.out, &message, first, 0, choice.ids)
                 if size == 0:
                     self.out.size = began
+                    self.delivered_bytes = payloads
                     return 0
                 run.largest = max(run.largest, size)
             run.size = self.out.size - began
+            run.payloads = self.delivered_bytes - payloads
             if run.size <= RUN_BYTES_MAX:
                 run.data = <uint8_t*>malloc(run.size)
                 if run.data != NULL:
@@ -334,12 +346,14 @@ cdef class Deliverer:
                 return 0
             memcpy(self.out.reserve(run.size), run.data, run.size)
             self.out.commit(run.size)
-        for i in range(cursor.taken):
-            cursor.settle(cursor.items[i].seq)
-        self.delivered += cursor.taken
-        return cursor.taken
+            self.delivered_bytes += run.payloads
+        for i in range(TAKEN.n):
+            cursor.settle(TAKEN.items[i].seq)
+        self.delivered += TAKEN.n
+        return TAKEN.n
 
-    def deliver(self, Cursor cursor not None, Py_ssize_t first, Py_ssize_t step, Py_ssize_t room, int64_t now_ms):
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t room,
+                             int64_t now_ms, Choice shared=None, dict claims=None) except -1:
         cdef Item* item
         cdef Batch batch
         cdef Choice choice
@@ -353,9 +367,9 @@ cdef class Deliverer:
         cdef uint16_t source = 0
         if first < 0 or step < 1:
             raise ValueError("first is at least 0, step at least 1")
-        if (step == 1 and first == 0 and cursor.run_count > 1 and cursor.run_count == cursor.taken
+        if (shared is None and step == 1 and first == 0 and TAKEN.run_count > 1 and TAKEN.run_count == TAKEN.n
                 and self.inflight.unsent == 0 and room > 0 and not self.alias_maximum):
-            item = &cursor.items[0]
+            item = &TAKEN.items[0]
             batch = <Batch>item.batch
             choice = self.choice_of(cursor, item.match)
             if choice is not None and choice.own is choice and batch.base_lsn + item.index >= self.skip_qos0_before:
@@ -365,17 +379,23 @@ cdef class Deliverer:
         while source < len(self.inflight.cursors) and self.inflight.cursors[source] is not cursor:
             source += 1
         i = first
-        while i < cursor.taken:
-            item = &cursor.items[i]
+        while i < TAKEN.n:
+            item = &TAKEN.items[i]
             batch = <Batch>item.batch
             lsn = batch.base_lsn + item.index
-            choice = self.choice_of(cursor, item.match)
+            choice = shared if shared is not None else self.choice_of(cursor, item.match)
             if (choice is not None and choice.own is not choice and batch.origins != NULL and self.origin
                     and batch.origins[item.index] == self.origin):
                 choice = choice.own
             packet_id = 0
             flight = NULL
-            if self.inflight.unsent:
+            if claims is not None and lsn in claims:
+                # Somebody's since before a restart: it stays out, and its owner learns which delivery it is.
+                self.claimed.append((lsn, item.seq))
+                took += 1
+                i += step
+                continue
+            if self.inflight.unsent and shared is None:
                 flight = self.inflight.resumed(lsn, &packet_id)
                 if flight != NULL and flight.state == WAIT_COMP:
                     # The client has it; only its PUBCOMP is awaited.
@@ -388,7 +408,9 @@ cdef class Deliverer:
             if choice is None and flight != NULL:
                 # Unsubscribed since, but delivery was begun and is completed (mqtt5:3.10.4-3).
                 choice = COMPLETE
-            if choice is None or batch.kind == KIND_LOST or self.read(batch, item.index, now_ms, &message) == 0:
+            # What was sent does not expire any more (mqtt5:4.3.3-7).
+            if (choice is None or batch.kind == KIND_LOST
+                    or self.read(batch, item.index, now_ms, flight != NULL, &message) == 0):
                 self.drop(cursor, item.seq, flight, packet_id)
                 took += 1
                 i += step
@@ -396,7 +418,7 @@ cdef class Deliverer:
             qos = min(message.qos, choice.qos)
             header = 0x30 | (message.retain and choice.retain_as_published)
             if qos == 0:
-                if lsn >= self.skip_qos0_before:
+                if shared is not None or lsn >= self.skip_qos0_before:
                     if self.encode(self.out, &message, header, 0, choice.ids):
                         self.delivered += 1
                     else:
@@ -416,7 +438,8 @@ cdef class Deliverer:
                     header |= qos << 1 | 8
                 else:
                     # After an unclean stop nobody knows what was sent at QoS 1; at QoS 2 the ids are on disk.
-                    header |= qos << 1 | (8 if qos == 1 and item.redelivered else 0)
+                    # A member of a group gets under a new id what is new to it.
+                    header |= qos << 1 | (8 if qos == 1 and item.redelivered and shared is None else 0)
                     if self.inflight.sent >= self.inflight.window:
                         break
                 # The size is known before an id is spent on it.
@@ -466,6 +489,24 @@ cdef class Deliverer:
         if flight != NULL and not flight.sent and self.inflight.abandon(flight):
             self.pubrels.append(packet_id)
 
+    def again(self, Batch batch not None, uint32_t index, Choice choice not None, uint32_t packet_id, int64_t now_ms):
+        """A message of a shared subscription once more, at QoS 2; False: it cannot be sent any more."""
+        cdef Message message
+        if (batch.kind == KIND_LOST or self.read(batch, index, now_ms, True, &message) == 0
+                or self.too_large(&message, choice.ids)):
+            return False
+        self.encode(self.out, &message, 0x30 | 2 << 1 | 8 | (message.retain and choice.retain_as_published),
+                    packet_id, choice.ids)
+        self.delivered += 1
+        return True
+
+    def take_claimed(self):
+        """(position, delivery) of the claims met since the last call."""
+        cdef list found = self.claimed
+        if found:
+            self.claimed = []
+        return found
+
     def publish(self, bytes topic not None, bytes block not None, bytes body not None, int qos, bint retain,
                 bytes ids not None, uint32_t packet_id, bint duplicate, int64_t elapsed_s):
         """One PUBLISH that is no item of a cursor (a retained message)."""
@@ -486,7 +527,9 @@ cdef class Deliverer:
                 raise ValueError("no block of properties")
             if found.expiry_at:
                 if elapsed_s >= <int64_t>found.expiry_s:
-                    return False
+                    if not duplicate:
+                        return False
+                    elapsed_s = found.expiry_s
                 message.expiry_at = found.expiry_at
                 message.remaining_s = found.expiry_s - <uint32_t>max(elapsed_s, 0)
         if not self.encode(self.out, &message, first, packet_id if qos else 0, ids):
@@ -504,3 +547,35 @@ cdef class Deliverer:
         if found:
             self.pubrels = []
         return found
+
+
+cdef class SessionWay(Straight):
+    def __init__(self, Deliverer deliverer not None, Served queue not None, Sink sink not None, after):
+        self.deliverer = deliverer
+        self.queue = queue
+        self.cursor = queue.cursor
+        self.appender = queue.log.appender
+        self.sink = sink
+        self.after = after
+
+    cdef bint serve(self) except -1:
+        cdef Cursor cursor = self.cursor
+        cdef Deliverer deliverer = self.deliverer
+        cdef Inflight inflight = deliverer.inflight
+        cdef Py_ssize_t wanted = MAX_TAKE, room, n, took
+        if self.needs_ids:
+            wanted = min(inflight.window - inflight.sent, wanted)
+        room = self.sink.room_left()
+        if room <= 0 or wanted <= 0 or cursor.scheduled:
+            return False
+        n = cursor.take(wanted)
+        if n:
+            took = deliverer.deliver(cursor, 0, 1, room, self.appender.now())
+            if deliverer.pubrels or (deliverer.persistent and inflight.changed):
+                self.after()
+            self.sink.send_out()
+            self.queue.delivered += took
+            if took < n:
+                cursor.put_back(0, 1, took)
+                return False
+        return n < wanted and not (TAKEN.more or TAKEN.unwritten or TAKEN.cold or TAKEN.cold_feed != NULL)

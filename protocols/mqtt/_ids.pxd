@@ -28,7 +28,8 @@ cdef class Inflight:
     cdef uint64_t mask, head, tail
     cdef readonly Py_ssize_t held, sent, unsent
     cdef public Py_ssize_t window
-    cdef uint64_t resume_at, resume_last
+    cdef uint64_t resume_at
+    cdef readonly uint64_t resume_last
     cdef public list cursors
     cdef public list done_tokens
     cdef readonly bint freed, changed, exact_changed, exact_done
@@ -42,6 +43,7 @@ cdef class Inflight:
     cdef int on_pubrec(self, uint32_t packet_id, uint32_t reason)
     cdef int on_pubcomp(self, uint32_t packet_id)
     cdef bint abandon(self, Flight* flight)
+    cdef bint uses(self, Py_ssize_t source) noexcept
     cdef Flight* resumed(self, uint64_t lsn, uint32_t* packet_id) noexcept
 
 

@@ -1,5 +1,7 @@
 """The face of the kernel `_ids`; what the classes are and the layout of their rows stand in _ids.pyx."""
 
+from collections.abc import Callable
+
 from penstock.subscriptions._cursor import Cursor
 
 class Inflight:
@@ -22,19 +24,43 @@ class Inflight:
     exact_done: bool
     """... by a QoS 2 message that is done: the cursor's state must become durable with the row."""
 
+    resume_last: int
+    """The last position among those under way, as of the last `resume`."""
+
     def __init__(self) -> None: ...
     def suspend(self) -> None:
         """The connection is gone: give the unacknowledged deliveries back to their cursors."""
 
-    def resume(self, window: int) -> tuple[list[int], list[tuple[int, int]]]:
-        """A connection is there: the ids to send PUBREL for, and (id, token) of retained messages to send
-        again.
+    def resume(self, window: int) -> tuple[list[int], list[tuple[int, int]], list[tuple[int, int, Cursor]]]:
+        """A connection is there: the ids to send PUBREL for, (id, token) of retained messages to send again,
+        and (id, position, the group's cursor) of messages of shared subscriptions to send again.
 
-        What belongs to the log comes again through the deliverer.
+        What the session's own queue has comes again through the deliverer.
         """
 
     def resend(self, packet_id: int) -> bool:
-        """A retained message is sent again; False: not now (the window is full) or not under way."""
+        """A retained or shared message is sent again; False: the window is full, or it is not under way."""
+
+    def join(self, cursor: Cursor, joined: list[Cursor]) -> None:
+        """Deliveries may come from the cursor of a shared subscription; `joined`: those still subscribed."""
+
+    def under_way(self, cursor: Cursor) -> list[tuple[int, int]]:
+        """(id, position) of the QoS 2 messages of a shared subscription that the client may not have yet."""
+
+    def found(self, packet_id: int, lsn: int, cursor: Cursor, seq: int) -> bool:
+        """The group's cursor gave the record of a shared message that an earlier run had under way.
+
+        False: it is not under way any more; settle it.
+        """
+
+    def known(self, packet_id: int) -> bool:
+        """Whether the delivery of a shared message is known, so that acknowledgements can settle it."""
+
+    def abandon_shared(self, packet_id: int) -> bool:
+        """A shared message cannot be sent again: it is settled; True: PUBREL is to be sent."""
+
+    def end(self) -> None:
+        """The session is over: what it had at QoS 2 of shared subscriptions nobody gets (mqtt5:4.8.2-5)."""
 
     def orphans(self) -> list[int]:
         """Free the ids whose messages will not come again; the QoS 2 ones to send PUBREL for."""
@@ -55,8 +81,11 @@ class Inflight:
         """The row of the ids in use; `changed` and its kin are False after it."""
 
     @classmethod
-    def restore(cls, row: bytes, cursor: Cursor) -> Inflight:
-        """The ids of a row; their messages come again from `cursor`.
+    def restore(
+        cls, row: bytes, cursor: Cursor, shared: Callable[[int], Cursor | None] | None = None
+    ) -> Inflight:
+        """The ids of a row; their messages come again from `cursor`, or from that of the shared subscription
+        whose queue has the number that `shared` is asked for.
 
         Raises:
             ValueError: it is no such row.

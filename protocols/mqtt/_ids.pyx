@@ -4,7 +4,7 @@ Both outlive the connection, and for a session that outlives the process both ar
 
 `Inflight`, from us to the client. Packet ids are given in order, 1 .. 65535 and again from 1, so an id names a
 place in a ring of 24-byte entries that covers [head, tail): as large as the span of ids in use, not as the id
-space. An entry holds (position, delivery of a cursor); acknowledgements settle it at its cursor here, in C.
+space. An id that is still in use when all others were is passed over. An entry holds (position, delivery of a cursor); acknowledgements settle it at its cursor here, in C.
 
     QoS 1   WAIT_ACK  -PUBACK->  free
     QoS 2   WAIT_REC  -PUBREC->  WAIT_COMP  -PUBCOMP->  free        (a PUBREC that refuses frees at once)
@@ -16,7 +16,14 @@ deliverer meets the same positions again, first and in log order, and `resumed` 
 (mqtt5:4.4.0-1, mqtt5:4.6.0-1). An entry whose record does not come again (expired, unsubscribed) is freed once
 the cursor is past it; QoS 2 then goes on to PUBREL, so that the client forgets the id too.
 
-    row of `Inflight`    u8 version | u16 next packet id | (u16 packet id, u8 state, u64 position)...
+**Shared subscriptions** (`source` > 0: another cursor than the session's own). At QoS 1 a lost connection gives
+the delivery back to the group and frees its id: another member gets the message. At QoS 2 the message stays this
+session's until it ends (mqtt5:4.8.2-4, mqtt5:4.8.2-5): the delivery stays out at the group's cursor, and `resume`
+says what is to be sent again. Over a restart the row names the group's queue; the group's cursor gives the record
+anew, and `found` tells the entry which delivery it is.
+
+    row of `Inflight`    u8 version | u16 next packet id | (u16 packet id, u8 state, u64 position [, u64 qid])...
+                         state | 128: of a shared subscription, whose queue has the number qid
     row of `Received`    u8 version | (u16 packet id)...                                little-endian
 
 Source: MQTT 5.0 sections 2.2.1, 4.3, 4.4, 4.6; MQTT 3.1.1 the same.
@@ -33,11 +40,14 @@ import struct
 
 _HEAD = struct.Struct("<BH")
 _ENTRY = struct.Struct("<HBQ")
+_QID = struct.Struct("<Q")
 
 cdef enum:
     ROW_VERSION = 1
     HEAD_BYTES = 3
     ENTRY_BYTES = 11
+    QID_BYTES = 8
+    SHARED = 128
     FIRST_RING = 16
     VIOLATION = 0x82
     NOT_FOUND = 0x92
@@ -80,8 +90,15 @@ cdef class Inflight:
     cdef uint32_t assign(self, uint64_t lsn, uint64_t seq, uint16_t source, int qos) except? 0:
         """The next packet id, now in flight; 0 when the client's window or the id space is full."""
         cdef Flight* flight
-        if self.sent >= self.window or self.tail - self.head >= PACKET_IDS:
+        if self.sent >= self.window or self.held >= PACKET_IDS:
             return 0
+        while self.tail - self.head >= PACKET_IDS:
+            # The next id is still the oldest entry's: that moves on to where its id comes again, and is passed over.
+            self.ring[self.tail & self.mask] = self.ring[self.head & self.mask]
+            self.ring[self.head & self.mask].state = FREE
+            self.tail += 1
+            while self.ring[self.head & self.mask].state == FREE:
+                self.head += 1
         if self.ring == NULL or self.tail - self.head > self.mask:
             self.grow()
         flight = &self.ring[self.tail & self.mask]
@@ -157,7 +174,7 @@ cdef class Inflight:
         return 0
 
     cdef Flight* resumed(self, uint64_t lsn, uint32_t* packet_id) noexcept:
-        """The entry that the record at `lsn` has from an earlier connection and its id, or NULL."""
+        """The entry that the own queue's record at `lsn` has from an earlier connection and its id, or NULL."""
         cdef uint64_t counter
         cdef Flight* flight
         if lsn > self.resume_last:
@@ -165,15 +182,15 @@ cdef class Inflight:
         # In log order, so the next match is where the last one was; the second pass is for what came anyhow.
         for counter in range(self.resume_at, self.tail):
             flight = &self.ring[counter & self.mask]
-            if flight.state != FREE and flight.lsn == lsn:
+            if flight.state != FREE and flight.lsn == lsn and flight.source == OWN_QUEUE:
                 self.resume_at = counter + 1
                 packet_id[0] = <uint32_t>(counter % PACKET_IDS) + 1
                 return flight
-            if flight.state != FREE and not flight.sent and flight.lsn > lsn:
+            if flight.state != FREE and not flight.sent and flight.lsn > lsn and flight.source == OWN_QUEUE:
                 break
         for counter in range(self.head, self.tail):
             flight = &self.ring[counter & self.mask]
-            if flight.state != FREE and flight.lsn == lsn:
+            if flight.state != FREE and flight.lsn == lsn and flight.source == OWN_QUEUE:
                 packet_id[0] = <uint32_t>(counter % PACKET_IDS) + 1
                 return flight
         return NULL
@@ -185,8 +202,12 @@ cdef class Inflight:
             flight = &self.ring[counter & self.mask]
             if flight.state == FREE or not flight.sent:
                 continue
-            if flight.state != WAIT_COMP and flight.source != RETAINED:
+            if flight.state == WAIT_ACK and OWN_QUEUE < flight.source < RETAINED:
                 (<Cursor>self.cursors[flight.source]).requeue(flight.seq)
+                self.free_entry(flight)
+                continue
+            if flight.state != WAIT_COMP and flight.source == OWN_QUEUE:
+                (<Cursor>self.cursors[OWN_QUEUE]).requeue(flight.seq)
             flight.sent = 0
             self.sent -= 1
             self.unsent += 1
@@ -196,6 +217,7 @@ cdef class Inflight:
         cdef Flight* flight
         cdef list released = []
         cdef list retained = []
+        cdef list shared = []
         self.window = window
         self.resume_at = self.head
         self.resume_last = 0
@@ -210,9 +232,11 @@ cdef class Inflight:
                 released.append(counter % PACKET_IDS + 1)
             elif flight.source == RETAINED:
                 retained.append((counter % PACKET_IDS + 1, flight.seq))
-            if flight.lsn > self.resume_last:
+            elif flight.source != OWN_QUEUE:
+                shared.append((counter % PACKET_IDS + 1, flight.lsn, self.cursors[flight.source]))
+            if flight.lsn > self.resume_last and flight.source == OWN_QUEUE:
                 self.resume_last = flight.lsn
-        return released, retained
+        return released, retained, shared
 
     def resend(self, uint32_t packet_id):
         cdef Flight* flight = self.find(packet_id)
@@ -241,12 +265,73 @@ cdef class Inflight:
         cdef list released = []
         for counter in range(self.head, self.tail):
             flight = &self.ring[counter & self.mask]
-            if flight.state == FREE or flight.sent or flight.source == RETAINED:
+            if flight.state == FREE or flight.sent or flight.source != OWN_QUEUE:
                 continue
             if self.abandon(flight):
                 released.append(counter % PACKET_IDS + 1)
         self.resume_last = 0
         return released
+
+    # Shared subscriptions
+
+    def join(self, Cursor cursor not None, list joined not None):
+        cdef Py_ssize_t i
+        cdef list cursors = self.cursors
+        for i in range(1, len(cursors)):
+            if cursors[i] is cursor:
+                return
+        for i in range(1, len(cursors)):
+            # A group that was left keeps its place while something of it is under way.
+            if not any(known is cursors[i] for known in joined) and not self.uses(i):
+                cursors[i] = cursor
+                return
+        if len(cursors) >= RETAINED:
+            raise ValueError("more shared subscriptions than a session can have")
+        cursors.append(cursor)
+
+    cdef bint uses(self, Py_ssize_t source) noexcept:
+        cdef uint64_t counter
+        for counter in range(self.head, self.tail):
+            if self.ring[counter & self.mask].state != FREE and self.ring[counter & self.mask].source == source:
+                return True
+        return False
+
+    def under_way(self, Cursor cursor not None):
+        cdef uint64_t counter
+        cdef Flight* flight
+        cdef list found = []
+        for counter in range(self.head, self.tail):
+            flight = &self.ring[counter & self.mask]
+            if flight.state == WAIT_REC and OWN_QUEUE < flight.source < RETAINED:
+                if self.cursors[flight.source] is cursor:
+                    found.append((counter % PACKET_IDS + 1, flight.lsn))
+        return found
+
+    def found(self, uint32_t packet_id, uint64_t lsn, Cursor cursor not None, uint64_t seq):
+        cdef Flight* flight = self.find(packet_id)
+        if flight != NULL and flight.state == WAIT_REC and flight.lsn == lsn and flight.seq == 0:
+            flight.seq = seq
+            return True
+        return False
+
+    def known(self, uint32_t packet_id):
+        cdef Flight* flight = self.find(packet_id)
+        return flight == NULL or flight.seq != 0
+
+    def abandon_shared(self, uint32_t packet_id):
+        cdef Flight* flight = self.find(packet_id)
+        if flight == NULL or flight.sent:
+            return False
+        (<Cursor>self.cursors[flight.source]).settle(flight.seq)
+        return self.abandon(flight)
+
+    def end(self):
+        cdef uint64_t counter
+        cdef Flight* flight
+        for counter in range(self.head, self.tail):
+            flight = &self.ring[counter & self.mask]
+            if flight.state == WAIT_REC and OWN_QUEUE < flight.source < RETAINED:
+                (<Cursor>self.cursors[flight.source]).settle(flight.seq)
 
     def assign_retained(self, uint64_t token, int qos):
         return self.assign(0, token, RETAINED, qos)
@@ -271,8 +356,11 @@ cdef class Inflight:
         """The row; also says that what changed is seen to."""
         cdef uint64_t counter
         cdef uint32_t packet_id
+        cdef uint64_t qid
+        cdef bint shared
         cdef Flight* flight
-        cdef bytes row = PyBytes_FromStringAndSize(NULL, HEAD_BYTES + ENTRY_BYTES * self.held)
+        cdef Py_ssize_t size = ENTRY_BYTES if len(self.cursors) == 1 else ENTRY_BYTES + QID_BYTES
+        cdef bytes row = PyBytes_FromStringAndSize(NULL, HEAD_BYTES + size * self.held)
         cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(row)
         cdef uint8_t* p = start + HEAD_BYTES
         packet_id = self.tail % PACKET_IDS + 1
@@ -283,31 +371,62 @@ cdef class Inflight:
             flight = &self.ring[counter & self.mask]
             # A retained message in flight is not in the log; only that it was received has to outlive us.
             if flight.state != FREE and (flight.lsn or flight.state == WAIT_COMP):
+                queue = None
+                if OWN_QUEUE < flight.source < RETAINED and flight.state != WAIT_COMP:
+                    if flight.state == WAIT_ACK:
+                        continue  # after a restart the group gives it to anybody
+                    queue = (<Cursor>self.cursors[flight.source]).queue
+                # A group that is gone has no queue: nothing of it comes again.
+                shared = queue is not None
                 packet_id = counter % PACKET_IDS + 1
                 p[0] = packet_id & 255
                 p[1] = packet_id >> 8
-                p[2] = flight.state
+                p[2] = flight.state | (SHARED if shared else 0)
                 memcpy(p + 3, &flight.lsn, 8)
                 p += ENTRY_BYTES
+                if shared:
+                    qid = queue.qid
+                    memcpy(p, &qid, 8)
+                    p += QID_BYTES
         self.changed = self.exact_changed = self.exact_done = False
         return row if p - start == len(row) else row[:p - start]
 
     @classmethod
-    def restore(cls, bytes row not None, Cursor cursor):
+    def restore(cls, bytes row not None, Cursor cursor, shared=None):
         cdef Inflight self = cls()
+        cdef Py_ssize_t at
+        cdef uint16_t source
         cdef uint64_t counter
         cdef Flight* flight
         cdef uint32_t packet_id, first
         self.cursors = [cursor]
-        if len(row) < _HEAD.size or row[0] != ROW_VERSION or (len(row) - _HEAD.size) % _ENTRY.size:
+        if len(row) < _HEAD.size or row[0] != ROW_VERSION:
             raise ValueError("no row of packet ids")
-        entries = list(_ENTRY.iter_unpack(row[_HEAD.size:]))
+        entries = []
+        at = _HEAD.size
+        while at < len(row):
+            if len(row) - at < _ENTRY.size:
+                raise ValueError("no row of packet ids")
+            packet_id, state, lsn = _ENTRY.unpack_from(row, at)
+            at += _ENTRY.size
+            source = OWN_QUEUE
+            if state & SHARED:
+                if len(row) - at < _QID.size or state != SHARED | WAIT_REC:
+                    raise ValueError("no row of packet ids")
+                # Of a group that is gone: nothing comes again, and PUBREL ends it.
+                group = shared(_QID.unpack_from(row, at)[0]) if shared is not None else None
+                if group is not None:
+                    self.join(group, self.cursors)
+                    source = self.cursors.index(group)
+                state ^= SHARED
+                at += _QID.size
+            entries.append((packet_id, state, lsn, source))
         following = _HEAD.unpack_from(row)[1]
         if not 1 <= following <= PACKET_IDS:
             raise ValueError("no row of packet ids")
         first = entries[0][0] if entries else following
         self.head = self.tail = first - 1
-        for packet_id, state, lsn in entries:
+        for packet_id, state, lsn, source in entries:
             if not (1 <= packet_id <= PACKET_IDS and WAIT_ACK <= state <= WAIT_COMP):
                 raise ValueError("no row of packet ids")
             counter = self.head + (packet_id + PACKET_IDS - first) % PACKET_IDS
@@ -318,7 +437,7 @@ cdef class Inflight:
             flight = &self.ring[counter & self.mask]
             flight.lsn = lsn
             flight.seq = 0
-            flight.source = OWN_QUEUE
+            flight.source = source
             flight.state = state
             flight.sent = 0
             self.held += 1

@@ -2,8 +2,9 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from penstock.log_core._batch cimport Appender
+from penstock.log_core._appender cimport Appender
 from penstock.protocols.mqtt._ids cimport Inflight, Received
+from penstock.protocols._stream cimport QuickReader
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.router._routes cimport Route, RouteTable
 
@@ -15,16 +16,18 @@ cdef struct Answer:             # one acknowledgement that waits for its turn
     uint8_t wait
 
 
-cdef class Scanner:
+cdef class Scanner(QuickReader):
     cdef public int version
     cdef public uint32_t max_packet, receive_maximum, alias_maximum, max_levels, origin
     cdef public bint unit, persistent
+    cdef public dict texts
     cdef public RouteTable table
     cdef public Inflight inflight
     cdef public Received received
     cdef Appender appender
 
-    cdef readonly Py_ssize_t at, want, start, stop
+    cdef readonly Py_ssize_t at, start, stop
+    cdef int found                  # what `read` stopped at; -1 = nothing is left to be taken up
     cdef readonly int kind, flags, fault
     cdef readonly str complaint
     cdef readonly int qos, wait
@@ -34,7 +37,7 @@ cdef class Scanner:
     cdef readonly Route route
     cdef readonly uint64_t lsn
 
-    cdef readonly uint64_t published, acknowledged
+    cdef readonly uint64_t published, published_bytes, acknowledged
     cdef readonly uint64_t await_written, await_synced
     cdef readonly bint unstamped
     cdef readonly Py_ssize_t used
@@ -48,6 +51,8 @@ cdef class Scanner:
     cdef Answer* ring
     cdef uint64_t mask, head, tail, stamp_from
 
+    cdef bint is_quiet(self) noexcept
+    cdef int run(self, const uint8_t* p, Py_ssize_t at, Py_ssize_t end) except -1
     cdef int refuse(self, int fault, str complaint)
     cdef int publish(self, const uint8_t* data, Py_ssize_t at, Py_ssize_t end) except -1
     cdef note(self, const uint8_t* data, const uint8_t* topic, Py_ssize_t topic_size, const uint8_t* block,

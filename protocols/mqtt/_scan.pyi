@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from penstock.log_core._batch import Appender
+from penstock.log_core._appender import Appender
+from penstock.protocols._stream import QuickReader
 from penstock.protocols.mqtt._ids import Inflight, Received
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router._routes import Route, RouteTable
@@ -24,7 +25,7 @@ NOW: Final[int]
 WRITTEN: Final[int]
 SYNCED: Final[int]
 
-class Scanner:
+class Scanner(QuickReader):
     """The input side of one connection after CONNECT."""
 
     version: int
@@ -36,6 +37,9 @@ class Scanner:
     """Put into the records, for no-local; 0 = none."""
     unit: bool
     """The caller scans inside an atomic unit of the log."""
+    texts: dict[int, bytes] | None
+    """What is said besides the reason codes of PUBACK, PUBREC, PUBREL and PUBCOMP: property blocks with their
+    length, up to 120 bytes; None: nothing."""
     persistent: bool
     """The session outlives the connection: QoS 2 state is durable before it is told."""
     table: RouteTable
@@ -44,7 +48,6 @@ class Scanner:
 
     at: int
     """After `scan`: where to go on."""
-    want: int
     start: int
     stop: int
     kind: int
@@ -62,6 +65,8 @@ class Scanner:
     lsn: int
     published: int
     """PUBLISH packets accepted."""
+    published_bytes: int
+    """Of their payloads."""
     acknowledged: int
     """Acknowledgements read."""
     await_written: int
@@ -81,6 +86,17 @@ class Scanner:
 
         Nothing of `data` is kept. Never raises for what the bytes are.
         """
+
+    def begin(self, data: bytes | bytearray | memoryview, at: int, end: int) -> int:
+        """`scan`, or, when a quick read stopped at something in the same data, what that was."""
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing waits to be answered, put or delivered because of what was scanned."""
+
+    @property
+    def answered(self) -> int:
+        """Answers that have left."""
 
     @property
     def waiting(self) -> int:

@@ -21,11 +21,13 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy
 
-from penstock.log_core._batch cimport ENC_MQTT5, F_EXACTLY_ONCE, F_PERSISTENT, F_RETAIN, Appender
+from penstock.log_core._appender cimport Appender
+from penstock.log_core._batch cimport ENC_MQTT5, F_EXACTLY_ONCE, F_PERSISTENT, F_RETAIN
 from penstock.protocols.mqtt._ids cimport Inflight, Received
 from penstock.protocols.mqtt._wire cimport (
     ACKNOWLEDGEMENT, FROM_CLIENT, Block, is_topic, read_varint, u16, walk_block,
 )
+from penstock.protocols._stream cimport QuickReader
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.router._routes cimport Route, RouteTable
 
@@ -77,7 +79,7 @@ cdef enum:
 cdef uint64_t LATER = 0xFFFFFFFFFFFFFFFFULL
 
 
-cdef class Scanner:
+cdef class Scanner(QuickReader):
     def __cinit__(self, Appender appender not None, RouteTable table not None, Inflight inflight not None,
                   Received received not None, int version):
         self.appender = appender
@@ -90,6 +92,7 @@ cdef class Scanner:
         self.max_levels = 65535
         self.aliases = []
         self.memo_size = -1
+        self.found = -1
         self.stamp_from = LATER
 
     def __dealloc__(self):
@@ -97,18 +100,40 @@ cdef class Scanner:
         free(self.scratch)
         free(self.ring)
 
+    @property
+    def quiet(self):
+        return self.head == self.tail and self.is_quiet()
+
+    cdef bint is_quiet(self) noexcept:
+        """Nothing is to be put or delivered because of what was scanned."""
+        return not (self.inflight.freed or self.unstamped
+                    or (self.persistent and (self.inflight.changed or self.received.changed)))
+
+    cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2:
+        cdef int found = self.run(p, 0, size)
+        if found == _MORE and self.is_quiet():
+            self.answers = self.head != self.tail
+            return self.at
+        self.found = found
+        return -1
+
+    def begin(self, const uint8_t[::1] data not None, Py_ssize_t at, Py_ssize_t end):
+        cdef int found = self.found
+        if found < 0:
+            return self.scan(data, at, end)
+        self.found = -1
+        return found
+
     def scan(self, const uint8_t[::1] data not None, Py_ssize_t at, Py_ssize_t end):
-        cdef const uint8_t* p
+        if at < 0 or end > data.shape[0] or at > end:
+            raise ValueError("[at, end) is not inside the data")
+        return self.run(&data[0] if at < end else NULL, at, end)
+
+    cdef int run(self, const uint8_t* p, Py_ssize_t at, Py_ssize_t end) except -1:
         cdef Py_ssize_t width
         cdef uint32_t size = 0
         cdef int kind, done
-        if at < 0 or end > data.shape[0] or at > end:
-            raise ValueError("[at, end) is not inside the data")
         self.want = 0
-        if at == end:
-            self.at = at
-            return _MORE
-        p = &data[0]
         while True:
             self.at = at
             if end - at < 2:
@@ -202,6 +227,7 @@ cdef class Scanner:
                 return self.refuse(REASON_VIOLATION, "packet id 0")
             at += 2
         block = data + at
+        found.delayed = False
         if self.version == 5:
             width = read_varint(data + at, end - at, &size)
             if width <= 0 or end - at - width < <Py_ssize_t>size:
@@ -270,13 +296,15 @@ cdef class Scanner:
         if self.flags & 1:
             flags |= F_RETAIN
         self.published += 1
+        self.published_bytes += <uint64_t>(end - at)
         route = self.table.lookup(topic, topic_size)
-        if route.error is not None or route.per_message or topic[0] == c"$":
+        if route.error is not None or topic[0] == c"$" or found.delayed or (route.special and route.must_look(<uint64_t>(end - at))):
             self.note(data, topic, topic_size, block, block_size, at, qos, packet_id, ttl_ms, route, 0)
             return _PUBLISH
         lsn = self.appender.append(
             route.lp, route.target, topic, <uint16_t>topic_size, block, <uint32_t>block_size,
-            data + at, <uint32_t>(end - at), flags, 0, ENC_MQTT5, ttl_ms, self.origin,
+            data + at, <uint32_t>(end - at), flags, 0, ENC_MQTT5, ttl_ms,
+            self.origin if self.appender.keeps_origins else 0,
         )
         wait = _NOW
         if qos:
@@ -392,6 +420,10 @@ cdef class Scanner:
         return 0
 
     @property
+    def answered(self):
+        return self.head
+
+    @property
     def waiting(self):
         return self.tail - self.head
 
@@ -442,7 +474,8 @@ cdef class Scanner:
                     break
             elif answer.wait == _WRITTEN and answer.lsn > written:
                 break
-            p = out.reserve(5)
+            text = self.texts.get(answer.reason) if answer.reason and self.texts is not None else None
+            p = out.reserve(5 + (0 if text is None else PyBytes_GET_SIZE(<bytes>text)))
             p[0] = answer.kind
             p[2] = answer.packet_id >> 8
             p[3] = answer.packet_id & 255
@@ -452,8 +485,11 @@ cdef class Scanner:
             else:
                 p[1] = 3
                 p[4] = answer.reason
-                out.commit(5)
-            if self.used and (answer.kind == PUBACK or answer.kind == PUBCOMP
+                if text is not None:
+                    p[1] += <uint8_t>PyBytes_GET_SIZE(<bytes>text)
+                    memcpy(p + 5, PyBytes_AS_STRING(<bytes>text), PyBytes_GET_SIZE(<bytes>text))
+                out.commit(2 + p[1])
+            if self.used and (answer.kind == PUBACK or (answer.kind == PUBCOMP and answer.reason == 0)
                               or (answer.kind == PUBREC and answer.reason >= 0x80 and self.version == 5)):
                 self.used -= 1
             self.head += 1

@@ -6,7 +6,7 @@ what is wrong, 0 for none. Source: MQTT 5.0 sections 1.5, 2.2.2 and 4.7.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 cdef enum:
     MALFORMED = 0x81
@@ -133,6 +133,7 @@ cdef struct Block:
     uint32_t alias_at         # where its property starts; it is 3 bytes
     uint32_t expiry_s         # message expiry interval
     uint32_t expiry_at        # where its value starts; 0 = none (a value is never at 0)
+    bint delayed              # it has a user property that delays the message
 
 # Which identifiers a packet may carry, a bit each.
 cdef enum:
@@ -172,6 +173,7 @@ cdef inline int walk_block(const uint8_t* p, Py_ssize_t n, int packet, bint chec
     cdef uint32_t identifier
     cdef uint64_t seen = 0, allowed = _allowed(packet)
     found.alias = found.alias_at = found.expiry_s = found.expiry_at = 0
+    found.delayed = False
     while i < n:
         identifier = p[i]
         if identifier > 0x2A or not _known() & _bit(identifier):
@@ -183,9 +185,12 @@ cdef inline int walk_block(const uint8_t* p, Py_ssize_t n, int packet, bint chec
         seen |= _bit(identifier)
         i += 1
         if identifier == 0x26:
+            stop = i
             i = _text_end(p, i, n, check)
             if i < 0:
                 return MALFORMED
+            if i - stop >= 21 and memcmp(p + stop + 2, b"penstock-deliver-a", 18) == 0:
+                found.delayed = True
             i = _text_end(p, i, n, check)
             if i < 0:
                 return MALFORMED

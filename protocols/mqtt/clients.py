@@ -4,7 +4,8 @@ A `Client` is the session of one client id in one vhost: its queue (a cursor ove
 its subscriptions with their options, the packet ids in both directions, its will, and when it ends. A
 connection (`Session`) works for one client at a time; a client has one connection at most.
 
-Sessions that outlive the connection outlive the process: see `rows`. The row of received QoS 2 ids is put
+Sessions that outlive the connection outlive the process: see `rows`. Their subscriptions are kept by the
+router, and read from there when somebody asks (`Client.filters`). The row of received QoS 2 ids is put
 with the messages it speaks of in one atomic unit; that of ids under way together with the queue's cursor
 whenever it drops an id whose message must not be sent again. Changes of QoS 1 alone are put within 100 ms.
 Sessions that end with their connection write nothing.
@@ -17,36 +18,44 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.collector import uncollected
+from penstock.logs import fields
+from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt._ids import Inflight, Received
+from penstock.protocols.mqtt.backlog import Backlog
+from penstock.protocols.mqtt.filterset import FilterSet, Subscription, Terms
 from penstock.protocols.mqtt.packets import Will
 from penstock.protocols.mqtt.publishing import publish, ttl_of
+from penstock.protocols.mqtt.rates import Bucket
 from penstock.protocols.mqtt.rows import (
-    FILTER,
     OUT,
     QOS2_IN,
     SESSION,
     SessionRow,
-    Subscription,
-    decode_subscription,
-    encode_subscription,
-    filter_key,
     session_key,
-    split_filter_key,
     split_session_key,
 )
+from penstock.protocols.mqtt.shares import Share, Shares, filter_of, is_shared
+from penstock.protocols.mqtt.sys_topics import Counts, check_reader, is_sys
+from penstock.router.errors import AccessRefused
 
 if TYPE_CHECKING:
+    from penstock.protocols.mqtt.options import MqttOptions
     from penstock.protocols.mqtt.session import Session
+    from penstock.protocols.mqtt.sys_topics import SysTopics
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Client", "Clients", "Retained"]
+__all__ = ["Client", "Clients", "Retained", "permit"]
+
+logger: Final = logging.getLogger("penstock.mqtt")
 
 _LAZY_S: Final = 0.1
 
@@ -78,15 +87,19 @@ class Client:
     expiry_s: int = 0
     inflight: Inflight = field(default_factory=Inflight)
     received: Received = field(default_factory=Received)
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    by_tag: dict[int, Subscription] = field(default_factory=dict)
-    next_tag: int = 0
+    loaded: FilterSet | None = None
+    """Its subscriptions; None: nobody has asked for them since its connection went."""
+    next_tag: int = 1
+    no_local: int = 0
+    """Subscriptions with no-local."""
     connection: Session | None = None
     will: Will | None = None
     will_at: float | None = None
     """When the will of a connection that is gone is published."""
     ends_at: float | None = None
     """When the session ends, while it has no connection."""
+    shares: dict[str, Share] | None = None
+    """The groups of its shared subscriptions, by filter; None: it never had one."""
     tokens: dict[int, Retained] = field(default_factory=dict)
     """Retained messages under way, by the token that the packet id stands for."""
     next_token: int = 1
@@ -100,31 +113,76 @@ class Client:
         """Of its rows."""
         return session_key(self.vhost.name, self.client_id)
 
+    @property
+    def filters(self) -> FilterSet:
+        """Its subscriptions, read if need be."""
+        if self.loaded is None:
+            used = max((tag for _, tag, _, _ in self.queue.cursor.memberships()), default=0)
+            kept = self.vhost.sessions.filters(self.client_id)
+            self.loaded = FilterSet(kept, max(self.next_tag, used + 1))
+        return self.loaded
+
+    @property
+    def subscriptions(self) -> dict[str, Subscription]:
+        """By filter."""
+        return self.filters.all
+
+    @property
+    def by_tag(self) -> dict[int, Terms]:
+        """What those that are not shared ask of deliveries."""
+        return self.filters.by_tag
+
+    def rest(self) -> None:
+        """Nobody works with it for now: forget what can be read again."""
+        if self.persistent and self.loaded is not None:
+            self.next_tag = self.loaded.next_tag
+            self.loaded = None
+            self.vhost.sessions.rest(self.client_id)
+
 
 class Clients:
     """All sessions of a broker, connected or not."""
 
-    def __init__(self, broker: Broker, clock: Callable[[], float]) -> None:
+    def __init__(self, broker: Broker, clock: Callable[[], float], options: MqttOptions) -> None:
         self.broker = broker
         self.log = broker.log
         self.tick = broker.tick
         self._clock = clock
+        self.backlog = Backlog(options)
+        self.shares = Shares(self.backlog)
+        self._connect_rate = options.max_connect_rate
+        self._connects: Bucket | None = None
+        self._disconnects = options.queue_full == "disconnect"
         self._all: dict[tuple[str, str], Client] = {}
         self._numbers = itertools.count(1)
         self._timers: list[tuple[float, int, Client]] = []
         self._order = itertools.count()
         self._soiled: list[Client] = []
+        self.sys: SysTopics | None = None
+        """The `$SYS` tree; None = off."""
+        self.closed = Counts()
+        """What connections that are gone have counted."""
+        self.connections = 0
+        """Sessions that are connected."""
+        self.connections_maximum = 0
+        self.accepted = 0
+        """Connections ever."""
+        self.expired = 0
+        """Sessions that ended by their time."""
         self._saving: Any = None
         self.on_deadline: Callable[[], None] = lambda: None
         """Called when `deadline` may have come nearer."""
-        for key, row in list(self.log.tables.items(SESSION)):
-            self._restore(key, row)
-        self._restore_subscriptions()
+        with uncollected():
+            for key, row in list(self.log.tables.items(SESSION)):
+                self._restore(key, row)
         for vhost in self.broker.vhosts.values():
+            self._restore_noted(vhost)
             for client_id in vhost.sessions.client_ids():
                 # Its row was not written any more when the last run ended: nobody was promised anything.
                 if (vhost.name, client_id) not in self._all:
                     vhost.delete_session(client_id)
+            self.shares.restored(vhost)
+        broker.on_permissions_changed.append(self._permissions_changed)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -145,56 +203,133 @@ class Clients:
         client = Client(vhost, client_id, identity, queue, next(self._numbers), persistent, expiry_s)
         client.inflight.cursors.append(queue.cursor)
         self._all[vhost.name, client_id] = client
+        self._limit(client)
         return client
+
+    def _limit(self, client: Client) -> None:
+        if not self.backlog.limited:
+            return
+
+        def dropped() -> None:
+            if self._disconnects and client.connection is not None:
+                client.connection.force_close("more messages wait than may", reasons.QUOTA_EXCEEDED)
+
+        self.backlog.limit(client.vhost, client.queue, dropped)
 
     def end(self, client: Client) -> int:
         """The session is over: its will goes out, its queue and rows go. The LSN to wait for, or 0."""
         if client.ended:
             return 0
-        client.ended = True
-        del self._all[client.vhost.name, client.client_id]
-        client.vhost.broker.no_local_sessions -= sum(s.no_local for s in client.subscriptions.values())
-        self.publish_will(client)
-        lsn = client.vhost.delete_session(client.client_id)
-        if client.persistent:
-            for table in (SESSION, QOS2_IN, OUT):
-                if self.log.tables.get(table, client.key) is not None:
-                    lsn = self.log.tables.delete(table, client.key)
-            for topic in client.subscriptions:
-                lsn = self.delete_subscription(client, topic)
-            self.tick.schedule()
+        with self.log.unit():
+            client.ended = True
+            del self._all[client.vhost.name, client.client_id]
+            self.broker.no_local_sessions -= client.no_local
+            self.publish_will(client)
+            client.inflight.end()
+            lsn = client.vhost.delete_session(client.client_id)
+            for topic in list(client.shares or ()):
+                lsn = max(lsn, self.shares.leave(client, topic))
+            if client.persistent:
+                for table in (SESSION, QOS2_IN, OUT):
+                    if self.log.tables.get(table, client.key) is not None:
+                        lsn = self.log.tables.delete(table, client.key)
+                self.tick.schedule()
         return lsn
 
     # Connections
 
     def connected(self, client: Client, identity: Identity, expiry_s: int) -> None:
         """The session has a connection (again)."""
-        client.identity = identity
+        self.accepted += 1
+        self.connections += 1
+        self.connections_maximum = max(self.connections_maximum, self.connections)
+        client.identity = identity.of_client(client.client_id)
         client.expiry_s = expiry_s
-        client.ends_at = client.will_at = client.will = None
-        if client.persistent:
-            self.save(client)
+        with self.log.unit():  # a crash neither loses nor repeats the will
+            if client.will_at is not None and client.will_at <= self._clock():
+                # Its time had come; that it is still here is our delay, after a start perhaps.
+                self.publish_will(client)
+            client.ends_at = client.will_at = client.will = None
+            if client.persistent:
+                self.save(client)
 
     def disconnected(self, client: Client, will: Will | None) -> None:
         """The session lost its connection; `will` is to be published if it has one."""
         now = self._clock()
-        client.connection = None
-        # In the unit of the scan that is under way: the messages of these ids may be in it.
-        self.save_received(client)
-        client.received.suspend()
-        client.will = will
-        if will is not None and (will.delay_s == 0 or client.expiry_s == 0):
-            self.publish_will(client)
-        elif will is not None:
-            client.will_at = now + min(will.delay_s, client.expiry_s)
-            self._arm(client.will_at, client)
-        if client.expiry_s == 0:
+        self.connections -= 1
+        with self.log.unit():  # the will goes out and the row that has it goes, or neither
+            client.connection = None
+            # In the unit of the scan that is under way: the messages of these ids may be in it.
+            self.save_received(client)
+            client.received.suspend()
+            client.will = will
+            if will is not None and (will.delay_s == 0 or client.expiry_s == 0):
+                self.publish_will(client)
+            elif will is not None:
+                client.will_at = now + min(will.delay_s, client.expiry_s)
+                self._arm(client.will_at, client)
+            if client.expiry_s == 0:
+                self.end(client)
+                return
+            client.ends_at = now + client.expiry_s
+            self._arm(client.ends_at, client)
+            self.save(client)
+            self.save_out(client)
+            client.rest()
+
+    def may_connect(self, now: float) -> bool:
+        """Whether one more CONNECT is within the rate; `now` in seconds of a clock that only rises."""
+        if not self._connect_rate:
+            return True
+        if self._connects is None:
+            self._connects = Bucket(self._connect_rate, now)
+        if self._connects.take(1, now):
+            self._connects.take(-1, now)  # who is refused takes nothing from the others
+            return False
+        return True
+
+    # Subscriptions
+
+    def unsubscribe(self, client: Client, topic: str) -> int:
+        """Take a filter out of the session; the LSN to wait for, or 0."""
+        known = client.filters.remove(topic)
+        self.count_no_local(client, -known.no_local)
+        lsn = client.vhost.unsubscribe(client.client_id, topic).lsn
+        if is_shared(topic):
+            lsn = max(lsn, self.shares.leave(client, topic))
+        return lsn
+
+    def count_no_local(self, client: Client, change: int) -> None:
+        """So many more, or fewer, of its subscriptions have no-local."""
+        client.no_local += change
+        self.broker.no_local_sessions += change
+
+    def _permissions_changed(self, user: str, vhost: str) -> None:
+        """Take back the subscriptions that would not be granted any more; end sessions that may not be."""
+        authorizer = self.broker.authorizer
+        for client in [c for c in self if c.identity.username == user and c.vhost.name == vhost]:
+            if authorizer.enter(client.identity, vhost):
+                self._recheck(client)
+                continue
+            if client.connection is not None:
+                client.connection.force_close("no access to the vhost any more", reasons.NOT_AUTHORIZED)
             self.end(client)
-            return
-        client.ends_at = now + client.expiry_s
-        self._arm(client.ends_at, client)
-        self.save(client)
-        self.save_out(client)
+
+    def _recheck(self, client: Client) -> None:
+        lost = []
+        for topic in client.subscriptions:
+            try:
+                permit(client, topic)
+            except AccessRefused:
+                lost.append(topic)
+        for topic in lost:
+            logger.info(
+                "subscription revoked",
+                extra=fields(client=client.client_id, user=client.identity.username, filter=topic),
+            )
+            self.unsubscribe(client, topic)
+        if lost and client.connection is not None:
+            client.connection.subscriptions_changed()
 
     def publish_will(self, client: Client) -> None:
         """Publish the will that waits, if one does, with the rights its client has now."""
@@ -231,9 +366,11 @@ class Clients:
             if client.ended or client.connection is not None:
                 continue
             if client.will_at is not None and client.will_at <= now:
-                self.publish_will(client)
-                self.save(client)
+                with self.log.unit():  # a crash neither loses nor repeats it
+                    self.publish_will(client)
+                    self.save(client)
             if client.ends_at is not None and client.ends_at <= now:
+                self.expired += 1
                 self.end(client)
 
     # Rows
@@ -252,21 +389,6 @@ class Clients:
         client.row_lsn = self.log.tables.put(SESSION, client.key, row.encode())
         return client.row_lsn
 
-    def save_subscription(self, client: Client, subscription: Subscription) -> int:
-        """Put a subscription's row; the LSN to wait for, 0 for a session that is not persistent."""
-        if not client.persistent:
-            return 0
-        self.tick.schedule()
-        key = filter_key(client.key, subscription.topic)
-        return self.log.tables.put(FILTER, key, encode_subscription(subscription))
-
-    def delete_subscription(self, client: Client, topic: str) -> int:
-        """Take back a subscription's row; the LSN to wait for, or 0."""
-        if not client.persistent:
-            return 0
-        self.tick.schedule()
-        return self.log.tables.delete(FILTER, filter_key(client.key, topic))
-
     def save_received(self, client: Client) -> None:
         """Put the QoS 2 ids received, if they changed."""
         if client.persistent and client.received.changed and not client.ended:
@@ -279,6 +401,8 @@ class Clients:
             with self.log.unit():
                 if client.inflight.exact_done:
                     client.queue.persist()
+                    for share in (client.shares or {}).values():
+                        share.queue.persist()
                 client.row_lsn = self.log.tables.put(OUT, client.key, client.inflight.pack())
             self.tick.schedule()
         return client.row_lsn
@@ -319,10 +443,13 @@ class Clients:
             for table in (SESSION, QOS2_IN, OUT):
                 self.log.tables.delete(table, key)
             return
+        identity = identity.of_client(client_id)
         client = Client(vhost, client_id, identity, queue, next(self._numbers), True, row.expiry_s)
         out = self.log.tables.get(OUT, key)
         if out is not None:
-            client.inflight = Inflight.restore(out, queue.cursor)
+            client.inflight = Inflight.restore(
+                out, queue.cursor, lambda qid: self.shares.queue_of(vhost, qid)
+            )
         else:
             client.inflight.cursors.append(queue.cursor)
         received = self.log.tables.get(QOS2_IN, key)
@@ -336,19 +463,33 @@ class Clients:
             self._arm(due, client)
         client.ends_at = row.ends_at if row.ends_at is not None else now + client.expiry_s
         self._all[vhost.name, client_id] = client
+        self._limit(client)
         self._arm(client.ends_at, client)
         if row.ends_at is None:
             self.save(client)
 
-    def _restore_subscriptions(self) -> None:
-        for key, value in list(self.log.tables.items(FILTER)):
-            session, topic = split_filter_key(key)
-            client = self._all.get(split_session_key(session))
+    def _restore_noted(self, vhost: Vhost) -> None:
+        """Shared subscriptions have groups to be members of, and no-local is counted."""
+        for client_id in vhost.sessions.noted:
+            client = self.find(vhost.name, client_id)
             if client is None:
-                self.log.tables.delete(FILTER, key)
                 continue
-            subscription = decode_subscription(topic, value)
-            client.subscriptions[topic] = subscription
-            client.by_tag[subscription.tag] = subscription
-            client.next_tag = max(client.next_tag, subscription.tag + 1)
-            self.broker.no_local_sessions += subscription.no_local
+            for topic, subscription in client.subscriptions.items():
+                self.count_no_local(client, int(subscription.no_local))
+                if is_shared(topic):
+                    self.shares.restore(client, topic)
+            client.rest()
+        vhost.sessions.noted.clear()
+
+
+def permit(client: Client, topic: str) -> None:
+    """Whether the session may (still) have this filter.
+
+    Raises:
+        AccessRefused: it may not.
+
+    """
+    topic_filter = filter_of(topic)
+    client.vhost.sessions.permit(client.identity, topic_filter)
+    if is_sys(topic_filter):
+        check_reader(client.vhost, client.identity, topic_filter)

@@ -18,10 +18,10 @@ from penstock.protocols.mqtt.filters import is_reserved
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.properties import Properties
 from penstock.protocols.mqtt.reasons import ConnectRefused
+from penstock.protocols.mqtt.words import refusal
 from penstock.router.errors import RoutingError
 
 if TYPE_CHECKING:
-    from penstock.protocols.mqtt.session import Session
     from penstock.router._routes import RouteTable
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
@@ -45,17 +45,7 @@ class Accepted:
 
 
 def login_of(connect: packets.Connect) -> tuple[str | None, bytes | None]:
-    """User name without vhost, and password; (None, None) for an anonymous client.
-
-    Raises:
-        ConnectRefused: an authentication method, none of which exists here yet.
-
-    """
-    if "authentication_method" in connect.properties:
-        reason = reasons.BAD_AUTHENTICATION_METHOD
-        raise ConnectRefused(
-            "an unknown authentication method", reason, packets.encode_refusal(connect.version, reason)
-        )
+    """User name without vhost, and password; (None, None) for an anonymous client."""
     if connect.user_name is None and connect.password is None:
         return None, None
     return split_user_name(connect.user_name or "")[1], connect.password or b""
@@ -68,30 +58,35 @@ def split_user_name(user_name: str) -> tuple[str, str]:
 
 
 def accept(
-    clients: Clients, options: MqttOptions, connect: packets.Connect, identity: Identity, session: Session
+    clients: Clients,
+    options: MqttOptions,
+    connect: packets.Connect,
+    identity: Identity,
+    authenticated: Properties,
 ) -> Accepted:
-    """Take over or make the session.
+    """Take over or make the session; `authenticated` goes into CONNACK as it is.
 
     Raises:
-        ConnectRefused: no such vhost, no right to it or to the will's topic.
+        ConnectRefused: no such vhost, no right to it or to the will's topic, no room for CONNACK in the
+            client's maximum packet size.
 
     """
     vhost = _vhost_of(clients, connect, identity)
-    table = vhost.publisher(identity, ENC_MQTT5)
-    if connect.will is not None:
-        error = table.route(connect.will.topic.encode()).error
-        if error is not None or is_reserved(connect.will.topic.encode()):
-            raise _refused(connect, reasons.NOT_AUTHORIZED, "the will's topic is not allowed")
-    properties: Properties = {}
+    properties: Properties = {**authenticated}
     client_id = connect.client_id
     if not client_id:
         client_id = properties["assigned_client_id"] = f"auto-{secrets.token_hex(12)}"  # mqtt5:3.1.3-6
+    identity = identity.of_client(client_id)
+    table = vhost.publisher(identity, ENC_MQTT5)
+    if connect.will is not None:
+        topic = connect.will.topic.encode()
+        if is_reserved(topic) or vhost.route(identity, ENC_MQTT5, topic).error is not None:
+            raise _refused(connect, reasons.NOT_AUTHORIZED, "the will's topic is not allowed")
     expiry_s = _expiry_of(options, connect, properties)
     keep_alive_s = connect.keep_alive_s
     if connect.version == packets.MQTT_5 and options.keepalive_max_s:
         if not 0 < keep_alive_s <= options.keepalive_max_s:
             keep_alive_s = properties["server_keep_alive_s"] = options.keepalive_max_s
-    client, present = _session(clients, vhost, connect, client_id, identity, expiry_s)
     if connect.version == packets.MQTT_5:
         # Only what differs from the value that its absence means.
         if options.receive_maximum < 65535:
@@ -100,13 +95,21 @@ def accept(
             properties["maximum_packet_size"] = options.max_packet_bytes
         if options.topic_alias_maximum:
             properties["topic_alias_maximum"] = options.topic_alias_maximum
-        properties["shared_subscription_available"] = 0
-    connack = packets.encode_connack(connect.version, present, reasons.SUCCESS, properties)
+        if options.response_information and connect.properties.get("request_response_information"):
+            where = options.response_information.replace("{client_id}", client_id)
+            properties["response_information"] = where
+    connack = packets.encode_connack(connect.version, False, reasons.SUCCESS, properties)
+    if len(connack) > connect.properties.get("maximum_packet_size", len(connack)):
+        # mqtt5:3.1.2-24
+        raise _refused(connect, reasons.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
+    client, present = _session(clients, vhost, connect, client_id, identity, expiry_s)
+    if present:
+        connack = packets.encode_connack(connect.version, True, reasons.SUCCESS, properties)
     return Accepted(client, table, present, expiry_s, keep_alive_s, connack)
 
 
 def _refused(connect: packets.Connect, reason: int, why: str) -> ConnectRefused:
-    return ConnectRefused(why, reason, packets.encode_refusal(connect.version, reason))
+    return ConnectRefused(why, reason, refusal(connect, reason, why))
 
 
 def _vhost_of(clients: Clients, connect: packets.Connect, identity: Identity) -> Vhost:

@@ -1,4 +1,4 @@
-"""MQTT over TCP: the listener, and the asyncio side of each connection.
+"""MQTT over TCP, TLS and WebSocket: the listeners, and the asyncio side of each connection.
 
 `serve` is what the composition root calls. A connection hands the bytes of a read to its `Session` and runs
 what needs a loop for it: the login, the keep-alive timer, the timers of sessions without a connection.
@@ -10,25 +10,42 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from penstock.config import Address
+from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols.connection import Connection, Limits, Wiring, is_loopback
-from penstock.protocols.listener import Listener, listening_socket
+from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.facts import ConnectionFacts
+from penstock.protocols.front import Front
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt._deliver import forget_runs
+from penstock.protocols.mqtt.acl import AclFile
+from penstock.protocols.mqtt.amqtt_host import AmqttHost
 from penstock.protocols.mqtt.clients import Clients
+from penstock.protocols.mqtt.connecting import split_user_name
+from penstock.protocols.mqtt.facts import connection_facts
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.session import Session
+from penstock.protocols.mqtt.shares import filter_of
+from penstock.protocols.mqtt.sys_topics import Counts, SysTopics
+from penstock.protocols.shared import Shared
+from penstock.protocols.websocket import WebSocketRules
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
+    from penstock.router.auth import ScramLogin
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
+    from penstock.router.permissions import TopicOperation
+    from penstock.subscriptions._turns import Sink
 
-__all__ = ["MqttListener", "serve"]
+__all__ = ["MqttFront", "serve"]
 
 logger: Final = logging.getLogger("penstock.mqtt")
+
+PINGRESP: Final = b"\xd0\0"
 
 
 class ServerOptions(Protocol):
@@ -38,6 +55,8 @@ class ServerOptions(Protocol):
     def output_buffer_bytes(self) -> int: ...
     @property
     def max_connections(self) -> int: ...
+    @property
+    def output_stuck_s(self) -> float: ...
 
 
 class MqttConnection(Connection):
@@ -49,7 +68,12 @@ class MqttConnection(Connection):
         self._options = options
         self._timer: asyncio.TimerHandle | None = None
         self._login: asyncio.Task[None] | None = None
+        """Verifies the login, or asks plugins; one thing at a time."""
+        guard = clients.broker.authorizer.topic_guard
+        self._amqtt = guard if isinstance(guard, AmqttHost) else None
+        self._amqtt_session: Any = None
         self._pressure = False
+        self._certificate_user: str | None = None
         self.session = Session(self, clients, options)
 
     # What Connection calls
@@ -57,9 +81,20 @@ class MqttConnection(Connection):
     def received(self, buffer: bytearray, size: int) -> int:
         consumed = self.session.receive(buffer, size, self.last_read_at)
         self.want = self.session.want
+        wait_s = self.session.spent(consumed, self.last_read_at)
+        if wait_s and not self.closing:
+            self.hold("rate")
+            self.loop.call_later(wait_s, self.release, "rate")
         if self._pressure and self.session.publishes:
             self.hold("pressure")
+        self.quick = None if self._pressure else self.session.quick
         return consumed
+
+    def answer(self) -> None:
+        self.session.answer()
+
+    def on_secure(self, user: str | None) -> None:
+        self._certificate_user = user
 
     def on_lost(self) -> None:
         if self._timer is not None:
@@ -67,6 +102,13 @@ class MqttConnection(Connection):
         if self._login is not None:
             self._login.cancel()
         self.session.lost()
+        self.add_to(self._clients.closed)
+
+    def add_to(self, counts: Counts) -> None:
+        """Count what this connection has counted."""
+        counts.bytes_received += self.bytes_in
+        counts.bytes_sent += self.bytes_out
+        self.session.add_to(counts)
 
     def on_writable(self) -> None:
         self.session.writable()
@@ -76,11 +118,25 @@ class MqttConnection(Connection):
 
     def on_pressure(self, paused: bool) -> None:
         self._pressure = paused
+        self.quick = None
         if not paused:
             self.release("pressure")
         elif self.session.publishes:
             # Others go on being read: their acknowledgements are what frees the disk.
             self.hold("pressure")
+
+    def release(self, reason: str) -> None:
+        super().release(reason)
+        if not self.held:
+            self.session.alive(self.last_read_at)
+
+    def on_clock(self, now: float) -> None:
+        # The pings of a publisher that is paused lie unread in the socket. It gets answers all the same, or
+        # it would take us for dead, come again, and be paused again.
+        half = self.session.keep_alive_s / 2
+        if half and self._pressure and self.held and now - self.last_write_at >= half:
+            self.out.write(PINGRESP)
+            self.flush()
 
     def on_shutdown(self) -> None:
         self.session.shutdown()
@@ -88,24 +144,48 @@ class MqttConnection(Connection):
     def message_counts(self) -> tuple[int, int]:
         return self.session.counts()
 
+    def facts(self) -> ConnectionFacts | None:
+        return connection_facts(self.session)
+
+    def force_close(self, reason: str) -> None:
+        self.session.force_close(reason)
+
     # What Session calls
+
+    @property
+    def sink(self) -> Sink:
+        return self
 
     def login(self, user_name: str | None, password: bytes | None) -> None:
         """Verify; the session is told at once or, after a slow hash, later; nothing is read until then."""
         self.greeted()
+        if self._amqtt is not None:
+            self.hold("login")
+            self._login = self.loop.create_task(self._admit(self._amqtt, user_name, password))
+            return
         users = self._clients.broker.users
-        loopback = is_loopback(self.peer_host)
+        loopback = self.local
+        if user_name is None and self._options.cert_login and self._certificate_user is not None:
+            try:
+                self._let_in(users.certified(self._certificate_user, loopback))
+            except AuthenticationRefused as error:
+                self.session.refused(reasons.BAD_USER_NAME_OR_PASSWORD, error.message)
+            return
         if user_name is None:
             allowed = self._options.allow_anonymous
             try:
                 if allowed is False:
                     raise AuthenticationRefused("", "anonymous")
-                self.session.logged_in(users.anonymous(loopback, everywhere=allowed is True))
+                self._let_in(users.anonymous(loopback, everywhere=allowed is True))
             except AuthenticationRefused as error:
                 self.session.refused(reasons.NOT_AUTHORIZED, error.message)
             return
         self.hold("login")
         self._login = self.loop.create_task(self._verify(user_name, password or b"", loopback))
+
+    def _let_in(self, identity: Identity) -> None:
+        self.trusted = True
+        self.session.logged_in(identity)
 
     async def _verify(self, user_name: str, password: bytes, loopback: bool) -> None:
         try:
@@ -124,15 +204,77 @@ class MqttConnection(Connection):
                 reasons.SERVER_BUSY if busy else reasons.BAD_USER_NAME_OR_PASSWORD, why.message
             )
             return
-        self.session.logged_in(identity)
+        self._enter(identity)
+
+    def _enter(self, identity: Identity) -> None:
+        self._let_in(identity)
         self.release("login")
         if not self.closing:
             # What came behind CONNECT lies in the connection: handle it as if it had come now.
             self.get_buffer(-1)
             self.buffer_updated(0)
 
+    async def _admit(self, host: AmqttHost, user_name: str | None, password: bytes | None) -> None:
+        """A login with amqtt's plugins: theirs, or ours when they leave it to us."""
+        users, connect = self._clients.broker.users, self.session.connect
+        assert connect is not None
+        self._amqtt_session = host.session(connect.client_id, user_name, password, self.peer_host)
+        identity: Identity | None = None
+        if host.authenticates:
+            if await host.authenticate(self._amqtt_session):
+                identity = users.identity(self._options.amqtt_user or users.default_user)
+        else:
+            try:
+                if user_name is not None:
+                    identity = await users.authenticate(
+                        user_name, password or b"", self.local, peer=self.peer_host
+                    )
+                elif self._options.allow_anonymous is not False:
+                    everywhere = self._options.allow_anonymous is True
+                    identity = users.anonymous(self.local, everywhere=everywhere)
+            except AuthenticationRefused as error:
+                logger.debug("refused: %s", error)
+        if identity is not None and connect.will is not None and connect.client_id:
+            host.admitted(connect.client_id, self._amqtt_session)
+            await host.ask(identity.of_client(connect.client_id), "write", [connect.will.topic])
+        if self.closing:
+            return
+        self._login = None
+        if identity is None:
+            self.session.refused(reasons.BAD_USER_NAME_OR_PASSWORD, "the plugins did not let it in")
+        else:
+            self._enter(identity)
+
+    def ask(self, identity: Identity, operation: TopicOperation, topics: list[str]) -> bool:
+        """Have amqtt's plugins decide, if they have not yet; nothing is read meanwhile."""
+        host = self._amqtt
+        wanted = [filter_of(topic) for topic in topics] if operation == "read" else topics
+        if host is None or host.knows(identity, operation, wanted):
+            return False
+        self.hold("plugins")
+        self._login = self.loop.create_task(host.ask(identity, operation, wanted))
+        self._login.add_done_callback(self._decided)
+        return True
+
+    def _decided(self, task: asyncio.Task[None]) -> None:
+        self._login = None
+        if self.closing or task.cancelled():
+            return
+        self.session.decided()
+        self.release("plugins")
+        self.handle_rest()
+
+    def scram(self) -> ScramLogin:
+        """A login by SCRAM that begins with the client's next message."""
+        if self.user is None:
+            self.greeted()
+        users = self._clients.broker.users
+        return users.scram(self.local, lambda name: split_user_name(name)[1], peer=self.peer_host)
+
     def opened(self, user: str, client_id: str, version: int) -> None:
         """The client is connected."""
+        if self._amqtt is not None:
+            self._amqtt.admitted(client_id, self._amqtt_session)
         self.logged_in(user, client=client_id, version={3: "3.1", 4: "3.1.1", 5: "5.0"}[version])
 
     def deadline_changed(self) -> None:
@@ -140,6 +282,7 @@ class MqttConnection(Connection):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.session.alive(self.last_read_at)
         due = self.session.deadline()
         if due is not None:
             self._timer = self.loop.call_at(due, self._check_deadline)
@@ -147,8 +290,7 @@ class MqttConnection(Connection):
     def _check_deadline(self) -> None:
         self._timer = None
         now = self.loop.time()
-        if self.held:
-            self.session.alive(now)
+        self.session.alive(now if self.held else self.last_read_at)
         self.session.handle_deadline(now)
         self.deadline_changed()
 
@@ -157,8 +299,8 @@ class MqttConnection(Connection):
         self.close(reason)
 
 
-class MqttListener(Listener):
-    """The listening socket of MQTT, its connections, and the timers of all sessions."""
+class MqttFront(Front):
+    """The listeners of MQTT, and the timers of all sessions."""
 
     clients: Clients
 
@@ -169,6 +311,14 @@ class MqttListener(Listener):
         clients.on_deadline = self._arm
         self._arm()
 
+    def counts(self) -> Counts:
+        """What all connections counted, those that are gone as well."""
+        counts = replace(self.clients.closed, connections=self.clients.accepted)
+        for connection in self.connections:
+            assert isinstance(connection, MqttConnection)
+            connection.add_to(counts)
+        return counts
+
     def _arm(self) -> None:
         if self._clients_timer is not None:
             self._clients_timer.cancel()
@@ -177,7 +327,7 @@ class MqttListener(Listener):
         if due is not None:
             # At most a day, since the clock of the sessions may be set meanwhile.
             delay_s = min(max(due - time.time(), 0.0), 86400.0)
-            self._clients_timer = self._loop.call_later(delay_s, self._fire)
+            self._clients_timer = self._wiring.loop.call_later(delay_s, self._fire)
 
     def _fire(self) -> None:
         self._clients_timer = None
@@ -185,43 +335,74 @@ class MqttListener(Listener):
         self._arm()
 
     async def drain(self, timeout: float) -> None:
-        """Say goodbye to every client and write what sessions know; see `Listener.drain`."""
+        """Say goodbye to every client and write what sessions know; see `Front.drain`."""
         await super().drain(timeout)
         self.clients.on_deadline = lambda: None
         if self._clients_timer is not None:
             self._clients_timer.cancel()
         self.clients.close()
+        guard = self.clients.broker.authorizer.topic_guard
+        if isinstance(guard, AmqttHost):
+            guard.close()
         forget_runs()
 
 
 async def serve(
-    broker: Broker, options: MqttOptions, server: ServerOptions, loop: asyncio.AbstractEventLoop
-) -> MqttListener:
-    """Listen at `options.listen`.
-
-    Returns:
-        The listener: `.address`, `.stop_accepting()`, `await .drain(timeout)`.
+    broker: Broker,
+    options: MqttOptions,
+    server: ServerOptions,
+    loop: asyncio.AbstractEventLoop,
+    shared: Shared | None = None,
+) -> MqttFront:
+    """Listen at every address that is on, until `MqttFront.drain`; `shared.tls` is needed for `tls_listen`.
 
     Raises:
-        StartError: the address cannot be listened on.
+        StartError: an address cannot be listened on, or the file of access rights cannot be used.
 
     """
-    host, _, port = options.listen.rpartition(":")
-    listening = listening_socket("mqtt", host.strip("[]"), int(port))
+    shared = shared or Shared()
     limits = Limits(
         greeting_timeout_s=options.connect_timeout_s,
         login_timeout_s=options.connect_timeout_s,
         output_high_bytes=server.output_buffer_bytes,
+        output_stuck_s=server.output_stuck_s,
     )
-    wiring = Wiring(loop, broker.log, broker.tick, limits, logger)
-    clients = Clients(broker, time.time)
-    listener = MqttListener(
-        listening,
-        lambda: MqttConnection(wiring, clients, options),
-        wiring,
-        max_connections=server.max_connections,
+    wiring = Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
+    if options.acl_file:
+        broker.authorizer.topic_guard = AclFile.read(options.acl_file, broker.users.default_user)
+    if options.amqtt_config:
+        if options.acl_file:
+            raise StartError(
+                "mqtt.acl_file and mqtt.amqtt_config cannot both be set",
+                remedy="let a topic plugin of amqtt do what the file does, or the other way round",
+            )
+        broker.authorizer.topic_guard = AmqttHost(options.amqtt_config)
+    clients = Clients(broker, time.time, options)
+
+    def connection() -> Connection:
+        return MqttConnection(wiring, clients, options)
+
+    front = MqttFront("mqtt", wiring, max_connections=server.max_connections)
+    if options.listen:
+        front.open("mqtt", Address.parse(options.listen), connection)
+    if options.tls_listen and shared.tls is not None:
+        address = Address.parse(options.tls_listen)
+        front.open("mqtts", address, connection, option="tls_listen", tls=shared.tls.layer("mqtt"))
+    rules = WebSocketRules(
+        paths=options.ws_paths, subprotocols=("mqtt", "mqttv3.1"), origins=options.ws_origins
     )
-    listener.watch(clients)
-    broker.log.on_pressure.append(listener.pressure)
+    if options.ws_listen:
+        address = Address.parse(options.ws_listen)
+        front.open("ws", address, connection, option="ws_listen", websocket=rules)
+    if options.wss_listen and shared.tls is not None:
+        address = Address.parse(options.wss_listen)
+        layer = shared.tls.layer("http/1.1")
+        front.open("wss", address, connection, option="wss_listen", tls=layer, websocket=rules)
+    front.watch(clients)
+    if options.sys_interval_s:
+        clients.sys = SysTopics(clients, front.counts)
+        broker.tick.every(options.sys_interval_s, clients.sys.update)
+    broker.log.on_pressure.append(front.pressure)
+    front.pressure(broker.log.paused)
     logger.debug("sessions restored", extra=fields(sessions=len(clients)))
-    return listener
+    return front

@@ -9,8 +9,9 @@ from typing import Final
 
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt.reasons import Malformed
+from penstock.protocols.mqtt.shares import filter_of
 
-__all__ = ["FILTERS_MAX", "check_filter", "is_reserved", "refusal_of"]
+__all__ = ["FILTERS_MAX", "check_filter", "covers", "is_reserved", "overlaps", "refusal_of"]
 
 FILTERS_MAX: Final = 10_000
 """Filters of one session. A packet can ask for 200,000; at 30 us each that would stop everybody for 6 s."""
@@ -53,8 +54,37 @@ def check_filter(topic_filter: str) -> None:
 
 def refusal_of(topic_filter: str, levels_max: int) -> int:
     """Why a filter that is one is not served, as a reason code; 0 = it is."""
-    if topic_filter.startswith("$share/"):
-        return reasons.SHARED_NOT_SUPPORTED
-    if topic_filter.count("/") + 1 > levels_max:
+    if filter_of(topic_filter).count("/") + 1 > levels_max:
         return reasons.TOPIC_FILTER_INVALID
     return 0
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every topic that `narrow` matches (a filter, or a topic itself) is matched by `wide`."""
+    if wide[:1] in ("+", "#") and narrow.startswith("$"):
+        return False  # mqtt5:4.7.2-1
+    one, other = wide.split("/"), narrow.split("/")
+    for i, level in enumerate(one):
+        if level == "#":
+            return True
+        if i >= len(other):
+            return False
+        if other[i] == "#" or (level != "+" and level != other[i]):
+            return False
+    # `a/#` matches `a` as well.
+    return len(one) == len(other)
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Whether some topic is matched by both."""
+    if (one[:1] in ("+", "#") and other.startswith("$")) or (other[:1] in ("+", "#") and one.startswith("$")):
+        return False
+    mine, theirs = one.split("/"), other.split("/")
+    for i in range(max(len(mine), len(theirs))):
+        a = mine[i] if i < len(mine) else None
+        b = theirs[i] if i < len(theirs) else None
+        if a == "#" or b == "#":
+            return True
+        if a is None or b is None or (a != b and "+" not in (a, b)):
+            return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,18 @@ class MqttOptions:
 
     listen: str = "127.0.0.1:1883"
     """HOST:PORT; "" = off."""
+    tls_listen: str = ""
+    """HOST:PORT for TLS; "" = off."""
+    ws_listen: str = ""
+    """HOST:PORT for WebSocket; "" = off."""
+    wss_listen: str = ""
+    """HOST:PORT for WebSocket over TLS; "" = off."""
+    ws_paths: Sequence[str] = ("/mqtt", "/ws")
+    """Where WebSocket clients connect; "*" = anywhere."""
+    ws_origins: Sequence[str] = ()
+    """Pages whose scripts may connect; () = all."""
+    cert_login: bool = False
+    """A client without a user name is whom its certificate names."""
     allow_anonymous: Literal["loopback"] | bool = "loopback"
     """Who may connect without a user name."""
     max_packet_bytes: int = 1 << 20
@@ -28,6 +41,30 @@ class MqttOptions:
     """How long a session outlives its connection at most."""
     max_topic_levels: int = 128
     """Levels of a topic or filter."""
+    max_queued_messages: int = 0
+    """Messages that wait for one session at most; 0 = any number."""
+    queue_full: Literal["drop-oldest", "disconnect"] = "drop-oldest"
+    """What happens to a session with more."""
+    dead_letter_topic: str = ""
+    """Where dropped messages are published; "" = nowhere."""
+    max_connect_rate: int = 0
+    """CONNECTs per second of all clients; 0 = any number."""
+    max_message_rate: int = 0
+    """Messages per second that one client may publish; 0 = any number."""
+    max_byte_rate: int = 0
+    """Bytes per second that one client may send; 0 = any number."""
+    response_information: str = ""
+    """Told to 5.0 clients that ask for it, with {client_id} replaced; "" = nothing is told."""
+    server_reference: str = ""
+    """Where 5.0 clients are sent when the gateway stops; "" = nowhere."""
+    sys_interval_s: float = 10.0
+    """How often `$SYS` is published; 0 = never."""
+    acl_file: str = ""
+    """Access rights per topic, in Mosquitto's syntax; "" = none besides the users' permissions."""
+    amqtt_config: str = ""
+    """Configuration file of amqtt whose plugins authorize clients; "" = none."""
+    amqtt_user: str = ""
+    """The user whose rights those have that such plugins let in; "" = the default user."""
     connect_timeout_s: float = 10.0
     """Time to send a complete CONNECT and be logged in."""
     keepalive_max_s: int = 0

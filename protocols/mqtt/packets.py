@@ -167,7 +167,9 @@ def decode_connect(body: bytes, flags: int) -> Connect:
     except ConnectRefused:
         raise
     except MqttError as error:
-        answer = encode_refusal(version, error.reason) if version == MQTT_5 else b""
+        # Of what 3.x can get wrong here only the client id has a return code (mqtt311:3.1.3-9).
+        told = version == MQTT_5 or error.reason == reasons.CLIENT_ID_NOT_VALID
+        answer = encode_refusal(version, error.reason) if told else b""
         raise ConnectRefused(error.message, error.reason, answer) from error
 
 
@@ -403,10 +405,10 @@ def encode_suback(version: int, packet_id: int, results: list[int], properties: 
     return _packet(SUBACK, packet_id.to_bytes(2, "big"), bytes(min(result, 0x80) for result in results))
 
 
-def encode_unsuback(version: int, packet_id: int, results: list[int]) -> bytes:
+def encode_unsuback(version: int, packet_id: int, results: list[int], properties: Properties) -> bytes:
     """UNSUBACK; the results per filter are told to 5.0 clients only."""
     if version == MQTT_5:
-        return _packet(UNSUBACK, packet_id.to_bytes(2, "big"), b"\0", bytes(results))
+        return _packet(UNSUBACK, packet_id.to_bytes(2, "big"), encode_properties(properties), bytes(results))
     return _packet(UNSUBACK, packet_id.to_bytes(2, "big"))
 
 

@@ -1,9 +1,10 @@
 """Publishing from Python: wills, and the messages that the scanner leaves to us.
 
 The straight way is the scanner's, in C. Here come messages with a route that refuses or must look at each
-message, topics that begin with `$`, retained messages (as far as the store is concerned), and wills.
+message, or a queue that has no room; topics that begin with `$`, retained messages (as far as the store is
+concerned), and wills.
 
-Topics under `$` are ours: a publish there is refused, the connection stays (0x87).
+Topics under `$` are ours: a publish there is refused, the connection stays (0x87), unless it is `$delayed`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt import _scan, reasons
+from penstock.protocols.mqtt.delays import DelayRefused, read_delay
 from penstock.protocols.mqtt.filters import is_reserved
 from penstock.router.errors import AccessRefused, RoutingError
 from penstock.router.retained import RetainedMessage
@@ -64,9 +66,22 @@ def publish(
     origin: int = 0,
 ) -> Published:
     """Publish one message with the rights of `identity`; refusals are told by the reason."""
+    try:
+        topic, block, due_ms = read_delay(topic, block, vhost.broker.log.wall_ms())
+    except DelayRefused as refused:
+        reason = reasons.TOPIC_NAME_INVALID if refused.in_topic else reasons.IMPLEMENTATION_SPECIFIC
+        return Published(0, _scan.NOW, reason)
     if is_reserved(topic):
         return Published(0, _scan.NOW, reasons.NOT_AUTHORIZED)
     flags = _QOS_FLAGS[qos] | (F_RETAIN if retain else 0)
+    if due_ms:
+        error = vhost.route(identity, ENC_MQTT5, topic, {}).error
+        if error is not None:
+            return Published(0, _scan.NOW, reason_of(error))
+        lsn = vhost.broker.delayed.schedule(
+            vhost.name, due_ms, ENC_MQTT5, topic, block, payload, flags=flags, ttl_ms=ttl_ms, origin=origin
+        )
+        return Published(lsn, _scan.SYNCED, reasons.SUCCESS)
     published = vhost.publish(
         identity, ENC_MQTT5, topic, block, payload, flags=flags, ttl_ms=ttl_ms, origin=origin
     )
@@ -78,6 +93,8 @@ def publish(
         stored = store_retained(vhost, topic, block, payload, qos, ttl_ms)
         if stored:
             lsn, wait = max(lsn, stored), _scan.SYNCED
+    if published.refused:
+        return Published(lsn, wait, reasons.QUOTA_EXCEEDED)
     return Published(lsn, wait, reasons.SUCCESS if route.routed else reasons.NO_MATCHING_SUBSCRIBERS)
 
 

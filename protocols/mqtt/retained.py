@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.mqtt._deliver import Deliverer
 from penstock.protocols.mqtt.clients import Client, Retained
-from penstock.protocols.mqtt.rows import Subscription
+from penstock.protocols.mqtt.filterset import Subscription
 from penstock.protocols.mqtt.subscribing import ids_of
 from penstock.protocols.translate import mqtt5_from_amqp091, routing_key_of
 
@@ -39,8 +39,8 @@ class RetainedDelivery:
         """`again`: (packet id, token) of those under way when the last connection ended, in their order."""
         self._client = client
         self._deliverer = deliverer
-        self._again = deque(again)
-        self._walks: deque[tuple[Subscription, Iterator[RetainedMessage]]] = deque()
+        self._again = deque(again) if again else None
+        self._walks: deque[tuple[Subscription, Iterator[RetainedMessage]]] | None = None
         self._next: RetainedMessage | None = None
 
     @property
@@ -48,9 +48,11 @@ class RetainedDelivery:
         """Something is left to deliver."""
         return bool(self._again or self._walks)
 
-    def add(self, subscription: Subscription, now_ms: int) -> None:
-        """Deliver what is retained under the subscription's filter."""
-        self._walks.append((subscription, self._client.vhost.retained.match(subscription.topic, now_ms)))
+    def add(self, subscription: Subscription, walk: Iterator[RetainedMessage]) -> None:
+        """Deliver what a walk finds, as long as the subscription stands."""
+        if self._walks is None:
+            self._walks = deque()
+        self._walks.append((subscription, walk))
 
     def pump(self, room: Callable[[], int], now_ms: int) -> None:
         """Deliver while there is room (bytes) and a packet id; call again when there is more of either."""

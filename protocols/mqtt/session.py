@@ -2,16 +2,13 @@
 
 Three drivers. Bytes: `receive` scans a read; the kernel appends what is published and settles what is
 acknowledged, and hands out everything else as events in exact order, which are handled here. Calls: the
-queue of the client's session delivers through this object (it is an `Outlet`), the log says that positions
-are durable. Time: `deadline` and `handle_deadline` for keep-alive.
+log says that positions are durable; what is delivered goes through a `Delivery`. Time: `deadline` and
+`handle_deadline` for keep-alive.
 
-    NEW --CONNECT--> LOGIN --accepted--> OPENING --CONNACK sent--> OPEN --> CLOSED
-     |                 |                                            |
-     +-- anything else, refusal -----------------------------------------> CLOSED
+    NEW ... (`Opening`) --accepted--> OPENING --CONNACK sent--> OPEN --> CLOSED
 
-Promises. What is said to be durable is: replies that wait for the disk (CONNACK and SUBACK of a session that
-outlives its connection) stand in one queue with those behind them, so replies leave in order;
-acknowledgements of messages have their own queue in the scanner. A fault ends the connection with the
+Promises. What is said to be durable is: CONNACK and SUBACK of a session that outlives its connection wait in
+`Replies`, acknowledgements of messages in the scanner. A fault ends the connection with the
 reason of `reasons` (5.0) or a plain close, and the will is published.
 
 The host (the endpoint, or a test) writes `out` to the peer when told that it is dirty, and calls `lost`
@@ -20,116 +17,68 @@ once the connection is gone, for whatever reason.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt import _scan, packets, reasons
-from penstock.protocols.mqtt._deliver import Choice, Deliverer
 from penstock.protocols.mqtt._scan import Scanner
+from penstock.protocols.mqtt.authenticating import Authentication
 from penstock.protocols.mqtt.clients import Client, Clients
-from penstock.protocols.mqtt.connecting import Accepted, accept, login_of
+from penstock.protocols.mqtt.connecting import Accepted
+from penstock.protocols.mqtt.delivery import Delivery
+from penstock.protocols.mqtt.host import Host
+from penstock.protocols.mqtt.opening import Opening, State
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.publishing import publish_here, store_retained
-from penstock.protocols.mqtt.reasons import ConnectRefused, MqttError, Violation
-from penstock.protocols.mqtt.retained import RetainedDelivery
-from penstock.protocols.mqtt.subscribing import choose, subscribe, unsubscribe
-from penstock.protocols.outbuffer import OutBuffer
-from penstock.protocols.translate import mqtt5_from_amqp091
+from penstock.protocols.mqtt.rates import Bucket
+from penstock.protocols.mqtt.reasons import MqttError, Violation
+from penstock.protocols.mqtt.replies import Replies
+from penstock.protocols.mqtt.subscribing import subscribe, unsubscribe
+from penstock.protocols.mqtt.words import Words, refusal
+from penstock.router.errors import AuthenticationRefused, LimitReached
 
 if TYPE_CHECKING:
+    from penstock.protocols.mqtt.properties import Properties
+    from penstock.protocols.mqtt.sys_topics import Counts
     from penstock.router.identity import Identity
-    from penstock.subscriptions._cursor import Cursor
+    from penstock.router.permissions import TopicOperation
+    from penstock.router.vhost import Vhost
 
-__all__ = ["Host", "Session", "State"]
+__all__ = ["Session", "State"]
 
 _ANSWERS_MAX: Final = 65536
 """Answers that wait for the disk; above it the connection is not read."""
-_PRE_CONNECT_BYTES: Final = 65536
-"""The largest CONNECT: what a peer may make us hold before it is logged in."""
-_DELIVER_MAX: Final = 1024
-"""Messages one delivery takes when no packet id limits it."""
+_ACK_HEAD_MAX: Final = 8
+"""Bytes of SUBACK and UNSUBACK at most, without properties and the codes, one for each filter."""
 
 
-class Host(Protocol):
-    """What a session needs of its connection."""
-
-    @property
-    def out(self) -> OutBuffer:
-        """What is sent at the end of the tick."""
-
-    def dirty(self) -> None:
-        """`out` has something, or the log has: have a turn run."""
-
-    def await_written(self, lsn: int) -> None:
-        """Have `durable` called when everything up to `lsn` is written."""
-
-    def await_synced(self, lsn: int) -> None:
-        """The same for synced."""
-
-    def room(self) -> int:
-        """Bytes that may be encoded now; 0 = wait for `writable`."""
-
-    def hold(self, reason: str) -> None:
-        """Stop reading until `release`."""
-
-    def release(self, reason: str) -> None:
-        """Go on reading."""
-
-    def login(self, user_name: str | None, password: bytes | None) -> None:
-        """Verify, then call `logged_in` or `refused`. Nothing is read meanwhile."""
-
-    def opened(self, user: str, client_id: str, version: int) -> None:
-        """The client is connected."""
-
-    def deadline_changed(self) -> None:
-        """Ask for `deadline` again."""
-
-    def end(self, reason: str) -> None:
-        """Send what is in `out`, then close."""
-
-
-class State(Enum):
-    """Where a connection is; see the module's text."""
-
-    NEW = "waiting for CONNECT"
-    LOGIN = "verifying the login"
-    OPENING = "waiting for the session's row to be durable"
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-class Session:
+class Session(Opening):
     """One connection of one client."""
 
-    priority = 0
-
     def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
-        self.state = State.NEW
+        super().__init__(host, clients, options)
         self.will: packets.Will | None = None
         """What is published when the connection ends otherwise than by DISCONNECT."""
         self.client: Client | None = None
-        self.version = 0
         self.keep_alive_s = 0.0
-        self.problem_information = True
-        self.want = 0
-        """Size of the incomplete packet in front of what `receive` left; 0 = not known."""
-        self._host = host
-        self._clients = clients
         self._broker = clients.broker
         self._log = clients.log
-        self._options = options
-        self._connect: packets.Connect | None = None
         self._scanner: Scanner | None = None
-        self._deliverer: Deliverer | None = None
-        self._retained: RetainedDelivery | None = None
-        self._replies: deque[tuple[int, bytes, Callable[[], None] | None]] = deque()
-        self._held: deque[tuple[int, bytes]] = deque()
+        self._delivery: Delivery | None = None
+        self._replies = Replies(host, clients.log)
         self._awaited_written = self._awaited_synced = 0
+        self._max_packet = 268_435_455  # what the client takes
+        self._words: Words | None = None
         self._units = False
-        self._last_input = 0.0
-        self._qos_above_0 = False
+        guard = clients.broker.authorizer.topic_guard
+        self._guarded = guard is not None and guard.slow
+        self._undecided: Callable[[], None] | None = None
+        """What is done once the host has decided; nothing is scanned meanwhile."""
+        self._rates: list[tuple[Bucket, bool]] = []
+        """What the client is held to; True: a bucket of messages, else of bytes."""
+        self._published = 0
+        self._packets = 1
+        """Those that came here one by one, CONNECT first."""
 
     # Bytes
 
@@ -141,20 +90,26 @@ class Session:
         """
         self._last_input = now
         self.want = 0
+        if self._undecided is not None:
+            return 0
         at = 0
         if not self._connected:
             at = self._receive_connect(data, size)
             if not self._connected:
                 return at
+        scanner = self._scanner
+        assert scanner is not None and self.client is not None
         while True:
-            scanner = self._scanner
-            assert scanner is not None
             if self._units:
                 with self._log.unit():
-                    done = self._scan(data, at, size)
+                    done = self._events(data, size, scanner.scan(data, at, size))
                     self._save()
             else:
-                done = self._scan(data, at, size)
+                code = scanner.begin(data, at, size)
+                if code == _scan.MORE and scanner.quiet:
+                    self.want = scanner.want
+                    return scanner.at
+                done = self._events(data, size, code)
                 self._save()
             at = scanner.at
             if done or self._closed:
@@ -165,34 +120,43 @@ class Session:
         self._after_scan(scanner)
         return at
 
-    def _scan(self, data: bytearray, at: int, size: int) -> bool:
-        """Scan to the end; False when the rest must be scanned inside an atomic unit."""
+    @property
+    def quick(self) -> Scanner | None:
+        """What may take the next read, as far as nobody else has to see it."""
+        ordinary = self.state is State.OPEN and not (self._units or self._guarded or self._rates)
+        return self._scanner if ordinary else None
+
+    def answer(self) -> None:
+        """Take up the answers to what the quick reader read."""
+        if self._scanner is not None and not self._closed:
+            self._after_scan(self._scanner)
+
+    def _events(self, data: bytearray, size: int, code: int) -> bool:
+        """Handle what the scanner stopped at, `code`, and scan on to the end.
+
+        False when the rest must be scanned inside an atomic unit.
+        """
         scanner = self._scanner
-        assert scanner is not None and self.client is not None
-        scanner.origin = self.client.number if self._broker.no_local_sessions else 0
-        while not self._closed:
-            code = scanner.scan(data, at, size)
-            at = scanner.at
+        assert scanner is not None
+        while True:
             if code == _scan.MORE:
                 self.want = scanner.want
                 return True
             if code == _scan.UNIT:
                 return False
-            if code == _scan.FAULT:
-                self._fail(MqttError(scanner.complaint, scanner.fault))
-            elif code == _scan.PACKET:
-                body = bytes(memoryview(data)[scanner.start : scanner.stop])
-                try:
-                    self._on_packet(scanner.kind, scanner.flags, body)
-                except MqttError as error:
-                    self._fail(error)
-            else:
-                payload = bytes(memoryview(data)[scanner.start : scanner.stop])
-                try:
-                    self._on_publish(scanner, code, payload)
-                except MqttError as error:
-                    self._fail(error)
-        return True
+            try:
+                if code == _scan.FAULT:
+                    raise MqttError(scanner.complaint, scanner.fault)
+                part = bytes(memoryview(data)[scanner.start : scanner.stop])
+                if code == _scan.PACKET:
+                    self._on_packet(scanner.kind, scanner.flags, part)
+                else:
+                    self._on_publish(scanner, code, part)
+            except MqttError as error:
+                self._fail(error)
+            if self._closed or self._undecided is not None:
+                return True
+            code = scanner.scan(data, scanner.at, size)
 
     def _save(self) -> None:
         """Put what the scan changed of the packet ids, and say what its answers wait for."""
@@ -217,8 +181,8 @@ class Session:
         if client.inflight.take_freed():
             for token in client.inflight.take_done_tokens():
                 client.tokens.pop(token, None)
-            client.queue.credit_gained()
-            self._pump_retained()
+            assert self._delivery is not None
+            self._delivery.credit_gained()
         if scanner.waiting > _ANSWERS_MAX:
             self._host.hold("answers")
         self._host.dirty()
@@ -243,64 +207,46 @@ class Session:
     def _connected(self) -> bool:
         return self.state in (State.OPENING, State.OPEN)
 
-    @property
-    def _closed(self) -> bool:
-        return self.state is State.CLOSED
-
     # CONNECT
 
-    def _receive_connect(self, data: bytearray, size: int) -> int:
-        if self.state is not State.NEW:
-            return 0 if self.state is State.LOGIN else size
-        head = _read_head(data, size)
-        if head is None:
-            return 0
-        kind, flags, start, stop = head
-        if kind != packets.CONNECT or start < 0 or stop > _PRE_CONNECT_BYTES:
-            self._end("the first packet was not CONNECT")  # mqtt5:3.1.0-1: close, no bytes
-            return size
-        if stop > size:
-            self.want = stop
-            return 0
+    def _on_auth(self, reason: int, properties: Properties) -> None:
+        """Authenticate again, as the same user (mqtt5:4.12.1)."""
+        if not self._authenticated:
+            raise Violation("AUTH without an authentication method")  # mqtt5:4.12.0-6
+        if reason == reasons.REAUTHENTICATE:
+            self._authentication = Authentication(self._host.scram())
+        elif reason != reasons.CONTINUE_AUTHENTICATION or self._authentication is None:
+            raise Violation("AUTH that continues nothing")
+        assert self._authentication is not None and self.client is not None
         try:
-            connect = packets.decode_connect(bytes(memoryview(data)[start:stop]), flags)
-            self._connect = connect
-            self.version = connect.version
-            login = login_of(connect)
-        except ConnectRefused as refused:
-            self._host.out.write(refused.connack)
-            self._end(f"CONNECT refused: {refused.message}")
-            return size
-        self.state = State.LOGIN
-        self._host.login(*login)
-        return size if self._closed else stop
-
-    def logged_in(self, identity: Identity) -> None:
-        """The login was right: open the session. Called by the host after `login`."""
-        connect = self._connect
-        if self.state is not State.LOGIN or connect is None:
-            return
-        self._connect = None
-        try:
-            accepted = accept(self._clients, self._options, connect, identity, self)
-        except ConnectRefused as refused:
-            self._host.out.write(refused.connack)
-            self._end(f"CONNECT refused: {refused.message}")
-            return
-        self._open(connect, accepted, identity)
-
-    def refused(self, reason: int, why: str) -> None:
-        """The login was wrong. Called by the host after `login`."""
-        if self.state is State.LOGIN:
-            self._host.out.write(packets.encode_refusal(self.version, reason))
-            self._end(f"CONNECT refused: {why}")
+            answer = self._authentication.step(properties)
+        except AuthenticationRefused as error:
+            raise MqttError(error.message, reasons.NOT_AUTHORIZED) from None
+        identity = self._authentication.identity
+        if identity is not None:
+            if identity.username != self.client.identity.username:
+                raise MqttError("authenticated again as another user", reasons.NOT_AUTHORIZED)
+            self.client.identity = identity.of_client(self.client.client_id)
+            answer = packets.encode_auth(reasons.SUCCESS, self._authentication.answer)
+            self._authentication = None
+        self._replies.send(answer)
 
     def _open(self, connect: packets.Connect, accepted: Accepted, identity: Identity) -> None:
         client = self.client = accepted.client
+        try:
+            self._broker.connections.enter(self)
+        except LimitReached as error:
+            if not accepted.session_present:
+                self._clients.end(client)
+            self.client = None
+            self._host.out.write(refusal(connect, reasons.QUOTA_EXCEEDED, error.message))
+            self._end(f"CONNECT refused: {error.message}")
+            return
         self.will = connect.will
         self.keep_alive_s = float(accepted.keep_alive_s)
         properties = connect.properties
-        self.problem_information = bool(properties.get("request_problem_information", 1))
+        self._words = Words(connect.version, properties)
+        self._max_packet = properties.get("maximum_packet_size", self._max_packet)
         v5 = connect.version == packets.MQTT_5
         options = self._options
         scanner = Scanner(
@@ -312,50 +258,57 @@ class Session:
         scanner.alias_maximum = options.topic_alias_maximum if v5 else 0
         scanner.max_levels = options.max_topic_levels
         scanner.persistent = client.persistent
+        scanner.origin = client.number
+        scanner.texts = self._words.acknowledgements()
         self._scanner = scanner
-        deliverer = Deliverer(
-            client.inflight, self._host.out, connect.version, self._choose, mqtt5_from_amqp091
-        )
-        deliverer.max_packet = properties.get("maximum_packet_size", 268_435_455)
-        deliverer.alias_maximum = properties.get("topic_alias_maximum", 0)
-        deliverer.origin = client.number
-        deliverer.persistent = client.persistent
-        # What was published at QoS 0 while the client was away is not kept for it.
-        deliverer.skip_qos0_before = self._log.appender.next_lsn if accepted.session_present else 0
-        client.queue.cursor.skip_transient_until = deliverer.skip_qos0_before
-        self._deliverer = deliverer
+        for rate, counts in ((options.max_message_rate, True), (options.max_byte_rate, False)):
+            if rate:
+                self._rates.append((Bucket(rate, self._last_input), counts))
         client.connection = self
         self._clients.connected(client, identity, accepted.expiry_s)
-        window = min(properties.get("receive_maximum", 65535), options.max_inflight)
-        released, again = client.inflight.resume(window)
-        self._retained = RetainedDelivery(client, deliverer, again)
-        self._count_qos()
-        scanner.push_pubrels(released)
+        # What was published at QoS 0 while the client was away is not kept for it.
+        skip_qos0_before = self._log.appender.next_lsn if accepted.session_present else 0
+        client.queue.cursor.skip_transient_until = skip_qos0_before
+        self._delivery = Delivery(
+            self._host,
+            self._clients,
+            client,
+            connect.version,
+            properties,
+            window=min(properties.get("receive_maximum", 65535), options.max_inflight),
+            skip_qos0_before=skip_qos0_before,
+            levels_max=options.max_topic_levels,
+            send_pubrels=self._send_pubrels,
+            cancelled=self._cancelled,
+        )
+        scanner.push_pubrels(self._delivery.released)
         if scanner.unstamped:
             scanner.stamp(client.row_lsn)
         self.state = State.OPENING
         self._host.opened(client.identity.username, client.client_id, connect.version)
-        self._reply(accepted.connack, client.row_lsn, self._opened)
+        self._replies.send(accepted.connack, client.row_lsn, self._opened)
         self._host.deadline_changed()
 
     def _opened(self) -> None:
         """CONNACK has left: deliveries and answers may follow."""
         self.state = State.OPEN
-        assert self.client is not None and self._scanner is not None
-        self.client.queue.attach(self)
+        assert self._scanner is not None and self._delivery is not None
         self._await(self._scanner)
         self._release()
-        self._pump_retained()
+        self._delivery.start()
 
     # Packets
 
     def _on_packet(self, kind: int, flags: int, body: bytes) -> None:
+        self._packets += 1
         if kind == packets.PINGREQ:
             if flags or body:
                 raise reasons.Malformed("PINGREQ with flags or a body")
-            self._reply(packets.PINGRESP, 0)
+            self._replies.send(packets.PINGRESP)
         elif kind == packets.SUBSCRIBE:
-            self._on_subscribe(packets.decode_subscribe(body, flags, self.version))
+            subscribe = packets.decode_subscribe(body, flags, self.version)
+            topics = [line.topic for line in subscribe.filters]
+            self._decide("read", topics, lambda: self._on_subscribe(subscribe))
         elif kind == packets.UNSUBSCRIBE:
             self._on_unsubscribe(packets.decode_unsubscribe(body, flags, self.version))
         elif kind == packets.DISCONNECT:
@@ -363,33 +316,34 @@ class Session:
         elif kind == packets.CONNECT:
             raise Violation("a second CONNECT")  # mqtt5:3.1.0-2
         elif kind == packets.AUTH and self.version == packets.MQTT_5:
-            packets.decode_auth(body, flags)
-            raise Violation("AUTH without an authentication method")  # mqtt5:4.12.0-6
+            self._on_auth(*packets.decode_auth(body, flags))
         else:
             raise Violation("a packet that only servers send")
 
+    def _check_room_for_answer(self, filters: int) -> None:
+        """A client that cannot take an answer to so many filters is told so before anything is done."""
+        if _ACK_HEAD_MAX + filters > self._max_packet:
+            what = "SUBSCRIBE or UNSUBSCRIBE with an answer above the client's maximum packet size"
+            raise Violation(what, reasons.PACKET_TOO_LARGE)  # mqtt5:3.1.2-24
+
     def _on_subscribe(self, packet: packets.Subscribe) -> None:
-        assert self.client is not None and self._deliverer is not None
-        results, wanted, lsn = subscribe(self._clients, self._options, self.client, packet, self.version)
-        self._deliverer.forget_choices()
-        self._count_qos()
-        retained = self._retained
-        assert retained is not None
-
-        def granted() -> None:
-            for subscription in wanted:
-                retained.add(subscription, self._log.now_ms())
-            self._pump_retained()
-
-        suback = packets.encode_suback(self.version, packet.packet_id, results, {})
-        self._reply(suback, lsn, granted if wanted else None)
+        delivery, words = self._delivery, self._words
+        assert self.client is not None and delivery is not None and words is not None
+        self._check_room_for_answer(len(packet.filters))
+        results, wanted, lsn = subscribe(
+            self._clients, self._options, self.client, delivery.replays, packet, self.version
+        )
+        delivery.subscribed()
+        suback = words.suback(packet.packet_id, results, [line.topic for line in packet.filters])
+        self._replies.send(suback, lsn, lambda: delivery.retained(wanted))
 
     def _on_unsubscribe(self, packet: packets.Unsubscribe) -> None:
-        assert self.client is not None and self._deliverer is not None
-        results, lsn = unsubscribe(self._clients, self.client, packet)
-        self._deliverer.forget_choices()
-        self._count_qos()
-        self._reply(packets.encode_unsuback(self.version, packet.packet_id, results), lsn)
+        words = self._words
+        assert self.client is not None and self._delivery is not None and words is not None
+        self._check_room_for_answer(len(packet.filters))
+        results, lsn = unsubscribe(self._clients, self.client, self._delivery.replays, packet)
+        self._delivery.subscribed()
+        self._replies.send(words.unsuback(packet.packet_id, results, packet.filters), lsn)
 
     def _on_disconnect(self, packet: packets.Disconnect) -> None:
         assert self.client is not None
@@ -398,8 +352,8 @@ class Session:
             if expiry_s and not self.client.expiry_s:
                 raise Violation("a session expiry in DISCONNECT after none in CONNECT")  # mqtt5:3.14.2-2
             self.client.expiry_s = expiry_s
-        if packet.reason != reasons.DISCONNECT_WITH_WILL:
-            self.will = None
+        if packet.reason == reasons.SUCCESS:
+            self.will = None  # with any other reason it is published (mqtt5:3.1.2-8, mqtt5:3.14.4-3)
         self._end("the client disconnected")
 
     def _on_publish(self, scanner: Scanner, code: int, payload: bytes) -> None:
@@ -412,113 +366,68 @@ class Session:
             if lsn:
                 scanner.raise_last(lsn)
             return
+        self._decide("write", [scanner.topic.decode()], lambda: self._publish_here(scanner, payload))
+
+    def _publish_here(self, scanner: Scanner, payload: bytes) -> None:
+        assert self.client is not None
         published = publish_here(self.client, scanner, payload)
         scanner.acknowledge(published.lsn, published.wait, published.reason)
 
-    # Deliveries: the outlet of the client's queue
-
-    def credit(self) -> int:
-        """Messages that may be delivered now."""
-        if self.state is not State.OPEN or self._host.room() <= 0:
-            return 0
-        if not self._qos_above_0:
-            return _DELIVER_MAX
+    def _decide(self, operation: TopicOperation, topics: list[str], then: Callable[[], None]) -> None:
+        """Do `then` once it can be said at once whether these may be used: now, as a rule."""
         assert self.client is not None
-        inflight = self.client.inflight
-        return min(max(inflight.window - inflight.sent, 0), _DELIVER_MAX)
+        if self._guarded and self._host.ask(self.client.identity, operation, topics):
+            self._undecided = then
+        else:
+            then()
 
-    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        """Encode items of the cursor; how many were taken."""
-        deliverer, client = self._deliverer, self.client
-        assert deliverer is not None and client is not None
-        room = self._host.room()
-        if room <= 0:
-            return 0
-        took = deliverer.deliver(cursor, first, step, room, self._log.now_ms())
-        self._after_delivery(deliverer, client)
-        return took
-
-    def _after_delivery(self, deliverer: Deliverer, client: Client) -> None:
-        released = deliverer.take_pubrels()
-        if released:
-            assert self._scanner is not None
-            self._scanner.push_pubrels(released)
-        if client.inflight.changed and client.persistent:
-            if client.inflight.exact_changed:
-                lsn = self._clients.save_out(client)
-                if deliverer.held.size:
-                    self._held.append((lsn, deliverer.held.take()))
-                    self._host.await_synced(lsn)
-            else:
-                self._clients.soil(client)
-        if released:
-            assert self._scanner is not None
-            self._scanner.stamp(client.row_lsn)
-            self._await(self._scanner)
-            self._release()
-        self._host.dirty()
-
-    def cancelled(self, reason: str) -> None:
-        """The queue is gone: somebody deleted it."""
-        if self.state is not State.CLOSED:
-            self._say_goodbye(reasons.ADMINISTRATIVE_ACTION)
-            self._end(reason)
-
-    def _choose(self, tags: tuple[int, ...]) -> Choice | None:
-        assert self.client is not None
-        return choose(self.client, tags)
-
-    def _count_qos(self) -> None:
-        assert self.client is not None
-        self._qos_above_0 = any(s.qos for s in self.client.subscriptions.values())
-
-    def _pump_retained(self) -> None:
-        if self._retained is not None and self.state is State.OPEN and self._retained.waiting:
-            self._retained.pump(self._host.room, self._log.now_ms())
-            self._host.dirty()
-
-    # Replies
-
-    def _reply(self, data: bytes, lsn: int, then: Callable[[], None] | None = None) -> None:
-        """Send `data` when `lsn` is durable and every reply before it has left; after it do `then`."""
-        if not self._replies and lsn <= self._log.synced_lsn:
-            self._host.out.write(data)
-            self._host.dirty()
-            if then is not None:
-                then()
+    def decided(self) -> None:
+        """What the host was asked is decided. Then give `receive` what it left."""
+        then, self._undecided = self._undecided, None
+        scanner = self._scanner
+        if then is None or scanner is None or self._closed:
             return
-        self._replies.append((lsn, data, then))
-        if lsn > self._awaited_synced:
-            self._awaited_synced = lsn
-            self._host.await_synced(lsn)
-        self._host.dirty()
+        with self._log.unit():
+            try:
+                then()
+            except MqttError as error:
+                self._fail(error)
+            self._save()
+        if not self._closed:
+            self._after_scan(scanner)
+
+    # The disk
 
     def durable(self, ok: bool) -> None:
         """A position that was awaited is reached; not `ok`: the log failed."""
         if self.state is State.CLOSED:
             return
         if not ok:
-            self._say_goodbye(reasons.SERVER_UNAVAILABLE if self.version != 5 else reasons.UNSPECIFIED)
-            self._end("the log failed")
+            self.force_close("the log failed", reasons.UNSPECIFIED)
             return
-        synced = self._log.synced_lsn
-        out = self._host.out
-        while self._replies and self._replies[0][0] <= synced:
-            _, data, then = self._replies.popleft()
-            out.write(data)
-            if then is not None:
-                then()
+        self._replies.release()
         self._release()
-        while self._held and self._held[0][0] <= synced:
-            out.write(self._held.popleft()[1])
+        if self._delivery is not None:
+            self._delivery.release()
         self._host.dirty()
 
     def writable(self) -> None:
         """There is room for output again."""
-        if self.state is State.OPEN:
-            assert self.client is not None
-            self._pump_retained()
-            self.client.queue.credit_gained()
+        if self._delivery is not None:
+            self._delivery.credit_gained()
+
+    def send_again(self) -> None:
+        """What a shared subscription has under way to this client can be sent again."""
+        if self._delivery is not None:
+            self._delivery.pump_shared()
+
+    def _send_pubrels(self, packet_ids: list[int]) -> None:
+        """What these ids were for will not be sent again."""
+        assert self.client is not None and self._scanner is not None
+        self._scanner.push_pubrels(packet_ids)
+        self._scanner.stamp(self.client.row_lsn)
+        self._await(self._scanner)
+        self._release()
 
     # Time
 
@@ -532,12 +441,26 @@ class Session:
         """Close when nothing came for one and a half keep-alive times (mqtt5:3.1.2-22, mqtt311:3.1.2-24)."""
         due = self.deadline()
         if due is not None and due <= now:
-            self._say_goodbye(reasons.KEEP_ALIVE_TIMEOUT)
-            self._end("the keep-alive time is over")
+            self.force_close("the keep-alive time is over", reasons.KEEP_ALIVE_TIMEOUT)
 
     def alive(self, now: float) -> None:
         """The connection is not being read, by our own choice: its silence does not count."""
         self._last_input = now
+
+    def spent(self, size: int, now: float) -> float:
+        """`receive` took so many bytes: seconds in which nothing more is to be read, because of the rates
+        that a client is held to; a 5.0 client is disconnected instead (mqtt5:2.4, 0x96).
+        """
+        if not self._rates or self._scanner is None or self._closed:
+            return 0.0
+        published, self._published = self._published, self._scanner.published
+        wait_s = max(
+            bucket.take(self._published - published if counts else size, now)
+            for bucket, counts in self._rates
+        )
+        if wait_s and self.version == packets.MQTT_5:
+            self._fail(Violation("more messages or bytes than the rate", reasons.MESSAGE_RATE_TOO_HIGH))
+        return wait_s
 
     @property
     def publishes(self) -> bool:
@@ -548,13 +471,54 @@ class Session:
 
     def taken_over(self) -> None:
         """Another connection of the same client id takes the session (mqtt5:3.1.4-3)."""
-        self._say_goodbye(reasons.SESSION_TAKEN_OVER)
-        self._end("another connection took over the session")
+        self.force_close("another connection took over the session", reasons.SESSION_TAKEN_OVER)
+
+    def _cancelled(self, reason: str) -> None:
+        """The session is gone: somebody deleted it."""
+        if self.state is not State.CLOSED:
+            self.force_close(reason)
+
+    # As a member of the vhost
+
+    @property
+    def identity(self) -> Identity:
+        """Who is connected."""
+        assert self.client is not None
+        return self.client.identity
+
+    @property
+    def vhost(self) -> Vhost:
+        """What it is in."""
+        assert self.client is not None
+        return self.client.vhost
+
+    @property
+    def channel_count(self) -> int:
+        """MQTT has none."""
+        return 0
+
+    def permissions_changed(self) -> None:
+        """`Clients` looks after all sessions, connected or not."""
+
+    def subscriptions_changed(self) -> None:
+        """Some were taken back."""
+        if self._delivery is not None:
+            self._delivery.subscribed()
+
+    def force_close(self, reason: str, code: int = reasons.ADMINISTRATIVE_ACTION) -> None:
+        """Say goodbye, and why, and close."""
+        self._say_goodbye(code, reason)
+        self._end(reason)
 
     def shutdown(self) -> None:
         """The gateway stops."""
-        self._say_goodbye(reasons.SHUTTING_DOWN)
-        self._end("the gateway stops")
+        why = "the gateway stops"
+        if self._options.server_reference:
+            reference = self._options.server_reference
+            self._say_goodbye(reasons.USE_ANOTHER_SERVER, why, server_reference=reference)
+        else:
+            self._say_goodbye(reasons.SHUTTING_DOWN, why)
+        self._end(why)
 
     def lost(self) -> None:
         """The connection is gone. Idempotent."""
@@ -564,13 +528,12 @@ class Session:
 
     def _fail(self, error: MqttError) -> None:
         """A fault of the peer."""
-        self._say_goodbye(error.reason)
-        self._end(error.message)
+        self.force_close(error.message, error.reason)
 
-    def _say_goodbye(self, reason: int) -> None:
+    def _say_goodbye(self, reason: int, why: str, **properties: str) -> None:
         """DISCONNECT, to those who know it and only after CONNACK."""
-        if self.version == packets.MQTT_5 and self.state is State.OPEN:
-            self._host.out.write(packets.encode_disconnect(reason, {}))
+        if self.version == packets.MQTT_5 and self.state is State.OPEN and self._words is not None:
+            self._host.out.write(self._words.disconnect(reason, why, **properties))
 
     def _end(self, reason: str) -> None:
         if self.state is State.CLOSED:
@@ -582,30 +545,30 @@ class Session:
     def _detach(self) -> None:
         """Leave the session to whoever comes next."""
         self._replies.clear()
-        self._held.clear()
         client, self.client = self.client, None
         if client is None or client.connection is not self:
             return
-        client.queue.detach(self)
+        assert self._delivery is not None
+        self._delivery.stop()
+        self._broker.connections.leave(self)
         client.queue.cursor.skip_transient_until = 2**64 - 1  # nor does it keep the log meanwhile
         client.inflight.suspend()
         will, self.will = self.will, None
         self._clients.disconnected(client, will)
 
+    def add_to(self, counts: Counts) -> None:
+        """Count what this connection has counted."""
+        scanner, delivery = self._scanner, self._delivery
+        if scanner is not None and delivery is not None:
+            counts.packets_received += scanner.published + scanner.acknowledged + self._packets
+            counts.packets_sent += scanner.answered + delivery.delivered + self._replies.sent
+            counts.published += scanner.published
+            counts.published_bytes += scanner.published_bytes
+            counts.delivered += delivery.delivered
+            counts.delivered_bytes += delivery.delivered_bytes
+            counts.dropped += delivery.skipped
+
     def counts(self) -> tuple[int, int]:
         """Messages received and delivered on this connection."""
         received = self._scanner.published if self._scanner is not None else 0
-        return received, self._deliverer.delivered if self._deliverer is not None else 0
-
-
-def _read_head(data: bytearray, size: int) -> tuple[int, int, int, int] | None:
-    """(type, flags, start, stop) of the first packet; None = not there yet; start < 0: no packet."""
-    value = 0
-    for i in range(1, 5):
-        if i >= size:
-            return None if size < 5 else (0, 0, -1, 0)
-        value |= (data[i] & 0x7F) << 7 * (i - 1)
-        if data[i] < 0x80:
-            minimal = data[i] or i == 1
-            return data[0] >> 4, data[0] & 15, i + 1 if minimal else -1, i + 1 + value
-    return 0, 0, -1, 0
+        return received, self._delivery.delivered if self._delivery is not None else 0

@@ -1,8 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE on a session, and what a match of several subscriptions means.
 
-A filter is a membership of the session's queue in the filter's feed, with a tag of its own; a record that
-several filters match comes once, with the set of their tags (mqtt5:3.3.4-2 leaves the choice; one copy with
-all identifiers is ours).
+A record that several filters match comes once, with the set of their tags (mqtt5:3.3.4-2 leaves the choice;
+one copy with all identifiers is ours). A tag stands for what filters ask alike: see `filterset`.
 
 Source: MQTT 5.0 sections 3.8 to 3.11 and 3.3.4.
 """
@@ -13,22 +12,30 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.mqtt import packets, reasons
 from penstock.protocols.mqtt._deliver import Choice
-from penstock.protocols.mqtt.clients import Client, Clients
+from penstock.protocols.mqtt.clients import Client, Clients, permit
 from penstock.protocols.mqtt.filters import FILTERS_MAX, check_filter, refusal_of
+from penstock.protocols.mqtt.filterset import Subscription, Terms
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.properties import encode_block
 from penstock.protocols.mqtt.reasons import Violation
-from penstock.protocols.mqtt.rows import Subscription
+from penstock.protocols.mqtt.replays import Replays, is_replay
+from penstock.protocols.mqtt.shares import Taken, filter_of, is_exclusive, is_shared, split_shared
+from penstock.protocols.mqtt.sys_topics import is_sys
 from penstock.router.errors import AccessRefused, InvalidPattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["choose", "ids_of", "subscribe", "unsubscribe"]
+__all__ = ["choice_of_shared", "choose", "ids_of", "subscribe", "unsubscribe"]
 
 
 def subscribe(
-    clients: Clients, options: MqttOptions, client: Client, packet: packets.Subscribe, version: int
+    clients: Clients,
+    options: MqttOptions,
+    client: Client,
+    replays: Replays,
+    packet: packets.Subscribe,
+    version: int,
 ) -> tuple[list[int], list[Subscription], int]:
     """Add or change the filters of a SUBSCRIBE.
 
@@ -42,48 +49,85 @@ def subscribe(
     """
     for line in packet.filters:
         check_filter(line.topic)
-        if line.no_local and line.topic.startswith("$share/"):
-            raise Violation("no-local on a shared subscription")  # mqtt5:3.8.3-4
+        if is_shared(line.topic):
+            split_shared(line.topic)
+            if line.no_local and not is_exclusive(line.topic):
+                raise Violation("no-local on a shared subscription")  # mqtt5:3.8.3-4
     results = []
     wanted = []
     lsn = 0
-    for line in packet.filters:
-        refusal = refusal_of(line.topic, options.max_topic_levels)
-        if refusal:
-            results.append(refusal)
-            continue
-        known = client.subscriptions.get(line.topic)
-        if known is None and len(client.subscriptions) >= FILTERS_MAX:
-            results.append(reasons.QUOTA_EXCEEDED)
-            continue
-        if known is None:
+    with client.vhost.sessions.changing(client.client_id) as kept:
+        for line in packet.filters:
+            if is_replay(line.topic):
+                results.append(replays.subscribe(line, packet.subscription_id))
+                continue
+            refusal = refusal_of(line.topic, options.max_topic_levels)
+            if refusal:
+                results.append(refusal)
+                continue
+            known = client.subscriptions.get(line.topic)
+            if known is None and len(client.subscriptions) >= FILTERS_MAX:
+                results.append(reasons.QUOTA_EXCEEDED)
+                continue
             try:
-                joined = client.vhost.subscribe(
-                    client.client_id, line.topic, client.next_tag, client.identity
-                )
+                if known is None:
+                    subscription, joined = _add(clients, client, line, packet.subscription_id)
+                else:
+                    subscription, joined = _change(clients, client, known, line, packet.subscription_id)
             except AccessRefused:
                 results.append(reasons.NOT_AUTHORIZED)
+                continue
+            except Taken:
+                results.append(reasons.QUOTA_EXCEEDED)
                 continue
             except InvalidPattern:
                 results.append(reasons.TOPIC_FILTER_INVALID)
                 continue
-            lsn = max(lsn, joined.lsn)
-            subscription = Subscription(line.topic, client.next_tag)
-            client.next_tag += 1
-            client.subscriptions[line.topic] = client.by_tag[subscription.tag] = subscription
-        else:
-            subscription = known
-            clients.broker.no_local_sessions -= known.no_local
-        clients.broker.no_local_sessions += line.no_local
-        subscription.update(line, packet.subscription_id)
-        lsn = max(lsn, clients.save_subscription(client, subscription))
-        if line.retain_handling == 0 or (line.retain_handling == 1 and known is None):
-            wanted.append(subscription)
-        results.append(line.qos)
-    return results, wanted, lsn
+            lsn = max(lsn, joined)
+            if is_shared(line.topic) and not is_exclusive(line.topic):
+                pass  # mqtt5:4.8.2: the group gets no retained messages
+            elif line.retain_handling == 0 or (line.retain_handling == 1 and known is None):
+                wanted.append(subscription)
+            results.append(line.qos)
+    clients.tick.schedule()
+    return results, wanted, max(lsn, kept.lsn)
 
 
-def unsubscribe(clients: Clients, client: Client, packet: packets.Unsubscribe) -> tuple[list[int], int]:
+def _add(clients: Clients, client: Client, line: packets.Filter, identifier: int) -> tuple[Subscription, int]:
+    if is_sys(filter_of(line.topic)):
+        permit(client, line.topic)
+    lsn = clients.shares.join(client, line.topic) if is_shared(line.topic) else 0
+    terms = client.filters.terms_of(line, identifier)
+    subscription = Subscription(line.topic, terms, line.retain_handling)
+    lsn = max(lsn, _bind(client, subscription))
+    client.filters.add(subscription)
+    clients.count_no_local(client, int(line.no_local))
+    return subscription, lsn
+
+
+def _change(
+    clients: Clients, client: Client, known: Subscription, line: packets.Filter, identifier: int
+) -> tuple[Subscription, int]:
+    permit(client, line.topic)
+    clients.count_no_local(client, line.no_local - known.no_local)
+    client.filters.change(known, line, identifier)
+    return known, _bind(client, known)
+
+
+def _bind(client: Client, subscription: Subscription) -> int:
+    return client.vhost.sessions.subscribe(
+        client.client_id,
+        subscription.topic,
+        subscription.terms.tag,
+        client.identity,
+        subscription.options,
+        subscription.kind,
+    ).lsn
+
+
+def unsubscribe(
+    clients: Clients, client: Client, replays: Replays, packet: packets.Unsubscribe
+) -> tuple[list[int], int]:
     """Remove filters; a result per filter and the LSN that UNSUBACK waits for.
 
     Raises:
@@ -94,17 +138,18 @@ def unsubscribe(clients: Clients, client: Client, packet: packets.Unsubscribe) -
         check_filter(topic)
     results = []
     lsn = 0
-    for topic in packet.filters:
-        known = client.subscriptions.pop(topic, None)
-        if known is None:
-            results.append(reasons.NO_SUBSCRIPTION_EXISTED)
-            continue
-        del client.by_tag[known.tag]
-        clients.broker.no_local_sessions -= known.no_local
-        removed = client.vhost.unsubscribe(client.client_id, topic).lsn
-        lsn = max(lsn, removed, clients.delete_subscription(client, topic))
-        results.append(reasons.SUCCESS)
-    return results, lsn
+    with client.vhost.sessions.changing(client.client_id) as kept:
+        for topic in packet.filters:
+            if is_replay(topic):
+                ended = replays.unsubscribe(topic)
+                results.append(reasons.SUCCESS if ended else reasons.NO_SUBSCRIPTION_EXISTED)
+                continue
+            if topic not in client.subscriptions:
+                results.append(reasons.NO_SUBSCRIPTION_EXISTED)
+                continue
+            lsn = max(lsn, clients.unsubscribe(client, topic))
+            results.append(reasons.SUCCESS)
+    return results, max(lsn, kept.lsn)
 
 
 def choose(client: Client, tags: Iterable[int]) -> Choice | None:
@@ -124,7 +169,12 @@ def choose(client: Client, tags: Iterable[int]) -> Choice | None:
     return _choice(matching, own, no_local=True)
 
 
-def _choice(matching: list[Subscription], own: Choice | None = None, *, no_local: bool = False) -> Choice:
+def choice_of_shared(subscription: Subscription) -> Choice:
+    """What a shared subscription makes of each message."""
+    return _choice([subscription.terms], no_local=subscription.no_local)
+
+
+def _choice(matching: list[Terms], own: Choice | None = None, *, no_local: bool = False) -> Choice:
     return Choice(
         max(s.qos for s in matching),
         any(s.retain_as_published for s in matching),

@@ -1,10 +1,36 @@
 """penstock: one partitioned log, spoken to in AMQP, MQTT, HTTP and a native protocol.
 
-Importing the package loads nothing else, so that a part of it (say ``penstock.spark``
-on a Spark executor) can be imported alone.
+Importing the package loads nothing else, so that a part of it (say ``penstock.spark`` on a Spark executor)
+can be imported alone. `penstock.connect` and what else the client has are loaded when first asked for.
 """
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.sdk.client import Client, connect
+    from penstock.sdk.consumer import Consumer
+    from penstock.sdk.message import Message, MessageId
+    from penstock.sdk.producer import Producer
+
+__all__ = ["Client", "Consumer", "Message", "MessageId", "Producer", "__version__", "connect"]
 __version__ = "0.1.0"
+
+_PLACES = {
+    "Client": "client",
+    "connect": "client",
+    "Consumer": "consumer",
+    "Message": "message",
+    "MessageId": "message",
+    "Producer": "producer",
+}
+
+
+def __getattr__(name: str) -> object:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"penstock.sdk.{place}"), name)

@@ -1,8 +1,8 @@
-"""The command `penstock`: serve, look at the configuration, look at a log.
+"""The command `penstock`: serve, look at the configuration and at a log, manage a running gateway.
 
 Exit codes: 0 all is well, 1 it could not be done (the reason and the remedy are on standard error),
-2 the command line or the configuration is wrong. Nothing but the standard library is imported until
-a command needs it, so that `penstock --version` and `penstock config` are quick.
+2 the command line or the configuration is wrong, 3 a log is damaged. Nothing but the standard library is
+imported until a command needs it, so that `penstock --version` and `penstock config` are quick.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock import __version__
+from penstock import __version__, cli_manage
+from penstock.cli_log import add_log_commands
 from penstock.config import Loaded, load
 from penstock.errors import ConfigError, PenstockError
 
@@ -23,7 +24,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (those of the process when None) and return its exit code."""
-    parsed = _parser().parse_args(arguments)
+    parsed = _parsed(sys.argv[1:] if arguments is None else arguments)
     try:
         code: int = parsed.run(parsed)
         sys.stdout.flush()
@@ -76,20 +77,29 @@ def _config_reference(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _log_inspect(parsed: argparse.Namespace) -> int:
-    from penstock.log_core import inspection
+def _rabbitmqctl(parsed: argparse.Namespace) -> int:
+    from penstock import cli_rabbitmqctl
 
-    inspection.inspect(_log_folder(parsed), sys.stdout)
-    return 0
+    return cli_rabbitmqctl.run(parsed.words)
 
 
-def _log_verify(parsed: argparse.Namespace) -> int:
-    from penstock.log_core import inspection
+def _spark(parsed: argparse.Namespace) -> int:
+    from penstock.spark.jobs import verbs
 
-    return 1 if inspection.verify(_log_folder(parsed), sys.stdout) else 0
+    return verbs.run(parsed.words)
 
 
 # The command line
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    if arguments[:1] == ["rabbitmqctl"] and arguments[1:] not in (["-h"], ["--help"]):
+        # Its options are its own and may stand anywhere.
+        return argparse.Namespace(run=_rabbitmqctl, words=arguments[1:])
+    if arguments[:1] == ["spark"]:
+        # Its jobs have parsers of their own, which need not be loaded for other commands.
+        return argparse.Namespace(run=_spark, words=arguments[1:])
+    return _parser().parse_args(arguments)
 
 
 def _loaded(parsed: argparse.Namespace) -> Loaded:
@@ -103,8 +113,8 @@ def _loaded(parsed: argparse.Namespace) -> Loaded:
     return load(file=parsed.config, environ=os.environ, sets=parsed.set, flags=flags)
 
 
-def _log_folder(parsed: argparse.Namespace) -> Path:
-    return parsed.dir if parsed.dir is not None else Path(_loaded(parsed).config.log.data_dir)
+def _data_dir(parsed: argparse.Namespace) -> Path:
+    return Path(_loaded(parsed).config.log.data_dir)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,26 +151,17 @@ def _parser() -> argparse.ArgumentParser:
     topics.add_parser("schema", help="a JSON schema of the TOML file").set_defaults(run=_config_schema)
     topics.add_parser("reference", help="the reference page, as Markdown").set_defaults(run=_config_reference)
 
-    log = commands.add_parser(
-        "log",
-        help="look into a log on disk",
-        description="Look into a log on disk. Only reads; the gateway may run meanwhile.",
+    add_log_commands(commands, _add_sources, _data_dir)
+    cli_manage.add_commands(commands)
+    commands.add_parser(
+        "spark", help="run a pipeline over the log with Spark: sink, replay, analytics, dlq, doctor"
     )
-    looks = log.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    for name, run, text in (
-        ("inspect", _log_inspect, "list what is in the files of a log"),
-        ("verify", _log_verify, "check every checksum; exit code 1 when something is damaged"),
-    ):
-        look = looks.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        look.add_argument(
-            "dir",
-            metavar="DIR",
-            nargs="?",
-            type=Path,
-            help="the data folder (default: that of the configuration)",
-        )
-        _add_sources(look)
-        look.set_defaults(run=run)
+    commands.add_parser(
+        "rabbitmqctl",
+        help="answer a verb of RabbitMQ's rabbitmqctl",
+        description="penstock rabbitmqctl [--url URL] VERB ...: answer a verb of RabbitMQ's rabbitmqctl "
+        "in its words and formats. Without a verb it lists them.",
+    )
     return parser
 
 

@@ -68,17 +68,17 @@ class StartError(PenstockError):
     """The gateway cannot start (or not go on); nothing was served and nothing was changed."""
 
     @classmethod
-    def listening(cls, section: str, address: str, error: OSError) -> Self:
-        """The listener of `section` could not be opened at `address`."""
+    def listening(cls, section: str, address: str, error: OSError, *, option: str = "listen") -> Self:
+        """The listener of `section` could not be opened at `address`, the value of its `option`."""
         if error.errno == errno.EADDRINUSE:
             what = f"{address} is taken by another process"
-            remedy = f'stop that process, or choose another address with --set {section}.listen="HOST:PORT"'
+            remedy = f'stop that process, or choose another address with --set {section}.{option}="HOST:PORT"'
         elif error.errno == errno.EACCES:
             what = f"this user may not listen on {address}"
-            remedy = f"choose a port above 1023 with --set {section}.listen, or grant CAP_NET_BIND_SERVICE"
+            remedy = f"choose a port above 1023 with --set {section}.{option}, or grant CAP_NET_BIND_SERVICE"
         else:
             what = f"cannot listen on {address}: {error.strerror or error}"
-            remedy = f"correct {section}.listen"
+            remedy = f"correct {section}.{option}"
         return cls(f"{section}: {what}", remedy=remedy)
 
     @classmethod

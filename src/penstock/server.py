@@ -11,22 +11,42 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import resource
 import signal
+import socket
 import time
 from dataclasses import fields as option_fields
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final
 
 import uvloop
 
 from penstock import logs
 from penstock.config import Config
+from penstock.errors import ConfigError
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.amqp import dead_letters
+from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes
+from penstock.protocols.admission import Admission
+from penstock.protocols.amqp import dead_letters, delay
 from penstock.protocols.amqp import endpoint as amqp
+from penstock.protocols.amqp.errors import answer
+from penstock.protocols.amqp.properties import decode_properties, encode_properties, headers_of
+from penstock.protocols.buffers import Buffers
+from penstock.protocols.http import serve as http
+from penstock.protocols.http.app import Words
+from penstock.protocols.http.management.loading import load_file
+from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
+from penstock.protocols.native import endpoint as native
+from penstock.protocols.native.options import NativeOptions
+from penstock.protocols.registry import Registry
+from penstock.protocols.shared import Shared
+from penstock.protocols.tls import Tls, TlsOptions
+from penstock.protocols.translate import amqp091_from_mqtt5
 from penstock.router.auth import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.subscriptions.tick import Tick
@@ -35,30 +55,30 @@ __all__ = ["serve"]
 
 logger = logging.getLogger("penstock.server")
 
-
-class Front(Protocol):
-    """What the composition root needs of a front end's listener."""
-
-    @property
-    def address(self) -> str: ...
-    def stop_accepting(self) -> None: ...
-    async def drain(self, timeout: float) -> None: ...
+_LOOK_AT_FILES_S: Final = 2.0
+"""How often the files of certificates are looked at for changes."""
 
 
 def serve(config: Config) -> int:
     """Serve until SIGTERM or SIGINT.
 
     Prints one line on standard output when clients can connect:
-    `ready amqp=HOST:PORT mqtt=HOST:PORT data=DIR` (only the listeners that are on).
+    `ready amqp=HOST:PORT mqtt=HOST:PORT data=DIR` (only the listeners that are on; the others are amqps,
+    mqtts, ws and wss).
 
     Returns:
         0 after a clean stop, 1 when the log failed while serving.
 
     Raises:
+        ConfigError: a file of the section tls cannot be used.
         StartError: a port is taken, the data folder is locked, damaged or unusable, the disk is full.
 
     """
-    log = Log.open(Path(config.log.data_dir), _options(LogOptions, config.log))
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The usual soft limit of 1024 is for programs that use select(); each connection needs one.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    tls = Tls(_options(TlsOptions, config.tls)) if config.tls.cert_file else None
+    log = Log.open(Path(config.log.data_dir), _log_options(config))
     recovery = log.recovery
     logger.info(
         "log opened",
@@ -73,12 +93,12 @@ def serve(config: Config) -> int:
     )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, log))
+            return runner.run(_serve(config, log, tls))
     finally:
         log.close_sync()
 
 
-async def _serve(config: Config, log: Log) -> int:
+async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
     loop = asyncio.get_running_loop()
     tick = Tick(log, loop)
     log.attach(loop.call_soon_threadsafe)
@@ -91,23 +111,45 @@ async def _serve(config: Config, log: Log) -> int:
     log.on_pressure.append(on_pressure)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if tls is not None:
+        watch_files(tls, tick, loop)
+    watch_memory(config, log, tick)
     options = BrokerOptions(auth=_options(AuthOptions, config.auth))
-    broker = Broker.open(log, tick, options, rewrite=dead_letters.rewrite)
-    fronts: dict[str, Front] = {}
+    is_new = not log.tables.keys("vhost")
+    broker = Broker.open(log, tick, options, rewrite=dead_letters.rewrite, delay_words=delay.WORDS)
+    shared = Shared(
+        tls=tls,
+        admission=Admission(
+            proxy_networks=config.server.proxy_networks,
+            max_per_address=config.server.max_connections_per_address,
+            rate_per_address=config.server.accept_rate_per_address,
+        ),
+        buffers=Buffers(memory_share(config.server.buffer_budget), config.server.output_buffer_bytes),
+    )
+    broker.headers_of = headers_of
+    registry = Registry()
+    fronts = registry.fronts
     try:
-        if config.amqp.listen:
-            fronts["amqp"] = await amqp.serve(broker, config.amqp, config.server, loop)
-        if config.mqtt.listen:
-            fronts["mqtt"] = await mqtt.serve(broker, _options(MqttOptions, config.mqtt), config.server, loop)
+        if config.management.load_definitions:
+            default_user = config.auth.default_user if is_new else ""
+            await load_file(broker, WORDS, config.management.load_definitions, default_user=default_user)
+        server, mqtt_options = config.server, _options(MqttOptions, config.mqtt)
+        fronts["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared)
+        fronts["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
+        native_options = _options(NativeOptions, config.native)
+        fronts["native"] = await native.serve(broker, native_options, server, loop, shared)
+        http_options = _http_options(config, log)
+        fronts["http"] = http.serve(broker, registry, WORDS, http_options, server, loop, shared)
         # What stands now stays: the collector need not walk it again. Per message nothing is allocated that
         # it would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 100)
         started = time.perf_counter()
-        addresses = " ".join(f"{name}={front.address}" for name, front in fronts.items())
-        print(f"ready {addresses} data={Path(config.log.data_dir).absolute()}", flush=True)
-        logger.info("ready", extra=logs.fields(**{name: front.address for name, front in fronts.items()}))
+        addresses = {name: address for front in fronts.values() for name, address in front.addresses.items()}
+        words = " ".join(f"{name}={address}" for name, address in addresses.items())
+        print(f"ready {words} data={Path(config.log.data_dir).absolute()}", flush=True)
+        logger.info("ready", extra=logs.fields(**addresses))
         await stopping.wait()
         logger.info("stopping", extra=logs.fields(served_s=round(time.perf_counter() - started, 1)))
     finally:
@@ -122,6 +164,88 @@ async def _serve(config: Config, log: Log) -> int:
         logger.error("the log failed: %s", log.failed)
         return 1
     return 0
+
+
+def watch_files(tls: Tls, tick: Tick, loop: asyncio.AbstractEventLoop) -> None:
+    """Read the files of `tls` again when they change, and on SIGHUP; after a mistake the old ones hold."""
+
+    def reload() -> None:
+        try:
+            tls.reload()
+        except ConfigError as error:
+            logger.error("the certificates were not reloaded: %s", error)
+        else:
+            logger.info("the certificates were reloaded")
+
+    def look() -> None:
+        if tls.changed():
+            reload()
+
+    tick.every(_LOOK_AT_FILES_S, look)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+
+
+def memory_share(value: int | float) -> int:
+    """Bytes of an option that is a part of the memory there is, or a size."""
+    return int(value * available_bytes()) if isinstance(value, float) else value
+
+
+def watch_memory(config: Config, log: Log, tick: Tick) -> None:
+    """Have publishers wait while the process uses more memory than `server.memory_high_watermark`."""
+    limit = memory_share(config.server.memory_high_watermark)
+    if not limit:
+        return
+    caches = config.log.tail_cache_bytes + config.log.read_cache_bytes + config.log.feed_cache_bytes
+    if caches > limit // 2:
+        logger.warning(
+            "the caches of the log may take more than half of what publishers may fill: lower "
+            "log.tail_cache_bytes or raise server.memory_high_watermark",
+            extra=logs.fields(caches=caches, memory_limit=limit),
+        )
+
+    def switch(on: bool) -> None:
+        log.set_alarm("memory", f"more than {limit} bytes of memory are in use", on)
+
+    tick.every(SAMPLE_S, MemoryAlarm(limit, switch, clock=time.monotonic).check)
+
+
+def _log_options(config: Config) -> LogOptions:
+    options: LogOptions = _options(LogOptions, config.log)
+    if config.log.min_free_bytes == "auto":
+        options = replace(options, min_free_bytes=spare_bytes(file_system_bytes(Path(config.log.data_dir))))
+    return options
+
+
+def file_system_bytes(folder: Path) -> int:
+    """Size of the file system that `folder` is in, or will be in when it is made."""
+    folder = folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    found = os.statvfs(folder)
+    return found.f_blocks * found.f_frsize
+
+
+def spare_bytes(total: int) -> int:
+    """What must stay free in a file system of this size: what log.min_free_bytes = "auto" comes to."""
+    return min(max(total // 20, 2 * 10**9), 50 * 10**9, total // 10)
+
+
+WORDS = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
+"""What the HTTP front end says in AMQP's words."""
+
+
+def _http_options(config: Config, log: Log) -> http.HttpOptions:
+    return http.HttpOptions(
+        http=config.http.address,
+        http_tls=config.http.tls_address,
+        management=config.management.address,
+        management_tls=config.management.tls_address,
+        metrics=config.metrics.address,
+        cluster=socket.gethostname(),
+        data_dir=Path(config.log.data_dir),
+        disk_free_limit=log.options.min_free_bytes,
+        webhooks=_options(WebhookOptions, config.webhooks),
+    )
 
 
 def _options(kind: type[Any], section: object) -> Any:

@@ -89,6 +89,7 @@ def run_cycles(
     seed: int,
     load_s: tuple[float, float] = (0.1, 1.5),
     acked_min: int = ACKED_MIN,
+    streams: Sequence[Stream] | None = None,
 ) -> Report:
     """Run `cycles` kills against a broker that serves, drain, and judge. The broker is left running.
 
@@ -98,11 +99,12 @@ def run_cycles(
         seed: Of the random times; the same seed gives the same times, not the same interleaving.
         load_s: Bounds of the load between a restart (once every stream moves) and the next kill, in seconds.
         acked_min: See `check`.
+        streams: The load; None: a stream of each kind that the broker speaks.
 
     """
     random_times = random.Random(seed)
     report = Report(broker.name, seed)
-    streams = streams_for(broker)
+    streams = streams_for(broker) if streams is None else streams
     kills: list[float] = []
     for stream in streams:
         stream.start()

@@ -46,6 +46,8 @@ class Stream:
         self.history = History(name, exactly_once=exactly_once)
         self.sessions_lost = 0
         """How often a session or queue that should have survived was gone."""
+        self._written_off = 0
+        """Messages that no longer hold the publisher back, because what held them is gone."""
         self.last_acked_at = 0.0
         self.last_received_at = 0.0
         self.failure = ""
@@ -94,8 +96,16 @@ class Stream:
             self.failure += traceback.format_exc()
 
     def _may_send(self, in_flight: int) -> bool:
-        behind = len(self.history.attempts) - len(self.history.receipts)
+        behind = self._behind() - self._written_off
         return self._publishing and in_flight < self.window and behind < BACKLOG_MAX
+
+    def _behind(self) -> int:
+        return len(self.history.attempts) - len(self.history.receipts)
+
+    def _session_lost(self) -> None:
+        """Count it; its backlog will not come, so the publisher must not wait for it."""
+        self.sessions_lost += 1
+        self._written_off = self._behind()
 
     def _take(self) -> tuple[int, bytes]:
         """The next message, entered as attempted."""
@@ -122,10 +132,15 @@ class AmqpStream(Stream):
     def __init__(self, name: str, port: int, *, window: int = 200) -> None:
         super().__init__(name, port, window=window)
         self._unconfirmed = {}
+        self.source = name
+        """The queue that is published to."""
 
     @property
     def in_flight(self) -> int:
         return len(self._unconfirmed)
+
+    def prepare(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
+        """What else is needed before anything is published."""
 
     # Publishing
 
@@ -138,7 +153,7 @@ class AmqpStream(Stream):
                 time.sleep(RECONNECT_PAUSE_S)
                 continue
             try:
-                client.declare(self.name, durable=True)
+                client.declare(self.source, durable=True, passive=self.source != self.name)
                 client.call(85, 10, b"\0", 11)
                 self._publish_on(client)
             except (OSError, EOFError):
@@ -156,7 +171,7 @@ class AmqpStream(Stream):
                 tag += 1
                 sequence, body = self._take()
                 self._unconfirmed[tag] = sequence
-                out += method(1, 60, 40, b"\0\0" + short_string("") + short_string(self.name) + b"\0")
+                out += method(1, 60, 40, b"\0\0" + short_string("") + short_string(self.source) + b"\0")
                 out += frame(2, 1, struct.pack(">HHQHB", 60, 0, len(body), 0x1000, 2)) + frame(3, 1, body)
             if out:
                 client.socket.settimeout(10)
@@ -214,9 +229,11 @@ class AmqpStream(Stream):
                 try:
                     channel.queue_declare(self.name, durable=True, passive=declared)
                 except pika.exceptions.ChannelClosedByBroker:
-                    self.sessions_lost += 1
+                    self._session_lost()
                     channel = connection.channel()
                     channel.queue_declare(self.name, durable=True)
+                if not declared:
+                    self.prepare(channel)
                 declared = True
                 channel.basic_qos(prefetch_count=500)
                 self._consume_on(connection, channel)
@@ -255,6 +272,34 @@ class AmqpStream(Stream):
         while self._running:
             connection.process_data_events(time_limit=0.02)
             settle()
+
+
+class DeadLetterStream(AmqpStream):
+    """Publishes to a queue in which everything expires; its letters go through a queue so short that it
+    refuses some of them, in which they expire too, to the one that is consumed.
+    """
+
+    def __init__(self, name: str, port: int) -> None:
+        super().__init__(name, port)
+        self.source = f"{name}-source"
+
+    def prepare(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
+        """The short queue between, and the source."""
+        short = f"{self.name}-short"
+        at_least_once = {
+            "x-queue-type": "quorum",
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
+            "x-dead-letter-exchange": "",
+        }
+        for queue, letters, limit in ((short, self.name, 300), (self.source, short, 10**6)):
+            arguments = {
+                **at_least_once,
+                "x-dead-letter-routing-key": letters,
+                "x-max-length": limit,
+                "x-message-ttl": 5,
+            }
+            channel.queue_declare(queue, durable=True, arguments=arguments)
 
 
 class MqttStream(Stream):
@@ -378,7 +423,7 @@ class MqttStream(Stream):
         self, client: mqtt.Client, userdata: object, flags: mqtt.ConnectFlags, *_: object
     ) -> None:
         if self._ready.is_set() and not flags.session_present:
-            self.sessions_lost += 1
+            self._session_lost()
         if not flags.session_present:
             client.subscribe(self._topic, self.qos)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.cycles import run_cycles
+from tests.crash.streams import DeadLetterStream
 from tests.support.brokers import Broker, BrokerMissing, Mosquitto
 
 RESTART_LIMIT_S = 5.0
@@ -39,6 +40,25 @@ def test_kill_9_under_load_loses_nothing_that_was_confirmed(
     assert report.sessions_lost == 0, str(report)
     if own_broker.name == "penstock":
         assert max(cycle.ready_s for cycle in report.cycles) < RESTART_LIMIT_S, str(report)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.penstock_only("the load uses arguments of later versions")
+def test_kill_9_loses_no_dead_letter(own_broker: Broker, pytestconfig: pytest.Config) -> None:
+    """Through two queues, the second of which is often full. Letters may come twice, not flagged."""
+    seed = pytestconfig.getoption("--crash-seed")
+    report = run_cycles(
+        own_broker,
+        cycles=3,
+        seed=secrets.randbits(32) if seed is None else seed,
+        load_s=(0.1, 0.8),
+        acked_min=50,
+        streams=[DeadLetterStream("letters", own_broker.amqp_port)],
+    )
+    print(report)
+    verdict = report.verdict
+    assert not (verdict.lost or verdict.unexpected or verdict.invalid), str(report)
+    assert report.sessions_lost == 0, str(report)
 
 
 @pytest.mark.timeout(60)

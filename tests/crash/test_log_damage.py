@@ -226,7 +226,7 @@ class Large:
             settle(log)
         self.lsns.append(append(log, [feed], b"last"))
         settle(log)
-        assert len(log._checkpoints) == 2
+        assert len(log._housekeeping.checkpoints) == 2
         self.killed = _copy(path / "live", path / "killed")
         log.close_sync()
         self.stopped = _copy(path / "live", path / "stopped")

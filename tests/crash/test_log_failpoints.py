@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.log_core._batch import LOST
 from penstock.log_core.files import FAILPOINT_STATUS
 from tests.support.logs import batch_of, load_entries, open_log, settle
 
@@ -23,6 +24,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from penstock.log_core.files import Files
+from penstock.log_core.tables import feed_key
 from tests.support.logs import KIB, Unsynced, append, durable_feed, open_log, settle
 
 class Dying(Unsynced):
@@ -32,9 +34,34 @@ class Dying(Unsynced):
 
 log = open_log(Path(sys.argv[1]), Dying(), checkpoint_bytes=100 * KIB)
 feed = next((feed for feed in log.feeds.values()), None) or durable_feed(log)
-acked = 0
-log.low_water = lambda: acked
+acked = stuck = 0
+
+class Everything:
+    lp = 0
+
+    def verdict(self, enc, key):
+        return 1
+
+def mark(needs, done):
+    needs.need(stuck)
+    needs.need_feed(feed.id, acked, 2**64 - 1)
+    done()
+
+# In the first half segments are deleted; then one record is needed for ever, and they are rewritten.
+log.low_water = lambda: min(acked, stuck or acked)
+log.mark_needs = mark
 for number in range(60):
+    if number == 30:
+        stuck = lsn
+    if number in (10, 20, 25):
+        found = []
+        end = log.appender.next_lsn
+        log.search(1, Everything(), lambda *result: found.append(result), last=end, durable=True)
+        log.flush()
+        while not found:
+            log._inbox.wait()
+        if found[0][0] is not None:
+            log.tables.put("feed", feed_key(found[0][0].id), b"")
     lsn = append(log, [feed], bytes(9000))
     log.tables.put("t", b"%d" % (number % 7), b"%d" % lsn)
     assert log.wait_synced(log.appender.next_lsn - 1)
@@ -107,9 +134,13 @@ def _check(tmp_path: Path, lines: list[list[str]]) -> None:
             load_entries(log, feed, index)
         kept = feed.positions(feed.start, 1000)
         assert kept == sorted(kept)
+        needed = {*confirmed[-6:], *confirmed[29:30]}
         assert set(confirmed[-6:]) <= set(kept)
         for lsn in kept:
             batch = batch_of(log, lsn)
+            if batch.kind == LOST:
+                assert lsn not in needed, "only what nobody needs is rewritten away"
+                continue
             assert batch.record(lsn - batch.base_lsn).body == bytes(9000)
         for number, lsn in list(enumerate(confirmed))[-7:]:
             value = log.tables.get("t", b"%d" % (number % 7))

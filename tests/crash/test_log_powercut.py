@@ -46,7 +46,7 @@ class PoweredFiles(Files):
         if source in self.durable:
             self.durable[target] = self.durable.pop(source)
 
-    def cut(self, folder: Path, data: st.DataObject) -> None:
+    def lose(self, folder: Path, data: st.DataObject) -> None:
         """Give each page that is not durable its old content or leave it."""
         for path in sorted(folder.rglob("*.wal")):
             new = path.read_bytes()
@@ -127,7 +127,7 @@ def test_what_was_synced_survives_any_loss_of_unsynced_pages(
                 safe |= waiting
             _stop_threads(log)
             log = None
-            files.cut(folder, data)
+            files.lose(folder, data)
         log = open_log(folder)
         assert log.recovery.holes == []
         if log.feeds:
@@ -143,8 +143,7 @@ def test_what_was_synced_survives_any_loss_of_unsynced_pages(
 def _stop_threads(log: Log) -> None:
     """End the log's threads and let go of the folder without a clean stop."""
     log._closed = True
-    log._stop_watching.set()
-    log._watcher.join()
+    log._watcher.stop()
     log._committer.stop()
     log._reader.close()
     log._wal.close()

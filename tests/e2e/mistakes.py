@@ -11,7 +11,7 @@ from typing import Any
 
 from pamqp import commands
 from pamqp.base import Frame
-from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue
+from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue, Tx
 from pamqp.common import FieldTable
 
 from tests.support.amqp_client import Closed, Connection
@@ -67,6 +67,16 @@ _one_call("exchange.redeclare other type", exchange("pe.x1", "fanout"), X1)
 _one_call("exchange.redeclare other durable", exchange("pe.x1", durable=True), X1)
 _one_call("exchange.redeclare other auto_delete", exchange("pe.x1", auto_delete=True), X1)
 _one_call("exchange.redeclare other internal", exchange("pe.x1", internal=True), X1)
+_one_call(
+    "exchange.redeclare other alternate-exchange",
+    exchange("pe.x1", arguments={"alternate-exchange": "a"}),
+    X1,
+)
+# 70000 because pamqp encodes smaller numbers as shorter types, which the reply text names.
+_one_call(
+    "exchange.declare alternate-exchange wrong type",
+    exchange("pe.zz", arguments={"alternate-exchange": 70000}),
+)
 _one_call("exchange.redeclare other unknown arg", exchange("pe.x1", arguments={"x-nobody": 1}), X1)
 _one_call("exchange.delete missing", lambda: Exchange.Delete(exchange="pe.none"))
 _one_call("exchange.delete amq.direct", lambda: Exchange.Delete(exchange="amq.direct"))
@@ -95,11 +105,12 @@ _one_call(
 )
 
 
-def _bind_headers(x_match: str) -> Callable[[], Frame]:
+def _bind_headers(x_match: str | int) -> Callable[[], Frame]:
     return lambda: Queue.Bind(exchange="amq.headers", arguments={"x-match": x_match, "a": "1"})
 
 
 _one_call("exchange.bind headers x-match invalid", _bind_headers("foo"), queue(exclusive=True))
+_one_call("exchange.bind headers x-match no text", _bind_headers(70000), queue(exclusive=True))
 _one_call("exchange.bind headers x-match any-with-x", _bind_headers("any-with-x"), queue(exclusive=True))
 
 # Queues
@@ -137,10 +148,32 @@ _argument("-1", "x-max-length", -1)
 _argument("'a'", "x-max-length-bytes", "a")
 _argument("'foo'", "x-overflow", "foo")
 _argument("'reject-publish-dlx'", "x-overflow", "reject-publish-dlx")
-# 70000 because pamqp encodes smaller numbers as shorter types, which the reply text names.
 _argument("70000", "x-dead-letter-exchange", 70000)
 _argument("'k'", "x-dead-letter-routing-key", "k")
 _argument("1", "x-unknown", 1)
+_argument("256", "x-max-priority", 256)
+_argument("-1", "x-max-priority", -1)
+_argument("'yes'", "x-single-active-consumer", "yes")
+_argument("'1Q'", "x-max-age", "1Q")
+_argument("3", "x-delivery-limit", 3)
+_argument("'foo'", "x-queue-type", "foo")
+for _kind in ("quorum", "stream"):
+    _one_call(
+        f"queue.declare {_kind} server-named durable", queue(durable=True, arguments={"x-queue-type": _kind})
+    )
+    _one_call(f"queue.declare {_kind} non-durable", queue("pe.zz", arguments={"x-queue-type": _kind}))
+for _argument_name, _value, _shown in (
+    ("x-max-priority", 3, ""),
+    ("x-dead-letter-strategy", "foo", "='foo'"),
+):
+    _one_call(
+        f"queue.declare quorum + {_argument_name}{_shown}",
+        queue("pe.q1", durable=True, arguments={"x-queue-type": "quorum", _argument_name: _value}),
+    )
+_one_call(
+    "queue.declare stream + x-message-ttl",
+    queue("pe.zz", durable=True, arguments={"x-queue-type": "stream", "x-message-ttl": 5}),
+)
 
 
 def _locked(what: str, method: Callable[[], Frame]) -> None:
@@ -226,6 +259,22 @@ def _(c: Connection) -> None:
     c.sync(1)
 
 
+def _publish(name: str, **properties: Any) -> None:
+    """Register a mistake that is one property of a message."""
+
+    def make(c: Connection) -> None:
+        c.publish(1, "", "pe.none", properties=Basic.Properties(**properties))
+        c.sync(1)
+
+    MISTAKES[name] = make
+
+
+_publish("publish user_id of another user", user_id="bob")
+_publish("publish CC header not array", headers={"CC": "k"})
+_publish("publish CC header array of ints", headers={"CC": [70000]})
+_publish("reply-to amq.rabbitmq.reply-to w/o consumer", reply_to="amq.rabbitmq.reply-to")
+
+
 @mistake("publish mandatory unroutable -> basic.return")
 def _(c: Connection) -> None:
     c.publish(1, "", "pe.none", b"body", mandatory=True)
@@ -270,6 +319,26 @@ def _(c: Connection) -> None:
     c.call(1, Basic.Consume(queue=name))
 
 
+def _consume(name: str = "", **flags: Any) -> Callable[[], Frame]:
+    return lambda: Basic.Consume(queue=name, **flags)
+
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+SAC = queue("pe.q2", exclusive=True, arguments={"x-single-active-consumer": True})
+
+_one_call("consume amq.rabbitmq.reply-to with acks", _consume(REPLY_TO))
+_one_call(
+    "consume amq.rabbitmq.reply-to twice", _consume(REPLY_TO, no_ack=True), _consume(REPLY_TO, no_ack=True)
+)
+_one_call("passive declare unknown amq.rabbitmq.reply-to.x", queue(f"{REPLY_TO}.g2dkAA", passive=True))
+_one_call("consume x-priority not int", _consume("pe.q1", arguments={"x-priority": "high"}), Q1)
+_one_call("exclusive consume on SAC queue", _consume("pe.q2", exclusive=True), SAC)
+_one_call("basic.get on SAC queue (classic)", lambda: Basic.Get(queue="pe.q2"), SAC)
+_one_call("tx.commit without select", Tx.Commit)
+_one_call("tx.rollback without select", Tx.Rollback)
+_one_call("confirm.select after tx.select", Confirm.Select, Tx.Select)
+_one_call("tx.select after confirm.select", Tx.Select, Confirm.Select)
+_one_call("tx.select twice", Tx.Select, Tx.Select)
 _one_call("cancel unknown tag", lambda: Basic.Cancel(consumer_tag="nobody"))
 _one_call("get missing queue", lambda: Basic.Get(queue="pe.none"))
 

@@ -13,23 +13,6 @@ both_versions = pytest.mark.parametrize("version", [aiomqtt.ProtocolVersion.V311
 
 
 @both_versions
-@pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_publish_and_iterate(
-    mqtt_port: int, unique: str, version: aiomqtt.ProtocolVersion, qos: int
-) -> None:
-    async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version) as client:
-        await client.subscribe(f"{unique}/+", qos)
-        for i in range(50):
-            await client.publish(f"{unique}/{i}", str(i), qos)
-        got = []
-        async for message in client.messages:
-            got.append((message.topic.value, message.payload, message.qos))
-            if len(got) == 50:
-                break
-    assert got == [(f"{unique}/{i}", str(i).encode(), qos) for i in range(50)]
-
-
-@both_versions
 async def test_many_clients_at_once(mqtt_port: int, unique: str, version: aiomqtt.ProtocolVersion) -> None:
     count = 20
     ready = asyncio.Barrier(count + 1)

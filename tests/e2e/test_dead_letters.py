@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.support.pika_queues import confirming, until
+from tests.support.pika_queues import own_queue as queue
 
 Got = tuple[Any, pika.BasicProperties, bytes]
 
@@ -16,29 +19,13 @@ Got = tuple[Any, pika.BasicProperties, bytes]
 @pytest.fixture
 def channel(amqp_port: int) -> Iterator[BlockingChannel]:
     """A channel with confirms."""
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp_port)) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
+    with confirming(amqp_port) as channel:
         yield channel
-
-
-def queue(channel: BlockingChannel, **arguments: object) -> str:
-    named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    name: str = channel.queue_declare("", exclusive=True, arguments=named).method.queue
-    return name
 
 
 def get(channel: BlockingChannel, name: str, *, auto_ack: bool = True) -> Got:
     """The next message; waits for one."""
     return until(lambda: channel.basic_get(name, auto_ack=auto_ack), lambda got: got[0] is not None)
-
-
-def until(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 10
-    while not enough(answer := ask()):
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.01)
-    return answer
 
 
 def count(channel: BlockingChannel, name: str) -> int:
@@ -279,3 +266,52 @@ def test_what_is_dropped_from_the_head_is_a_dead_letter(channel: BlockingChannel
         got = get(channel, dead)
         assert got[2] == body
         assert headers(got)["x-death"][0]["reason"] == "maxlen"
+
+
+@pytest.fixture
+def careful(channel: BlockingChannel, unique: str) -> Iterator[str]:
+    """A quorum queue whose dead letters reach the direct exchange of the same name at least once."""
+    channel.exchange_declare(unique, "direct")
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": unique,
+        "x-dead-letter-routing-key": "dead",
+        "x-dead-letter-strategy": "at-least-once",
+    }
+    channel.queue_declare(unique, durable=True, arguments=arguments)
+    yield unique
+    channel.queue_delete(unique)
+    channel.exchange_delete(unique)
+
+
+def test_a_dead_letter_at_least_once_says_what_others_say(channel: BlockingChannel, careful: str) -> None:
+    dead = queue(channel)
+    channel.queue_bind(dead, careful, "dead")
+    channel.basic_publish("", careful, b"body", pika.BasicProperties(delivery_mode=2))
+    reject(channel, careful)
+    got = get(channel, dead)
+    assert got[2] == b"body" and got[0].routing_key == "dead"
+    (death,) = headers(got)["x-death"]
+    del death["time"]
+    assert death == {
+        "count": 1,
+        "reason": "rejected",
+        "queue": careful,
+        "exchange": "",
+        "routing-keys": [careful],
+    }
+    assert headers(got)["x-first-death-reason"] == "rejected"
+    assert count(channel, careful) == 0
+
+
+@pytest.mark.penstock_only("it tries again after three minutes, which no test waits for")
+def test_a_dead_letter_at_least_once_waits_for_somewhere_to_go(
+    channel: BlockingChannel, careful: str
+) -> None:
+    channel.basic_publish("", careful, b"body", pika.BasicProperties(delivery_mode=2))
+    reject(channel, careful)
+    assert count(channel, careful) == 0
+    dead = queue(channel)
+    channel.queue_bind(dead, careful, "dead")
+    assert get(channel, dead)[2] == b"body"

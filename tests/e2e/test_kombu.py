@@ -7,6 +7,7 @@ from typing import Any
 
 import kombu
 import pytest
+from amqp.exceptions import AccessRefused
 from kombu.simple import SimpleQueue
 
 pytestmark = pytest.mark.timeout(30)
@@ -35,6 +36,18 @@ def test_producer_and_consumer(connection: kombu.Connection, unique: str) -> Non
         while len(got) < 10:
             connection.drain_events(timeout=5)
     assert got == [({"i": i}, "application/json", i) for i in range(10)]
+
+
+@pytest.mark.parametrize("method", ["PLAIN", "AMQPLAIN"])
+def test_logins(amqp_port: int, method: str) -> None:
+    url = f"amqp://guest:{{}}@127.0.0.1:{amqp_port}//"
+    with kombu.Connection(url.format("guest"), login_method=method) as opened:
+        assert opened.default_channel.is_open
+    with (
+        pytest.raises(AccessRefused, match=f"using authentication mechanism {method}"),
+        kombu.Connection(url.format("wrong"), login_method=method) as opened,
+    ):
+        opened.connect()
 
 
 def test_simple_queue(connection: kombu.Connection, unique: str) -> None:

@@ -23,8 +23,10 @@ def command(tool: str, port: int, version: str, *words: str) -> list[str]:
 
 
 @contextmanager
-def subscriber(port: int, version: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """mosquitto_sub, from when it is subscribed (its debug lines say so)."""
+def subscriber(
+    port: int, version: str, *words: str, ready: str = "received SUBACK"
+) -> Iterator[subprocess.Popen[str]]:
+    """mosquitto_sub, from when one of its debug lines says so: from when it is subscribed."""
     process = subprocess.Popen(
         ["stdbuf", "-oL", *command("sub", port, version, "-d", "-W", "20", *words)],
         stdout=subprocess.PIPE,
@@ -34,7 +36,7 @@ def subscriber(port: int, version: str, *words: str) -> Iterator[subprocess.Pope
     assert process.stdout is not None
     try:
         for line in process.stdout:
-            if "received SUBACK" in line or line.startswith("Subscribed"):
+            if ready in line or line.startswith("Subscribed"):
                 break
         else:
             raise AssertionError(f"mosquitto_sub ended with {process.wait()}")
@@ -88,6 +90,40 @@ def test_retained(mqtt_port: int, unique: str, version: str) -> None:
     publish(mqtt_port, version, "-q", "1", "-r", "-n", "-t", unique)
 
 
+@versions
+def test_a_will(mqtt_port: int, unique: str, version: str) -> None:
+    """Of a client that is killed."""
+    with subscriber(mqtt_port, version, "-q", "1", "-t", f"{unique}/will") as watcher:
+        will = ["--will-topic", f"{unique}/will", "--will-payload", "lost", "--will-qos", "1"]
+        with subscriber(mqtt_port, version, "-t", f"{unique}/other", *will):
+            pass  # it is killed here
+        assert received(watcher, 1) == ["lost"]
+
+
+@versions
+def test_a_session_is_resumed(mqtt_port: int, unique: str, version: str) -> None:
+    lasting = ["-i", unique, "-c", "-q", "1", "-t", unique]
+    if version == "mqttv5":
+        lasting += ["-x", "600"]
+    with subscriber(mqtt_port, version, *lasting):
+        pass
+    for text in ("1", "2", "3"):
+        publish(mqtt_port, version, "-q", "1", "-t", unique, "-m", text)
+    # What waited comes before SUBACK.
+    with subscriber(mqtt_port, version, *lasting, ready="received CONNACK") as sub:
+        assert received(sub, 3) == ["1", "2", "3"]
+    publish(mqtt_port, version, "-i", unique, "-t", f"{unique}/gone", "-m", "x")  # a clean session ends it
+
+
+def test_properties(mqtt_port: int, unique: str) -> None:
+    with subscriber(mqtt_port, "mqttv5", "-t", unique, "-F", "%p %C %R %D %P") as sub:
+        words = ["content-type", "a/b"], ["response-topic", "r"], ["correlation-data", "c"]
+        words += ["user-property", "k", "v"], ["user-property", "k", "w"]
+        properties = [word for found in words for word in ("-D", "publish", *found)]
+        publish(mqtt_port, "mqttv5", "-q", "1", "-t", unique, "-m", "x", *properties)
+        assert received(sub, 1) == ["x a/b r c k:v k:w"]
+
+
 def test_request_and_response(mqtt_port: int, unique: str) -> None:
     """mosquitto_rr asks with a response topic; the answer is sent with mosquitto_pub."""
     with subscriber(mqtt_port, "mqttv5", "-t", f"{unique}/ask", "-F", "%R %p") as server:
@@ -111,3 +147,13 @@ def test_request_and_response(mqtt_port: int, unique: str) -> None:
         assert received(server, 1) == [f"{unique}/answer 2+2"]
         publish(mqtt_port, "mqttv5", "-q", "1", "-t", f"{unique}/answer", "-m", "4")
         assert caller.communicate(timeout=15)[0] == "4\n"
+
+
+@versions
+def test_the_figures_under_sys(mqtt_port: int, version: str) -> None:
+    with subscriber(mqtt_port, version, "-t", "$SYS/#", "-v") as sub:
+        lines = received(sub, 40)
+    figures = dict(line.split(" ", 1) for line in lines if "retained messages" not in line)
+    assert figures["$SYS/broker/version"].startswith("penstock ")
+    assert figures["$SYS/broker/uptime"].endswith(" seconds")
+    assert int(figures["$SYS/broker/clients/connected"]) >= 0

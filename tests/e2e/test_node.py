@@ -35,6 +35,11 @@ def test_amqplib(amqp_port: int, unique: str) -> None:
 
 
 @pytest.mark.usefixtures("packages")
+@pytest.mark.penstock_only("RabbitMQ reads `last` from the last chunk")
+def test_amqplib_reads_a_stream(amqp_port: int, unique: str) -> None:
+    run("stream.js", f"amqp://guest:guest@127.0.0.1:{amqp_port}/", unique)
+
+
 @pytest.mark.parametrize("version", ["4", "5"])
 def test_mqtt_js(mqtt_port: int, unique: str, version: str) -> None:
     run("mqtt.js", f"mqtt://127.0.0.1:{mqtt_port}", unique, version)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log_core._batch import AMQP091, PERSISTENT
+from penstock.protocols._properties import parse
 from penstock.protocols.amqp import _codec
 from penstock.protocols.amqp._channel import Channel
 from penstock.protocols.amqp._codec import Codec
-from penstock.protocols.amqp._properties import parse
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router.identity import Identity
 from tests.reference.amqp_codec import Fault, Message, Method, scan
@@ -177,8 +177,8 @@ def test_a_damaged_stream_is_survived(world: World, data: st.DataObject) -> None
     made = codec(world)
     events = run(made, bytes(stream), data.draw(st.lists(st.integers(0, len(stream)), max_size=4)))
     if any(event[0] == _codec.TOO_LARGE for event in events):
-        # An error of one channel: the others go on, and the reference stops here.
-        assert isinstance(expected[-1], Fault)
+        # An error of one channel. The reference knows no largest message: it waits for the rest of this one.
+        assert made.published <= sum(isinstance(found, Message) for found in expected)
         return
     if expected and isinstance(expected[-1], Fault):
         # The kernel also refuses what the reference takes as it is (arguments, properties), so maybe earlier.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.amqp._tables import (
+from penstock.protocols._tables import (
     ByteArray,
     TableError,
     Timestamp,
@@ -22,7 +22,7 @@ from penstock.protocols.amqp._tables import (
     encode_fields,
     encode_table,
 )
-from penstock.protocols.amqp.values import Value
+from penstock.protocols.values import Value
 
 keys = st.text(max_size=20).filter(lambda text: len(text.encode()) <= 60)
 scalars = (

@@ -20,10 +20,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from penstock.log_core._batch import PERSISTENT
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.router.auth import AuthOptions, Permission
+from penstock.router.auth import AuthOptions
 from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
 from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, join_key_block
+from penstock.router.permissions import Permission
 from penstock.router.vhost import Vhost
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.queue import Queue
@@ -44,7 +45,7 @@ OPTIONS = LogOptions(
     read_cache_bytes=8192,
     feed_cache_bytes=1 << 12,
     checkpoint_bytes=1 << 17,
-    retention_bytes=0,
+    traffic_retention_bytes=0,
     min_free_bytes=0,
     fsync="never",
 )

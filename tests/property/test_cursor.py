@@ -12,10 +12,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.log_core._batch import PERSISTENT, Appender, Batch, Target
+from penstock.log_core._appender import Appender, Target
+from penstock.log_core._batch import PERSISTENT, Batch
 from penstock.log_core._feed import Feed
 from penstock.log_core._tail import Cache
-from penstock.subscriptions._cursor import Cursor, set_ring_kept
+from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions._window import set_ring_kept
 from tests.reference.cursor import Record, ReferenceCursor
 
 feed_numbers = st.integers(0, 2)
@@ -232,9 +234,14 @@ class CursorMachine(RuleBasedStateMachine):
         self.cursor.skip_transient_until = self.log.appender.next_lsn
         self.reference.skip_transient_until = self.log.appender.next_lsn
 
+    @rule(back=st.integers(0, 20))
+    def keep_what_was_sent(self, back: int) -> None:
+        until = max(self.log.appender.next_lsn - back, 0)
+        self.cursor.sent_until = self.reference.sent_until = until
+
     @rule(ttl_ms=st.sampled_from([-1, -1, 0, 100]))
     def limit_age(self, ttl_ms: int) -> None:
-        self.cursor.ttl_ms = self.reference.ttl_ms = ttl_ms
+        self.cursor.rules.ttl_ms = self.reference.ttl_ms = ttl_ms
 
     # Restarts
 
@@ -248,7 +255,8 @@ class CursorMachine(RuleBasedStateMachine):
         assert fresh.restore(state, by_id.get, 0 if clean else last) == []
         assert fresh.state(10**6) == (state if clean else fresh.state(10**6))
         fresh.skip_transient_until = self.cursor.skip_transient_until
-        fresh.ttl_ms = self.cursor.ttl_ms
+        fresh.sent_until = self.cursor.sent_until
+        fresh.rules.ttl_ms = self.cursor.rules.ttl_ms
         self.cursor = fresh
         self.reference = self.reference.restart(clean=clean, last_lsn=last)
         self.seqs.clear()

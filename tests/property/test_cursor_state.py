@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._batch import Target
+from penstock.log_core._appender import Target
 from penstock.log_core._feed import Feed
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.errors import SubscriptionError

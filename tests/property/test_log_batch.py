@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._batch import LIST, UNROUTED, Appender, Batch, Target
+from penstock.log_core._appender import Appender, Target
+from penstock.log_core._batch import LIST, UNROUTED, Batch
 from penstock.log_core._crc import crc32c, crc32c_portable
 from penstock.log_core._feed import Feed
 from penstock.log_core._io import read_batches, write_batches

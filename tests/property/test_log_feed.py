@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.log_core._batch import Appender, Target
+from penstock.log_core._appender import Appender, Target
 from penstock.log_core._feed import Feed
 from penstock.log_core._scan import Scanner, adopt_directory, encode_feeds, persistent_entries
 from penstock.log_core._tail import BATCH_OVERHEAD, Cache
@@ -96,7 +96,7 @@ def test_a_feed_index_gives_back_the_persistent_entries(content: dict[int, list[
     for feed in feeds:
         for record, persistent in enumerate(content[feed.id]):
             feed.append(100, 2 * record | (0 if persistent else TRANSIENT))
-    payload, rows = encode_feeds(feeds, 100)
+    payload, rows = encode_feeds(feeds, 100, {})
     assert rows == len(content)
     scanner = Scanner()
     known = {number: Feed(number) for number in content if number % 3}

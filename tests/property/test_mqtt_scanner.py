@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._batch import Appender, Target
+from penstock.log_core._appender import Appender, Target
 from penstock.log_core._feed import Feed
 from penstock.protocols.mqtt import _scan
 from penstock.protocols.mqtt._ids import Inflight, Received

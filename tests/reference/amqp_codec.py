@@ -67,6 +67,8 @@ def scan(stream: bytes, frame_max: int = 131072) -> list[Message | Method | Faul
             if channel:
                 return [*found, Fault("heartbeat")]
         elif kind == 1:
+            if size < 4:
+                return [*found, Fault("unknown_frame")]
             if content is not None:
                 return [*found, Fault("no_header" if content.size < 0 else "no_body")]
             index = struct.unpack_from(">HH", payload)
@@ -80,6 +82,8 @@ def scan(stream: bytes, frame_max: int = 131072) -> list[Message | Method | Faul
                 return [*found, Fault("no_method")]
             if content.size >= 0:
                 return [*found, Fault("no_body")]
+            if size < 14:
+                return [*found, Fault("header")]
             class_id, _, content.size = struct.unpack_from(">HHQ", payload)
             if class_id != 60:
                 return [*found, Fault("header_class")]

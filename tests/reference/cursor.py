@@ -57,6 +57,7 @@ class ReferenceCursor:
     frontier: int = 0
     unclean_until: int = 0
     skip_transient_until: int = 0
+    sent_until: int = 0
     ttl_ms: int = -1
     expired: int = 0
     seq: int = 0
@@ -118,7 +119,7 @@ class ReferenceCursor:
         ends = [record.stored_ms + max(self.ttl_ms, 1)] if self.ttl_ms >= 0 else []
         if record.expires_ms is not None:
             ends.append(record.expires_ms)
-        if ends and min(ends) <= now_ms:
+        if ends and min(ends) <= now_ms and pos > self.sent_until:
             self.expired += 1
             return True
         return False
@@ -188,4 +189,5 @@ class ReferenceCursor:
         fresh.unclean_until = self.unclean_until if clean else last_lsn
         fresh.ttl_ms = self.ttl_ms
         fresh.skip_transient_until = self.skip_transient_until
+        fresh.sent_until = self.sent_until
         return fresh

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+CONNACK, SUBACK, UNSUBACK, DISCONNECT = 2, 9, 11, 14
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
 
 
@@ -78,7 +79,9 @@ def connect(
     will: tuple[str, bytes, int, bool] | None = None,
     will_props: bytes = b"",
     props: bytes = b"",
+    problems: bool = False,
 ) -> bytes:
+    """`problems`: reason strings are wanted, or `props` says so; else the client wants none."""
     flags = clean << 1
     payload = text(client_id)
     if will is not None:
@@ -97,6 +100,7 @@ def connect(
         text("MQIsdp" if version == 3 else "MQTT") + bytes((version, flags)) + keep_alive.to_bytes(2, "big")
     )
     if version == 5:
+        props = props if problems else b"\x17\0" + props
         head += varint(len(props)) + props
     return packet(1, 0, head + payload)
 
@@ -261,7 +265,7 @@ class Publish:
 
     @property
     def alias(self) -> int:
-        return int(self.properties.get(0x23, [0])[0])  # type: ignore[call-overload]
+        return int(self.properties.get(0x23, [0])[0])  # type: ignore[call-overload, no-any-return]
 
 
 def parse_publish(found: Packet, version: int) -> Publish:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import TypeVar
 
 import pamqp.frame
@@ -19,6 +19,7 @@ from pamqp.heartbeat import Heartbeat
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.amqp.dead_letters import rewrite
+from penstock.protocols.amqp.delay import WORDS
 from penstock.protocols.amqp.handshake import HEADER
 from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.amqp.session import Session
@@ -45,13 +46,16 @@ class World:
     def __init__(self, folder: Path, options: AmqpOptions | None = None) -> None:
         self.folder = folder
         self.options = options or AmqpOptions()
+        self.skew_s = 0.0
+        """How far the broker's clock is ahead."""
         self._open()
 
     def _open(self) -> None:
         self.loop = Loop()
-        self.log = Log.open(self.folder, LogOptions(segment_bytes=1 << 20))
+        options = LogOptions(segment_bytes=1 << 20)
+        self.log = Log.open(self.folder, options, clock=lambda: time() + self.skew_s)
         self.tick = Tick(self.log, self.loop)
-        self.broker = Broker.open(self.log, self.tick, rewrite=rewrite)
+        self.broker = Broker.open(self.log, self.tick, rewrite=rewrite, delay_words=WORDS)
         self.clients: list[Client] = []
 
     def close(self) -> None:
@@ -80,6 +84,11 @@ class World:
             if not waited:
                 return
 
+    def later(self, seconds: float) -> None:
+        """So much time goes by."""
+        self.skew_s += seconds
+        self.loop.advance(seconds)
+
     def client(self, **options: object) -> Client:
         """A connection with channel 1 open."""
         client = Client(self, **options)  # type: ignore[arg-type]
@@ -98,8 +107,11 @@ class Client:
         frame_max: int = 131072,
         channel_max: int = 2047,
         capabilities: dict[str, bool] | None = None,
+        user: str = "guest",
+        vhost: str = "/",
     ) -> None:
         self.world = world
+        self.user = user
         self.out = OutBuffer()
         self.room = 1 << 20
         self.session = Session(
@@ -119,7 +131,7 @@ class Client:
         if handshake:
             self.start(capabilities)
             self.send(0, commands.Connection.TuneOk(channel_max, frame_max, 0))
-            self.call(0, commands.Connection.Open("/"), commands.Connection.OpenOk)
+            self.call(0, commands.Connection.Open(vhost), commands.Connection.OpenOk)
 
     def start(self, capabilities: dict[str, bool] | None = None) -> None:
         """Up to connection.tune."""
@@ -134,7 +146,7 @@ class Client:
         )
         assert self.session.login is not None and self.session.login.password == b"guest"
         self.session.login = None
-        self.session.authenticated(Identity("guest"))
+        self.session.authenticated(Identity(self.user))
         self.expect(0, commands.Connection.Tune)
 
     # Sending

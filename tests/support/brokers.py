@@ -237,6 +237,8 @@ class Gateway(Broker):
         super().__init__(folder)
         self.settings = dict(settings or {})
         self.amqp_port, self.mqtt_port = ports or (free_port(), free_port())
+        self.ports: dict[str, int] = {}
+        """Every port of the ready line by its name there, such as amqps."""
 
     def command(self) -> list[str]:
         listeners = {
@@ -257,6 +259,12 @@ class Gateway(Broker):
             return False
         self.amqp_port = int(ready["amqp"].rpartition(":")[2])
         self.mqtt_port = int(ready["mqtt"].rpartition(":")[2])
+        addresses = (word.partition("=") for word in ready.string[ready.start() :].split("\n")[0].split())
+        self.ports = {
+            name: int(address.rpartition(":")[2])
+            for name, _, address in addresses
+            if name not in ("ready", "data")
+        }
         return True
 
     def version(self) -> str:
@@ -289,6 +297,7 @@ class RabbitMQ(Broker):
         self._dist_port = free_port()
         self.amqp_port = free_port()
         self.mqtt_port = free_port() if "rabbitmq_mqtt" in plugins else 0
+        self.management_port = free_port() if "rabbitmq_management" in plugins else 0
 
     def command(self) -> list[str]:
         return [str(RABBITMQ_SCRIPT)]
@@ -300,6 +309,9 @@ class RabbitMQ(Broker):
         lines = [f"listeners.tcp.1 = 127.0.0.1:{self.amqp_port}", "log.console = true", "log.file = false"]
         if self.mqtt_port:
             lines.append(f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt_port}")
+        if self.management_port:
+            lines.append("management.tcp.ip = 127.0.0.1")
+            lines.append(f"management.tcp.port = {self.management_port}")
         (etc / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
         return {
             "HOME": str(self.folder),
@@ -346,6 +358,21 @@ class RabbitMQ(Broker):
                 self._epmd.kill()
                 self._epmd.wait()
                 self._epmd = None
+
+    def ctl(self, *words: str) -> str:
+        """Run rabbitmqctl on this node; what it printed."""
+        program = RABBITMQ_SCRIPT.with_name("rabbitmqctl")
+        done = subprocess.run(
+            [str(program), "-q", *words],
+            env={**os.environ, **self.environment()},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise BrokerFailed(f"rabbitmqctl {' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
 
     def version(self) -> str:
         places = sorted(RABBITMQ_SCRIPT.parent.parent.glob("lib/rabbitmq_server-*"))

@@ -26,8 +26,9 @@ def options(**changes: Any) -> LogOptions:
         "tail_cache_bytes": 64 * KIB,
         "read_cache_bytes": 64 * KIB,
         "checkpoint_bytes": 256 * KIB,
-        "retention_bytes": 0,
+        "traffic_retention_bytes": 0,
         "min_free_bytes": 0,
+        "scrub_bytes_per_s": 0,
     }
     return LogOptions(**(small | changes))
 
@@ -113,8 +114,7 @@ def load_entries(log: Log, feed: Feed, index: int) -> None:
 def wait(log: Log, condition: Callable[[], bool]) -> None:
     """Take in results of the log's threads until `condition` holds."""
     while not condition():
-        function, arguments = log._inbox.get(timeout=20)
-        function(*arguments)
+        log._inbox.wait(20)
 
 
 class FailingFiles(Unsynced):

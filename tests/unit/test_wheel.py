@@ -67,9 +67,9 @@ def test_the_modules_of_the_package_itself_are_in_the_wheel(contents: set[str]) 
     assert "penstock/py.typed" in contents
 
 
-def test_nothing_else_is_in_the_wheel(contents: set[str]) -> None:
+def test_nothing_else_is_in_the_wheel_but_what_pyspark_looks_for(contents: set[str]) -> None:
     tops = {name.partition("/")[0] for name in contents}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"penstock"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"penstock", "pyspark_penstock.py"}
     assert not [name for name in contents if "/tests/" in name or name.endswith((".pyx", ".c", ".pyc"))]
 
 

@@ -17,6 +17,7 @@ from penstock.config.options import (
     Mqtt,
     Native,
     Server,
+    Tls,
 )
 from penstock.config.sources import Loaded, load
 from penstock.config.users import User
@@ -34,6 +35,7 @@ __all__ = [
     "Mqtt",
     "Native",
     "Server",
+    "Tls",
     "User",
     "load",
 ]

@@ -8,19 +8,21 @@ business (`penstock.config.sources`).
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 __all__ = [
     "GIB",
     "KIB",
     "MIB",
     "Address",
+    "AutoBytes",
     "BadValue",
     "Bytes",
     "Choice",
@@ -28,11 +30,14 @@ __all__ = [
     "Kind",
     "Listen",
     "Names",
-    "NotBuilt",
+    "Networks",
     "Seconds",
+    "Share",
     "Switch",
     "Text",
     "WholeSeconds",
+    "inline_tables",
+    "option",
     "shown",
     "toml_value",
 ]
@@ -94,6 +99,11 @@ class Address(NamedTuple):
         if not (port.isascii() and port.isdigit()) or int(port) > 65535:
             raise BadValue(f"{port!r} is no port (0 to 65535)", remedy)
         return cls(host, int(port))
+
+
+def option(kind: Kind, doc: str, *, secret: bool = False) -> dict[str, object]:
+    """The metadata of one option; `secret` values are masked whenever they are shown."""
+    return {"kind": kind, "doc": doc, "secret": secret}
 
 
 class Kind(ABC):
@@ -242,6 +252,50 @@ class Bytes(Count):
 
 
 @dataclass(frozen=True)
+class AutoBytes(Bytes):
+    """A size in bytes, or "auto" for one that is found out."""
+
+    def from_value(self, value: object) -> int | Literal["auto"]:  # type: ignore[override]
+        return "auto" if value == "auto" else super().from_value(value)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"const": "auto"}, super().schema()]}
+
+    def range(self) -> str:
+        return f'"auto", or {super().range()}'
+
+    def short(self, value: object) -> str:
+        return self.toml(value) if value == "auto" else super().short(value)
+
+
+@dataclass(frozen=True)
+class Share(Bytes):
+    """A part of something, 0 to 1, or a size in bytes above 1."""
+
+    def from_value(self, value: object) -> int | float:  # type: ignore[override]
+        if value == 0 and not isinstance(value, bool):
+            return 0
+        if isinstance(value, str) and _MEASURE.fullmatch(value) and "." in value:
+            value = float(_measure(value, _SIZES, "bytes, KiB, MiB, GiB or TiB"))
+        if isinstance(value, float) and 0 <= value <= 1:
+            return value
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, float):
+            raise BadValue(f"{value:g} is no part and no size", f"choose {self.range()}")
+        return super().from_value(value)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, super().schema()]}
+
+    def range(self) -> str:
+        return f"a part, 0.0 to 1.0, or {super().range()}; 0"
+
+    def short(self, value: object) -> str:
+        return self.toml(value) if isinstance(value, float) else super().short(value)
+
+
+@dataclass(frozen=True)
 class Seconds(Kind):
     """A duration in seconds in [low, high]: a number, or text with a unit such as "10m" or "7d"."""
 
@@ -304,24 +358,6 @@ class Listen(Kind):
 
 
 @dataclass(frozen=True)
-class NotBuilt(Kind):
-    """The address of a front end that does not exist yet: only "" is accepted."""
-
-    what: str
-
-    def from_value(self, value: object) -> str:
-        if value != "":
-            raise BadValue(f"{self.what} is not built yet", 'leave it ""')
-        return ""
-
-    def schema(self) -> dict[str, object]:
-        return {"const": ""}
-
-    def range(self) -> str:
-        return '"" (not built yet)'
-
-
-@dataclass(frozen=True)
 class Names(Kind):
     """A list of names; as text, separated by commas."""
 
@@ -348,6 +384,25 @@ class Names(Kind):
         return super().toml(self.plain(value))
 
 
+@dataclass(frozen=True)
+class Networks(Names):
+    """A list of networks in CIDR notation, or of single addresses."""
+
+    def from_value(self, value: object) -> tuple[str, ...]:
+        for text in super().from_value(value):
+            try:
+                ipaddress.ip_network(text)
+            except ValueError as error:
+                raise BadValue(f"{text!r} is no network: {error}", 'write it as "10.1.0.0/16"') from None
+        return super().from_value(value)
+
+    def from_text(self, text: str) -> tuple[str, ...]:
+        return self.from_value(list(super().from_text(text)))
+
+    def range(self) -> str:
+        return 'networks, such as "10.1.0.0/16"'
+
+
 def _measure(text: str, units: Mapping[str, float], names: str) -> float:
     """The number in `text` in base units: an exact int where both the number and the unit are whole."""
     match = _MEASURE.fullmatch(text)
@@ -370,6 +425,15 @@ def toml_value(text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         raise BadValue("it is not written as a TOML value", 'write a list as ["a", "b"]') from None
+
+
+def inline_tables(tables: Iterable[Mapping[str, object]]) -> str:
+    """A TOML array of inline tables; values are strings and lists of strings."""
+    texts = (
+        "{" + ", ".join(f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in table.items()) + "}"
+        for table in tables
+    )
+    return "[" + ", ".join(texts) + "]"
 
 
 def shown(value: object) -> str:

@@ -205,7 +205,11 @@ class _Reader:
         seen: dict[str, str] = {}
         for name in self.options:
             address = str(self.values[name])
-            if not name.endswith(".listen") or not address or address.endswith(":0"):
+            if not name.endswith("listen") or not address:
+                continue
+            if name.endswith((".tls_listen", ".wss_listen")) and not self.values["tls.cert_file"]:
+                raise self._wrong(name, "there is no certificate", "set tls.cert_file and tls.key_file")
+            if address.endswith(":0"):
                 continue
             if address in seen:
                 raise self._wrong(

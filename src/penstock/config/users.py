@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass
 
-from penstock.config.kinds import BadValue, Kind, shown, toml_value
+from penstock.config.kinds import BadValue, Kind, inline_tables, shown, toml_value
 
 __all__ = ["User", "Users"]
 
-_HASH_SIZES = (4 + 32, 4 + 64)  # a salt of 4 bytes, then SHA-256 or SHA-512
+_HASH_SIZES = (4 + 32, 4 + 64, 4 + 16)  # a salt of 4 bytes, then SHA-256, SHA-512 or MD5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,7 @@ class User:
     password: str | None = None
     """In the clear; it is hashed before it is kept."""
     password_hash: str | None = None
-    """Base64 of a 4-byte salt and SHA-256 or SHA-512 of salt + password, as RabbitMQ exports it."""
+    """Base64 of a 4-byte salt and SHA-256, SHA-512 or MD5 of salt + password, as RabbitMQ exports it."""
     tags: tuple[str, ...] = ()
     """What the user may administer, e.g. "administrator"."""
 
@@ -83,11 +82,7 @@ class Users(Kind):
     def toml(self, value: object) -> str:
         plain = self.plain(value)
         assert isinstance(plain, list)
-        tables = (
-            "{" + ", ".join(f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in user.items()) + "}"
-            for user in plain
-        )
-        return "[" + ", ".join(tables) + "]"
+        return inline_tables(plain)
 
 
 def _user(entry: dict[str, object], example: str) -> User:
@@ -106,7 +101,7 @@ def _user(entry: dict[str, object], example: str) -> User:
         raise BadValue(f"the password of the user {name!r} is not a string", example)
     if hashed is not None and not _is_hash(hashed):
         raise BadValue(
-            f"the password_hash of the user {name!r} is no base64 of salt and SHA-256 or SHA-512",
+            f"the password_hash of the user {name!r} is no base64 of salt and SHA-256, SHA-512 or MD5",
             "copy it as RabbitMQ's definitions export it",
         )
     return User(

@@ -64,6 +64,17 @@ async function main (url, name, protocolVersion) {
     assert.equal(properties.correlationData.toString(), 'c')
   }
 
+  // A will: of a client that is lost, and not of one that disconnects.
+  await client.subscribeAsync(`${name}/will`, { qos: 1 })
+  coming = collect(client, 1)
+  const will = (payload) => ({ topic: `${name}/will`, payload, qos: 1, retain: false })
+  const left = await mqtt.connectAsync(url, { protocolVersion, reconnectPeriod: 0, will: will('left') })
+  await left.endAsync()
+  const lost = await mqtt.connectAsync(url, { protocolVersion, reconnectPeriod: 0, will: will('lost') })
+  lost.on('error', () => {})
+  lost.stream.destroy()
+  assert.deepEqual((await coming).map((message) => message.payload), ['lost'])
+
   await client.endAsync()
   await (await mqtt.connectAsync(url, { protocolVersion, clean: true, clientId: name })).endAsync()
   await publisher.endAsync()

@@ -97,9 +97,8 @@ def test_cpu_of_a_process_tree_counts_its_children() -> None:
         os._exit(0)
     try:
         deadline = time.monotonic() + 20
-        while cpu_seconds(os.getpid()) - before < 0.3:
+        while cpu_seconds(os.getpid()) - before < 0.3 or cpu_seconds(child) <= 0.1:
             assert time.monotonic() < deadline
-        assert cpu_seconds(child) > 0.1
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)

@@ -9,11 +9,25 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StartError
-from penstock.log_core._batch import LIST, PERSISTENT, UNROUTED, Target
+from penstock.log_core._appender import Target
+from penstock.log_core._batch import LIST, PERSISTENT, UNROUTED
+from penstock.log_core._crc import crc32c
 from penstock.log_core.log import Log
 from penstock.log_core.recovery import LSN_JUMP
 from penstock.log_core.tables import FEED_TABLE, feed_key
-from tests.support.logs import KIB, append, body_of, durable_feed, fill, load_entries, open_log, settle, wait
+from tests.support.logs import (
+    FULL,
+    KIB,
+    FailingFiles,
+    append,
+    body_of,
+    durable_feed,
+    fill,
+    load_entries,
+    open_log,
+    settle,
+    wait,
+)
 
 
 def test_a_record_is_in_the_feeds_of_its_target_and_in_the_tail_after_the_flush(tmp_path: Path) -> None:
@@ -32,8 +46,35 @@ def test_a_record_is_in_the_feeds_of_its_target_and_in_the_tail_after_the_flush(
     assert [record.body for record in records] == [b"a", b"b", b"c"]
     assert [record.feeds for record in records] == [(one.id,), (one.id, two.id), ()]
     assert [record.flags for record in records] == [PERSISTENT, LIST, PERSISTENT | UNROUTED]
-    assert log.take_dirty() == [one, two]
-    assert log.take_dirty() == []
+    assert log.unwritten.take_dirty() == [one, two]
+    assert log.unwritten.take_dirty() == []
+    log.close_sync()
+
+
+def test_what_is_published_is_found_before_it_is_written_and_is_written_once(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    feed = log.new_feed()
+    first = append(log, [feed], b"a")
+    log.unwritten.publish()
+    assert log.cache.get(first) is not None and log.written_lsn < first
+    second = append(log, [feed], b"b")
+    assert log.cache.get(second) is None
+    log.flush()
+    assert log.written_lsn == second and log.cache.get(second) is not None
+    files.write_error, files.write_most = FULL, 0
+    third = append(log, [feed], b"c")
+    log.unwritten.publish()
+    log.flush()
+    assert log.written_lsn == second, "there was no room for it"
+    fourth = append(log, [feed], b"d")
+    files.write_error = None
+    log.flush()
+    assert log.written_lsn == fourth
+    assert [log.cache.get(lsn) is not None for lsn in (first, second, third, fourth)] == [True] * 4
+    log.close_sync()
+    log = open_log(tmp_path)
+    assert [body_of(log, lsn) for lsn in (first, second, third, fourth)] == [b"a", b"b", b"c", b"d"]
     log.close_sync()
 
 
@@ -185,17 +226,40 @@ def test_a_second_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
     open_log(tmp_path).close_sync()
 
 
+def _set_version(path: Path, version: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[8:10] = version.to_bytes(2, "little")
+    raw[84:88] = crc32c(raw[:84]).to_bytes(4, "little")
+    path.write_bytes(raw)
+
+
 def test_another_version_of_the_format_is_refused(tmp_path: Path) -> None:
     open_log(tmp_path).close_sync()
-    manifest = tmp_path / "shard-000" / "MANIFEST"
-    raw = bytearray(manifest.read_bytes())
-    raw[8] = 2
-    from penstock.log_core._crc import crc32c
-
-    raw[84:88] = crc32c(raw[:84]).to_bytes(4, "little")
-    manifest.write_bytes(raw)
-    with pytest.raises(StartError, match="format version 2; this penstock knows version 1"):
+    _set_version(tmp_path / "shard-000" / "MANIFEST", 3)
+    with pytest.raises(StartError, match="format version 3; this penstock knows versions 1 to 2"):
         open_log(tmp_path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_of_version_1_is_read_and_gone_on_with(tmp_path: Path, clean: bool) -> None:
+    log = open_log(tmp_path)
+    lsns = fill(log, durable_feed(log), 200 * KIB)
+    settle(log)
+    log.close_sync()
+    if not clean:
+        (tmp_path / "CLEAN").unlink()
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name != "LOCK":
+            _set_version(path, 1)
+    log = open_log(tmp_path)
+    (feed,) = log.feeds.values()
+    assert len(feed) == len(lsns)
+    lsns += fill(log, feed, 10 * KIB)
+    settle(log)
+    log.close_sync()
+    log = open_log(tmp_path)
+    assert len(log.feeds[feed.id]) == len(lsns)
+    log.close_sync()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

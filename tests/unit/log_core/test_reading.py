@@ -72,7 +72,7 @@ def test_a_position_that_is_gone_comes_as_lost(tmp_path: Path) -> None:
     batch = batch_of(log, 1)
     assert (batch.kind, batch.base_lsn, batch.record(0).body) == (LOST, 1, b"")
     assert body_of(log, lsn) == b"x"
-    log._deleting = True
+    log._housekeeping.busy = True
     log.close_sync()
 
 

@@ -99,7 +99,9 @@ def test_what_a_queue_needs_is_kept_however_much_it_is(tmp_path: Path) -> None:
 
 def test_a_trickle_is_deleted_by_age(tmp_path: Path) -> None:
     now = [1e9]
-    log = open_log(tmp_path, clock=lambda: now[0], retention_bytes=1 << 30, retention_s=3600.0)
+    log = open_log(
+        tmp_path, clock=lambda: now[0], traffic_retention_bytes=1 << 30, traffic_retention_s=3600.0
+    )
     log.low_water = lambda: NOBODY
     feed = durable_feed(log)
     first = append(log, [feed], b"old")
@@ -130,7 +132,7 @@ def test_until_somebody_says_what_is_needed_everything_is_kept(tmp_path: Path) -
 
 
 def test_consumed_segments_within_retention_can_be_replayed(tmp_path: Path) -> None:
-    log = open_log(tmp_path, retention_bytes=1 << 30, retention_s=1e6)
+    log = open_log(tmp_path, traffic_retention_bytes=1 << 30, traffic_retention_s=1e6)
     log.low_water = lambda: NOBODY
     lsns = _churn(log, 5)
     assert body_of(log, lsns[0]) == bytes(400)

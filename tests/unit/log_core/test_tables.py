@@ -6,7 +6,7 @@ import tracemalloc
 
 import orjson
 
-from penstock.log_core._batch import Appender
+from penstock.log_core._appender import Appender
 from penstock.log_core.tables import Tables
 
 

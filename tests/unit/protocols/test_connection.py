@@ -10,8 +10,13 @@ from typing import Self
 
 import pytest
 
+from penstock.log_core._appender import Appender
+from penstock.log_core._tail import Cache
+from penstock.log_core._unwritten import Unwritten
+from penstock.protocols.buffers import Buffers
 from penstock.protocols.connection import ARENA, Connection, Limits, Wiring
 from penstock.protocols.listener import Listener, listening_socket
+from penstock.subscriptions.tick import Tick
 
 
 class Echo(Connection):
@@ -43,33 +48,13 @@ class Echo(Connection):
         return at
 
 
-class Tick:
-    """Flushes dirty connections behind a small read, others in the next turn of the loop."""
-
+class NoLog:
     def __init__(self) -> None:
-        self.reading = False
-        self.dirty: list[Connection] = []
+        self.unwritten = Unwritten(Appender(), Cache(0, 0))
 
-    def dirty_connection(self, connection: Connection) -> None:
-        if not self.dirty and not self.reading:
-            asyncio.get_running_loop().call_soon(self.run)
-        self.dirty.append(connection)
-
-    def schedule(self) -> None:
+    def flush(self) -> None:
         pass
 
-    def begin_read(self) -> bool:
-        self.reading = True
-        return True
-
-    def run(self) -> None:
-        self.reading = False
-        dirty, self.dirty = self.dirty, []
-        for connection in dirty:
-            connection.flush()
-
-
-class NoLog:
     def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None:
         callback(True)
 
@@ -78,11 +63,15 @@ class NoLog:
 
 
 class Stack:
-    def __init__(self, limits: Limits | None = None, max_connections: int = 0) -> None:
+    def __init__(
+        self, limits: Limits | None = None, max_connections: int = 0, buffers: Buffers | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.made: list[Echo] = []
         self.writers: list[asyncio.StreamWriter] = []
-        wiring = Wiring(loop, NoLog(), Tick(), limits or Limits(), logging.getLogger("penstock.test"))
+        logger = logging.getLogger("penstock.test")
+        log = NoLog()
+        wiring = Wiring(loop, log, Tick(log, loop), limits or Limits(), logger, buffers=buffers or Buffers())
 
         def make() -> Connection:
             self.made.append(Echo(wiring))
@@ -169,8 +158,7 @@ async def test_an_announced_size_takes_no_memory_before_its_bytes_arrive() -> No
         await reader.readexactly(4)
         writer.write((1 << 30).to_bytes(4, "big") + b"few")
         await asyncio.sleep(0.05)
-        own = stack.made[0]._own
-        assert own is not None and len(own) <= 2 * len(ARENA)
+        assert len(ARENA) < stack.made[0].input_bytes() <= 2 * len(ARENA)
 
 
 async def test_a_client_that_says_nothing_is_dropped_in_time() -> None:
@@ -186,6 +174,14 @@ async def test_too_many_bytes_before_the_login_end_the_connection() -> None:
         writer.write(packet(b"x" * 1001))
         await ended(reader)
         assert stack.made[0].reason == "more than 1000 bytes before the login"
+
+
+async def test_what_comes_in_one_read_behind_the_login_is_not_counted() -> None:
+    async with Stack(Limits(login_bytes=1000)) as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login") + packet(b"x" * 100_000))
+        await reader.readexactly(8)
+        assert stack.made[0].packets == [b"login", b"x" * 100_000]
 
 
 async def test_an_internal_error_ends_one_connection_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -253,6 +249,47 @@ async def test_a_peer_that_sends_and_never_reads_is_not_read_and_then_dropped() 
         echo.check(echo.loop.time())
         echo.check(echo.loop.time() + 1)
         assert "took none of its output" in echo.reason
+
+
+async def test_what_we_add_is_no_sign_of_life_of_the_peer() -> None:
+    async with Stack(Limits(output_high_bytes=1000, output_stuck_s=5.0)) as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        echo = stack.made[0]
+        transport: asyncio.Transport = writer.transport
+        transport.pause_reading()
+        while not echo.held:
+            echo.out.write(bytes(100_000))
+            echo.flush()
+            await asyncio.sleep(0)
+        now = echo.loop.time()
+        for second in range(1, 5):
+            echo.out.write(b"heartbeat")
+            echo.flush()
+            echo.check(now + second)
+            assert not echo.closing
+        echo.check(now + 6)
+        assert "took none of its output for 5 s" in echo.reason
+
+
+async def test_a_peer_that_takes_a_little_is_not_dropped() -> None:
+    async with Stack(Limits(output_high_bytes=1000, output_stuck_s=5.0)) as stack:
+        reader, writer = await stack.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        echo = stack.made[0]
+        while not echo.held:
+            echo.out.write(bytes(1_000_000))
+            echo.flush()
+        now = echo.loop.time()
+        for second in range(1, 30):
+            waiting = echo.transport.get_write_buffer_size() if echo.transport else 0
+            async with asyncio.timeout(10):
+                while echo.transport is not None and 0 < waiting == echo.transport.get_write_buffer_size():
+                    await reader.read(65536)
+            echo.check(now + second)
+            assert not echo.closing
 
 
 async def test_a_peer_that_is_merely_behind_is_read_on() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.router.auth import AuthOptions, Permission
+from penstock.router.auth import AuthOptions
 from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
 from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
+from penstock.router.permissions import Permission
 from penstock.router.vhost import Vhost
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.queue import Queue
@@ -137,6 +138,14 @@ class World:
             callback, arguments = self.calls.get(timeout=10)
             callback(*arguments)
         return True
+
+    def settle(self) -> None:
+        """Turn until nothing moves, reads from disk included."""
+        self.loop.settle()
+        while any(queue._loading for queue in self.broker.queues):
+            callback, arguments = self.calls.get(timeout=10)
+            callback(*arguments)
+            self.loop.settle()
 
     def rows(self, table: str) -> int:
         return len(list(self.log.tables.items(table)))

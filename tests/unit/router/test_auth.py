@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from penstock.log_core._batch import Appender
+from penstock.log_core._appender import Appender
 from penstock.log_core.tables import Tables
 from penstock.router import auth, login_limit
-from penstock.router.auth import AuthOptions, Authorizer, Permission, Users
-from penstock.router.errors import AuthenticationRefused
+from penstock.router.auth import AuthOptions, Users
+from penstock.router.errors import AuthenticationRefused, InvalidRegex
 from penstock.router.identity import Identity
 from penstock.router.login_limit import LoginLimit
 from penstock.router.passwords import DUMMY, hash_password, is_slow, rabbitmq_hash, verify_password
+from penstock.router.permissions import Authorizer, Permission
 
 
 @dataclass(frozen=True)
@@ -250,6 +250,6 @@ def test_permissions_are_regular_expressions_per_vhost(world: World) -> None:
 
 
 def test_a_pattern_that_is_none_changes_nothing(world: World) -> None:
-    with pytest.raises(re.error):
+    with pytest.raises(InvalidRegex):
         world.authorizer.set("ann", "/", Permission("("))
     assert world.authorizer.allow(Identity("ann"), "/", "configure", "x")

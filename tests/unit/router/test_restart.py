@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.router.auth import Permission
 from penstock.router.errors import NotFound
 from penstock.router.identity import Identity
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
+from penstock.router.permissions import Permission
 from penstock.router.retained import RetainedMessage
 from tests.unit.router.conftest import World
 
@@ -151,7 +151,7 @@ def test_retained_messages_users_and_permissions_come_back(world: World) -> None
     world.vhost.retained.set(RetainedMessage(b"a/b", ENC_MQTT5, b"", b"kept", 0, 0, 1, 0))
     world.broker.authorizer.set("ann", "/", Permission("", "", "^x"))
     world.broker.users.set_user("ann", "", ("monitoring",))
-    world.broker.create_vhost("other")
+    world.broker.administration.put_vhost("other")
     world.restart()
     found = world.vhost.retained.get(b"a/b", 2)
     assert found is not None and found.body == b"kept"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._batch import Appender
+from penstock.log_core._appender import Appender
 from penstock.log_core.tables import Tables
 from penstock.router.retained import Retained, RetainedMessage
 from tests.reference.topics import slashed_matches

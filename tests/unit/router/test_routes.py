@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from penstock.log_core._batch import Target
+from penstock.log_core._appender import Target
 from penstock.router._routes import Route, RouteTable, Scope, Topology, measure
 
 AMQP, MQTT = 1, 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.router.auth import Permission
 from penstock.router.errors import AccessRefused, InvalidPattern, NotFound
 from penstock.router.identity import Identity
 from penstock.router.names import ENC_MQTT5
+from penstock.router.permissions import Permission
 from tests.unit.router.conftest import World
 
 
@@ -53,17 +53,18 @@ def test_unsubscribing_keeps_what_was_routed(world: World) -> None:
     assert world.read(queue) == ["1"]
 
 
-def test_sessions_with_one_filter_share_one_feed_which_goes_with_them(world: World) -> None:
+def test_sessions_with_one_filter_share_one_feed_but_the_first_which_goes_with_them(world: World) -> None:
     for index in range(100):
         world.vhost.session_queue(f"c{index}", durable=False)
         world.vhost.subscribe(f"c{index}", "a/+", 0, world.guest)
     world.publish_mqtt("a/b", "1")
-    assert len(world.log.feeds) == 1
-    assert world.read(world.vhost.session_queue("c99", durable=False)) == ["1"]
+    assert len(world.log.feeds) == 2
+    for client_id in ("c0", "c99"):
+        assert world.read(world.vhost.session_queue(client_id, durable=False)) == ["1"]
     for index in range(100):
         world.vhost.delete_session(f"c{index}")
     assert not world.log.feeds
-    assert not world.vhost.mqtt_exchange.bindings
+    assert world.vhost.mqtt_exchange.filter(b"a/+") is None
     assert len(world.vhost.sessions) == 0
     assert not world.publish_mqtt("a/b")
     assert world.vhost.delete_session("c0") == 0
@@ -80,7 +81,7 @@ def test_subscribing_needs_the_right_to_read(world: World) -> None:
         "amq.topic",
         "read",
     )
-    assert not world.vhost.mqtt_exchange.bindings
+    assert world.vhost.mqtt_exchange.filter(b"a") is None
 
 
 def test_a_filter_of_too_many_levels_and_a_missing_session_are_refused(world: World) -> None:
@@ -94,18 +95,22 @@ def test_a_filter_of_too_many_levels_and_a_missing_session_are_refused(world: Wo
 def test_subscribing_elsewhere_flushes_no_route(world: World) -> None:
     """Clients that come and go with their own filters leave the routes of others as they are."""
     world.vhost.session_queue("monitor", durable=False)
-    world.vhost.subscribe("monitor", "devices/+/state", 0, world.guest)
     table = world.vhost.publisher(world.guest, ENC_MQTT5)
-    keys = [b"devices/%d/state" % index for index in range(100)]
-    for key in keys:
-        assert table.route(key).routed
-    misses = table.misses
-    for index in range(100, 200):
-        world.vhost.session_queue(f"c{index}", durable=True)
-        world.vhost.subscribe(f"c{index}", f"devices/{index}/#", 0, world.guest)
-        world.vhost.subscribe(f"c{index}", f"devices/{index}/command", 1, world.guest)
-        world.vhost.delete_session(f"c{index}")
-    for key in keys:
-        table.route(key)
-    # `devices/+/state` became durable for nobody; only keys that share a cell by chance are resolved again.
-    assert table.misses - misses < 30
+    missed = []
+    for word in ("one", "two", "three"):
+        world.vhost.subscribe("monitor", f"{word}/+/state", 0, world.guest)
+        keys = [f"{word}/{index}/state".encode() for index in range(100)]
+        for key in keys:
+            assert table.route(key).routed
+        misses = table.misses
+        for index in range(100, 200):
+            world.vhost.session_queue(f"c{index}", durable=True)
+            world.vhost.subscribe(f"c{index}", f"{word}/{index}/#", 0, world.guest)
+            world.vhost.subscribe(f"c{index}", f"{word}/{index}/command", 1, world.guest)
+            world.vhost.delete_session(f"c{index}")
+        for key in keys:
+            table.route(key)
+        missed.append(table.misses - misses)
+    # `WORD/+/state` became durable for nobody; only keys that share a cell by chance are resolved again. In
+    # one process of twenty that is the cell of WORD itself, and so of all its keys.
+    assert min(missed) < 30

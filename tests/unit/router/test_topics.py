@@ -7,8 +7,9 @@ from functools import partial
 
 import pytest
 
+from penstock.router._filters import SlashedTrie
 from penstock.router.errors import InvalidPattern
-from penstock.router.topics import WORDS_MAX, DottedTrie, SlashedTrie
+from penstock.router.topics import WORDS_MAX, DottedTrie
 
 
 def dotted(*patterns: str) -> DottedTrie[str]:
@@ -89,7 +90,7 @@ def test_a_pattern_of_too_many_words_is_refused_and_leaves_nothing() -> None:
     with pytest.raises(InvalidPattern) as refused:
         trie.add(b"/".join([b"+"] * (WORDS_MAX + 1)), str)
     assert (refused.value.words, refused.value.limit) == (WORDS_MAX + 1, WORDS_MAX)
-    assert trie._root.children == {}
+    assert trie.nodes == 0
 
 
 def test_many_hashes_in_one_pattern_cost_no_more_than_its_length() -> None:

@@ -10,6 +10,7 @@ from penstock.log_core._batch import Record
 from penstock.log_core._feed import Feed
 from penstock.log_core._tail import Cache
 from penstock.log_core.log import Log
+from penstock.subscriptions.limits import NO_RULES, Rules
 from penstock.subscriptions.queue import Queue
 from tests.support.queues import Clock, Consumer, Loop, World
 
@@ -21,11 +22,15 @@ class Grave:
         self.queue = queue
         self.found: list[tuple[int, str]] = []
         self.outstanding: list[int] = []
-        queue.limit(bury=self, **rules)
+        self.closed = False
+        queue.apply(Rules(bury=self, **rules))
 
-    def __call__(self, record: Record, reason: str) -> None:
+    def __call__(self, record: Record, reason: str) -> bool:
+        if self.closed:
+            return False
         self.found.append((record.lsn, reason))
         self.outstanding.append(self.queue.cursor.outstanding)
+        return True
 
 
 def test_what_is_rejected_is_buried_before_its_place_is_settled(world: World, loop: Loop, feed: Feed) -> None:
@@ -96,8 +101,7 @@ def test_the_head_is_buried_in_time_without_consumers(
     world: World, loop: Loop, clock: Clock, feed: Feed
 ) -> None:
     queue = world.queue("q", feed)
-    queue.cursor.ttl_ms = 1000
-    grave = Grave(queue)
+    grave = Grave(queue, ttl_ms=1000)
     positions = world.publish(feed, n=300)
     loop.settle()
     clock.now += 0.9
@@ -127,9 +131,49 @@ def test_what_is_over_the_length_limit_leaves_from_the_head(world: World, loop: 
     assert consumer.got == [positions[-1], newest]
 
 
+def test_what_is_over_the_byte_limit_leaves_from_the_head(world: World, loop: Loop, feed: Feed) -> None:
+    """Every body has four bytes."""
+    queue = world.queue("q", feed)
+    grave = Grave(queue, max_bytes=11)
+    positions = world.publish(feed, n=5)
+    loop.settle()
+    assert grave.found == [(position, "maxlen") for position in positions[:3]]
+    assert (queue.ready_count, queue.cursor.ready_bytes) == (2, 8)
+    consumer = Consumer(queue, credit=1)
+    queue.attach(consumer)
+    loop.settle()
+    (newest,) = world.publish(feed)
+    loop.settle()
+    assert (queue.ready_count, queue.cursor.ready_bytes) == (2, 8)
+    queue.cursor.requeue(consumer.held[0])
+    queue.detach(consumer)
+    loop.settle()
+    assert grave.found[3:] == [(positions[3], "maxlen")]
+    assert queue.cursor.ready_bytes == 8
+    queue.apply(Rules(max_bytes=3))
+    loop.settle()
+    assert (queue.ready_count, queue.cursor.ready_bytes) == (0, 0)
+    assert newest not in consumer.got
+
+
+def test_both_limits_hold_together(world: World, loop: Loop, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    queue.apply(Rules(max_bytes=100, max_length=3))
+    positions = world.publish(feed, n=9)
+    loop.settle()
+    assert queue.ready_count == 3
+    queue.apply(Rules(max_bytes=8, max_length=3))
+    loop.settle()
+    assert queue.ready_count == 2
+    consumer = Consumer(queue)
+    queue.attach(consumer)
+    loop.settle()
+    assert consumer.got == positions[-2:]
+
+
 def test_a_consumer_with_credit_gets_more_than_the_length_limit(world: World, loop: Loop, feed: Feed) -> None:
     queue = world.queue("q", feed)
-    queue.limit(max_length=1)
+    queue.apply(Rules(max_length=1))
     consumer = Consumer(queue, credit=5)
     queue.attach(consumer)
     positions = world.publish(feed, n=10)
@@ -142,10 +186,72 @@ def test_a_consumer_with_credit_gets_more_than_the_length_limit(world: World, lo
     assert consumer.got[5:] == positions[-1:]
 
 
+def test_rules_that_change_hold_for_what_is_there(world: World, loop: Loop, clock: Clock, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    positions = world.publish(feed, n=5)
+    loop.settle()
+    queue.apply(Rules(max_length=3))
+    loop.settle()
+    assert queue.cursor.ready_count() == 3
+    grave = Grave(queue, ttl_ms=1000)
+    loop.settle()
+    clock.now += 2
+    loop.advance(2)
+    assert grave.found == [(position, "expired") for position in positions[2:]]
+    queue.apply(NO_RULES)
+    kept = world.publish(feed, n=9)
+    loop.settle()
+    clock.now += 2
+    loop.advance(2)
+    consumer = Consumer(queue)
+    queue.attach(consumer)
+    loop.settle()
+    assert consumer.got == kept
+
+
+def test_what_was_rejected_before_the_rules_went_is_dropped(world: World, loop: Loop, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    grave = Grave(queue)
+    consumer = Consumer(queue)
+    queue.attach(consumer)
+    world.publish(feed, n=2)
+    loop.settle()
+    queue.cursor.reject(consumer.held[0])
+    queue.apply(NO_RULES)
+    loop.settle()
+    assert grave.found == []
+    assert queue.cursor.outstanding == 1
+
+
+@pytest.mark.parametrize("reason", ["rejected", "expired"])
+def test_what_cannot_be_buried_stays_and_is_tried_again(
+    world: World, loop: Loop, clock: Clock, feed: Feed, reason: str
+) -> None:
+    queue = world.queue("q", feed)
+    grave = Grave(queue, ttl_ms=1000)
+    grave.closed = True
+    consumer = Consumer(queue)
+    positions = world.publish(feed, n=3)
+    if reason == "rejected":
+        queue.attach(consumer)
+        loop.settle()
+        for seq in consumer.held:
+            queue.cursor.reject(seq)
+    loop.settle()
+    clock.now += 1.1
+    loop.advance(1.1)
+    assert grave.found == []
+    assert (queue.ready_count, queue.cursor.outstanding) == (0, 3)
+    assert queue.cursor.mark < positions[0], "a restart would find them"
+    grave.closed = False
+    loop.advance(1)
+    assert grave.found == [(position, reason) for position in positions]
+    assert queue.cursor.outstanding == 0
+
+
 def test_deleting_ends_the_timer(world: World, loop: Loop, clock: Clock, feed: Feed) -> None:
     queue = world.queue("q", feed)
-    queue.cursor.ttl_ms = 1000
-    grave = Grave(queue)
+    grave = Grave(queue, ttl_ms=1000)
     world.publish(feed)
     loop.settle()
     queue.delete()
@@ -159,8 +265,7 @@ def test_a_delivery_limit_counts_what_was_given_back(
     world: World, loop: Loop, feed: Feed, limit: int
 ) -> None:
     queue = world.queue("q", feed)
-    queue.cursor.delivery_limit = limit
-    grave = Grave(queue)
+    grave = Grave(queue, delivery_limit=limit)
     consumer = Consumer(queue)
     queue.attach(consumer)
     (position,) = world.publish(feed)
@@ -171,6 +276,19 @@ def test_a_delivery_limit_counts_what_was_given_back(
         loop.settle()
     assert len(consumer.got) == limit + 1
     assert grave.found == [(position, "delivery_limit")]
+
+
+def test_without_a_limit_a_message_comes_again_for_ever(world: World, loop: Loop, feed: Feed) -> None:
+    """Also when it came more often than is counted."""
+    queue = world.queue("q", feed)
+    queue.apply(NO_RULES)
+    world.publish(feed)
+    loop.settle()
+    for _ in range(65_540):
+        assert queue.cursor.take(1) == 1
+        queue.cursor.requeue_all()
+    assert queue.cursor.take(1) == 1
+    assert queue.cursor.records()[0][3] == 65_535
 
 
 def test_what_is_refused_is_not_for_this_queue(world: World, loop: Loop, feed: Feed) -> None:

@@ -177,3 +177,24 @@ def test_a_purge_is_put_at_once(world: World, feed: Feed) -> None:
     assert queue.purge() == 3
     again = reopened(world, clean=False).restore(queue.qid, "q", "/")
     assert again.ready_count == 0
+
+
+def test_a_feed_that_one_queue_left_before_a_restart_stays_for_the_other(world: World, feed: Feed) -> None:
+    left = world.queue("left", feed, durable=True)
+    stays = world.queue("stays", feed, durable=True)
+    position = world.publish(feed)[0]
+    left.leave(feed)
+    world.loop.settle()
+    consumer = Consumer(left)
+    left.attach(consumer)
+    world.loop.settle()
+    left.cursor.settle(left.cursor.records()[0][0])
+    assert world.log.tables.put("cursor", key(left.qid), left.cursor.state())
+    dropped: list[Feed] = []
+    again = reopened(world, clean=True)
+    again.on_feed_unused = dropped.append
+    again.restore(left.qid, "left", "/")
+    queue = again.restore(stays.qid, "stays", "/")
+    again.restored()
+    assert dropped == []
+    assert queue.cursor.low() == position

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.log_core._appender import Appender
 from penstock.log_core._feed import Feed
-from penstock.subscriptions.tick import QUICK_EACH_S, Tick
+from penstock.log_core._tail import Cache
+from penstock.log_core._unwritten import Unwritten
+from penstock.subscriptions._turns import QUICK_EACH_S, Sink
+from penstock.subscriptions.tick import Tick
 from tests.support.queues import Loop
 
 
-class FakeLog:
+class FakeUnwritten(Unwritten):
     def __init__(self, seen: list[str]) -> None:
+        super().__init__(Appender(), Cache(0, 0))
         self.seen = seen
         self.dirty: list[Feed] = []
 
-    def flush(self) -> None:
-        self.seen.append("flush")
+    def publish(self) -> None:
+        self.seen.append("publish")
 
     def take_dirty(self) -> list[Feed]:
         dirty, self.dirty = self.dirty, []
         return dirty
 
 
+class FakeLog:
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+        self.unwritten = FakeUnwritten(seen)
+
+    def flush(self) -> None:
+        self.seen.append("flush")
+
+
 class FakeQueue:
+    straight = _limits = _getters = None
+
     def __init__(self, tick: Tick, seen: list[str], name: str, again: int = 0) -> None:
         self.tick, self.seen, self.name, self.again = tick, seen, name, again
 
@@ -37,7 +53,7 @@ class FakeQueue:
             self.tick.ready(self)
 
 
-class FakeConnection:
+class FakeConnection(Sink):
     def __init__(self, seen: list[str], name: str) -> None:
         self.seen, self.name = seen, name
 
@@ -67,7 +83,7 @@ def test_a_turn_writes_wakes_pumps_and_sends_in_this_order(
 ) -> None:
     feed = Feed(1)
     feed.waiters.append(FakeQueue(tick, seen, "a"))
-    fake_log.dirty = [feed]
+    fake_log.unwritten.dirty = [feed]
     tick.dirty_connection(FakeConnection(seen, "c"))
     tick.schedule()
     tick.schedule()
@@ -79,22 +95,59 @@ def test_a_turn_writes_wakes_pumps_and_sends_in_this_order(
 def test_a_lone_read_has_a_turn_of_its_own_and_the_next_ones_share_theirs(
     tick: Tick, loop: Loop, seen: list[str]
 ) -> None:
-    assert tick.begin_read()
+    assert tick.begin_read(loop.time())
     tick.ready(FakeQueue(tick, seen, "a"))
     tick.schedule()
-    tick.run()
-    assert seen == ["flush", "pump a"]
+    tick.run_alone(Sink())
+    assert seen == ["publish", "pump a", "flush"]
     assert loop.turn() == 0, "nothing was scheduled besides"
-    assert not tick.begin_read(), "the same millisecond"
+    assert not tick.begin_read(loop.time()), "the same millisecond"
     tick.ready(FakeQueue(tick, seen, "b"))
     loop.settle()
-    assert seen == ["flush", "pump a", "flush", "pump b"]
+    assert seen[3:] == ["flush", "pump b"]
     loop.advance(QUICK_EACH_S)
     tick.schedule()
-    assert not tick.begin_read(), "a turn is coming anyway"
+    assert not tick.begin_read(loop.time()), "a turn is coming anyway"
     loop.settle()
-    assert tick.begin_read()
-    tick.run()
+    assert tick.begin_read(loop.time())
+    tick.run_alone(Sink())
+
+
+def test_a_turn_of_its_own_sends_before_it_writes_and_again_what_the_write_made_due(
+    tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Feed(1)
+    feed.waiters.append(FakeQueue(tick, seen, "a"))
+    fake_log.unwritten.dirty = [feed]
+    consumer, publisher = FakeConnection(seen, "consumer"), FakeConnection(seen, "publisher")
+
+    def flush() -> None:
+        seen.append("flush")
+        tick.dirty_connection(publisher)
+
+    monkeypatch.setattr(fake_log, "flush", flush)
+    assert tick.begin_read(loop.time())
+    tick.dirty_connection(consumer)
+    tick.run_alone(Sink())
+    assert seen == ["publish", "fed a", "pump a", "send consumer", "flush", "send publisher"]
+    assert feed.waiters == []
+    assert loop.turn() == 0
+
+
+def test_what_a_lone_read_brought_is_written_whatever_happens_to_its_consumers(
+    tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str]
+) -> None:
+    class Broken(FakeQueue):
+        def fed(self, feed: Feed) -> None:
+            raise RuntimeError("broken queue")
+
+    feed = Feed(1)
+    feed.waiters.append(Broken(tick, seen, "a"))
+    fake_log.unwritten.dirty = [feed]
+    assert tick.begin_read(loop.time())
+    with pytest.raises(RuntimeError):
+        tick.run_alone(Sink())
+    assert seen == ["publish", "flush"]
 
 
 def test_work_that_is_left_makes_a_turn_of_its_own(tick: Tick, loop: Loop, seen: list[str]) -> None:

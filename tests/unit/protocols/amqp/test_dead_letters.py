@@ -10,10 +10,10 @@ from pamqp import commands
 from pamqp.commands import Basic
 
 from penstock.log_core._batch import EXACTLY_ONCE, PERSISTENT, Record
-from penstock.protocols.amqp._tables import Timestamp
+from penstock.protocols._tables import Timestamp
 from penstock.protocols.amqp.dead_letters import rewrite
 from penstock.protocols.amqp.properties import decode_properties, encode_properties
-from penstock.protocols.amqp.values import Table
+from penstock.protocols.values import Table
 from penstock.router.dead_letters import Death
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
 from tests.support.amqp_session import Client, World
@@ -158,3 +158,73 @@ def messages(folder: Path) -> tuple[int, int]:
         return alive.message_count, dead.message_count
     finally:
         world.close()
+
+
+def source(client: Client, **more: object) -> None:
+    """A queue that everything expires in at once, and whose letters may not be lost."""
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-message-ttl": 0,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "dead",
+        **more,
+    }
+    declare = commands.Queue.Declare(queue="source", durable=True, arguments=arguments)
+    client.call(1, declare, commands.Queue.DeclareOk)
+
+
+def dead(client: Client, **arguments: object) -> None:
+    declare = commands.Queue.Declare(queue="dead", durable=True, arguments=arguments)
+    client.call(1, declare, commands.Queue.DeclareOk)
+
+
+def held(world: World) -> tuple[int, int]:
+    """(ready, out) of the source, once everything in it has expired."""
+    queue = world.broker.vhost("/").queues["source"].queue
+    while queue.cursor.ready_count():  # a millisecond has to pass
+        world.loop.advance(0.001)
+    return queue.ready_count, queue.cursor.outstanding
+
+
+def test_a_letter_that_may_not_be_lost_waits_for_somewhere_to_go(world: World) -> None:
+    client = world.client()
+    source(client)
+    for body in (b"a", b"b"):
+        client.publish("", "source", body, delivery_mode=2)
+    client.read()
+    assert held(world) == (0, 2)
+    world.restart()
+    client = world.client()
+    dead(client)
+    client.call(1, Basic.Consume(queue="dead", no_ack=True), Basic.ConsumeOk)
+    world.loop.advance(1.1)
+    assert client.wait_bodies(2) == [b"a", b"b"]
+
+
+def test_a_letter_that_may_not_be_lost_waits_for_room(world: World) -> None:
+    client = world.client()
+    dead(client, **{"x-max-length": 1, "x-overflow": "reject-publish"})
+    source(client)
+    for body in (b"a", b"b", b"c"):
+        client.publish("", "source", body)
+    client.read()
+    assert held(world) == (0, 2)
+    client.call(1, Basic.Consume(queue="dead", no_ack=True), Basic.ConsumeOk)
+    assert client.wait_bodies(1) == [b"a"]
+    world.loop.advance(1.1)
+    assert client.wait_bodies(2) == [b"b", b"c"]
+    assert held(world) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "other", [{"x-dead-letter-strategy": "at-most-once"}, {"x-overflow": "drop-head"}], ids=str
+)
+def test_other_letters_that_go_nowhere_are_dropped(world: World, other: dict[str, object]) -> None:
+    """With drop-head at-least-once means nothing, as in RabbitMQ."""
+    client = world.client()
+    source(client, **other)
+    client.publish("", "source")
+    client.read()
+    assert held(world) == (0, 0)

@@ -9,6 +9,7 @@ from pamqp.body import ContentBody
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
+from penstock.subscriptions.queue import Getter, Queue
 from tests.support.amqp_session import Client, World
 
 
@@ -249,6 +250,14 @@ def test_a_deleted_queue_cancels_its_consumers(world: World, client: Client, que
     client.nothing()
 
 
+def test_who_deletes_a_queue_it_consumes_hears_that_it_is_deleted_first(client: Client, queue: str) -> None:
+    """As in RabbitMQ: clients that wait for the answer take a cancel before it for a failure."""
+    consume(client)
+    client.call(1, commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)
+    assert client.expect(1, Basic.Cancel).consumer_tag == "c"
+    client.nothing()
+
+
 def test_a_client_without_the_capability_is_not_told(world: World) -> None:
     client = Client(world, capabilities={})
     client.call(1, commands.Channel.Open(), commands.Channel.OpenOk)
@@ -359,19 +368,30 @@ def test_only_publishers_are_paused_and_they_are_told(world: World) -> None:
     publisher, consumer = world.client(), world.client()
     publisher.call(1, commands.Queue.Declare(queue="q"), commands.Queue.DeclareOk)
     publisher.publish("", "q")
+    log = world.broker.log
     for client in (publisher, consumer):
-        client.session.pressure(True)
+        log.on_pressure.append(client.session.pressure)
+    log.set_alarm("", "the disk is behind", True)
     assert publisher.session.blocked and not consumer.session.blocked
-    publisher.expect(0, commands.Connection.Blocked)
+    publisher.nothing()
+    log.set_alarm("disk", "test", True)
+    assert publisher.expect(0, commands.Connection.Blocked).reason == "low on disk"
     consumer.nothing()
     # One that begins to publish meanwhile is paused as well.
+    log.set_alarm("memory", "test too", True)
     consumer.publish("", "q")
     assert consumer.session.blocked
-    consumer.expect(0, commands.Connection.Blocked)
+    assert consumer.expect(0, commands.Connection.Blocked).reason == "low on memory & disk"
+    log.set_alarm("disk", "test", False)
     for client in (publisher, consumer):
-        client.session.pressure(False)
-        assert not client.session.blocked
+        client.nothing()
+    log.set_alarm("memory", "test too", False)
+    for client in (publisher, consumer):
+        assert client.session.blocked, "the disk is still behind"
         client.expect(0, commands.Connection.Unblocked)
+    log.set_alarm("", "the disk is behind", False)
+    for client in (publisher, consumer):
+        assert not client.session.blocked
 
 
 def test_declared_things_and_persistent_messages_survive_a_restart(world: World) -> None:
@@ -428,3 +448,30 @@ def test_expired_messages_are_not_delivered(client: Client, queue: str) -> None:
         client.world.turn()
     consume(client)
     assert client.bodies() == [b"lasting"]
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_channel_closes_behind_a_get_that_waits_for_the_disk(
+    client: Client, queue: str, monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    """The load ends when the channel is closing: close-ok leaves, and the message goes back."""
+    getters: list[Getter] = []
+    monkeypatch.setattr(Queue, "get", lambda _, getter: getters.append(getter))
+    if found:
+        client.publish("", "q", b"body")
+    client.send(1, Basic.Get(queue="q"), commands.Channel.Close(200, "bye", 0, 0))
+    client.read()
+    assert client.frames == []
+    monkeypatch.undo()
+    (getter,) = getters
+    taken = client.world.broker.vhost("/").queues["q"].queue
+    assert taken is not None
+    cursor = taken.cursor if found else None
+    if cursor is not None:
+        assert cursor.take(1) == 1
+    getter(cursor)
+    client.expect(1, commands.Channel.CloseOk)
+    client.call(1, commands.Channel.Open(), commands.Channel.OpenOk)
+    assert client.call(
+        1, commands.Queue.Declare(queue="q", passive=True), commands.Queue.DeclareOk
+    ).message_count == int(found)

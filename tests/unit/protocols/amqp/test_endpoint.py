@@ -15,25 +15,21 @@ import uvloop
 from pamqp import commands
 from pamqp.base import Frame
 
+from penstock.config import Address
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.protocols.addresses import is_loopback
 from penstock.protocols.amqp.endpoint import serve
 from penstock.protocols.amqp.handshake import HEADER
-from penstock.protocols.connection import is_loopback
-from penstock.protocols.listener import Listener
+from penstock.protocols.front import Front
 from penstock.router.broker import Broker
 from penstock.subscriptions.tick import Tick
 
 
 @dataclass
-class Address:
-    host: str = "127.0.0.1"
-    port: int = 0
-
-
-@dataclass
 class Amqp:
-    address: Address = field(default_factory=Address)
+    address: Address = field(default_factory=lambda: Address("127.0.0.1", 0))
+    tls_address: Address | None = None
     frame_max: int = 131072
     channel_max: int = 2047
     heartbeat_s: int = 1
@@ -45,11 +41,12 @@ class Amqp:
 class Server:
     output_buffer_bytes: int = 1 << 20
     max_connections: int = 0
+    output_stuck_s: float = 30.0
 
 
 @dataclass
 class Stack:
-    listener: Listener
+    listener: Front
     broker: Broker
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 

@@ -45,6 +45,37 @@ def test_an_unknown_error_is_an_internal_one() -> None:
         (router.NotFound("queue", "q", "/"), 404, "NOT_FOUND - no queue 'q' in vhost '/'"),
         (router.NotFound("vhost", "v", "v"), 530, "NOT_ALLOWED - vhost v not found"),
         (
+            router.InvalidBinding("key_no_integer", "x"),
+            406,
+            'PRECONDITION_FAILED - The binding key must be an integer: <<"x">>',
+        ),
+        (
+            router.InvalidBinding("key_not_positive", "0"),
+            406,
+            "PRECONDITION_FAILED - The binding key must be greater than 0",
+        ),
+        (
+            router.InvalidBinding("key_not_empty", "k"),
+            406,
+            "PRECONDITION_FAILED - Non empty binding 'k' key not permitted",
+        ),
+        (
+            router.InvalidBinding("queue_type", "quorum"),
+            406,
+            "PRECONDITION_FAILED - Queue type rabbit_quorum_queue not valid for this exchange type",
+        ),
+        (
+            router.InvalidHash(None),
+            406,
+            "PRECONDITION_FAILED - hash-header and hash-property are mutually exclusive",
+        ),
+        (router.InvalidHash("x"), 406, "PRECONDITION_FAILED - Unsupported property: x"),
+        (
+            router.InvalidMatch(5),
+            406,
+            "PRECONDITION_FAILED - Invalid x-match field type signedint (value 5); expected longstr",
+        ),
+        (
             router.AccessRefused("exchange", "x", "/", "u", "write"),
             403,
             "ACCESS_REFUSED - write access to exchange 'x' in vhost '/' refused for user 'u'",
@@ -55,19 +86,19 @@ def test_an_unknown_error_is_an_internal_one() -> None:
             "NOT_ALLOWED - access to vhost 'v' refused for user 'u'",
         ),
         (
-            router.Inequivalent("queue", "q", "/", "x-expires", 5, None, is_property=False),
+            router.Inequivalent("queue", "q", "/", "x-expires", 5, None),
             406,
             "PRECONDITION_FAILED - inequivalent arg 'x-expires' for queue 'q' in vhost '/': received the "
             "value '5' of type 'signedint' but current is none",
         ),
         (
-            router.Inequivalent("queue", "q", "/", "x-overflow", None, "drop-head", is_property=False),
+            router.Inequivalent("queue", "q", "/", "x-overflow", None, "drop-head"),
             406,
             "PRECONDITION_FAILED - inequivalent arg 'x-overflow' for queue 'q' in vhost '/': received none "
             "but current is the value 'drop-head' of type 'longstr'",
         ),
         (
-            router.Inequivalent("exchange", "x", "/", "durable", True, False, is_property=True),
+            router.Inequivalent("exchange", "x", "/", "durable", True, False),
             406,
             "PRECONDITION_FAILED - inequivalent arg 'durable' for exchange 'x' in vhost '/': received 'true' "
             "but current is 'false'",

@@ -189,14 +189,15 @@ def test_after_our_close_everything_but_the_answer_is_ignored(world: World) -> N
     assert client.session.state is State.ENDED
 
 
-def test_a_new_secret_is_checked_and_acknowledged(world: World) -> None:
+def test_a_new_secret_is_acknowledged_while_there_is_such_a_user(world: World) -> None:
     client = Client(world)
-    client.send(0, commands.Connection.UpdateSecret(new_secret="fresh", reason=""))
-    assert client.session.login is not None and client.session.login.renewal
-    client.session.authenticated(Identity("guest"))
-    client.expect(0, commands.Connection.UpdateSecretOk)
-    client.session.refused(AuthenticationRefused("guest", "credentials"))
-    assert client.expect(0, commands.Connection.Close).reply_code == 530
+    secret = commands.Connection.UpdateSecret(new_secret="fresh", reason="rotation")
+    client.call(0, secret, commands.Connection.UpdateSecretOk)
+    assert client.session.login is None and "administrator" in client.session.identity.tags
+    world.broker.users.delete_user("guest")
+    close = client.call(0, secret, commands.Connection.Close)
+    assert (close.reply_code, close.class_id, close.method_id) == (530, 10, 70)
+    assert close.reply_text == "NOT_ALLOWED - New secret was refused by one of the backends"
 
 
 def test_the_number_of_open_channels_is_limited(tmp_path: Path) -> None:

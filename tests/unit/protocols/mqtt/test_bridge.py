@@ -77,7 +77,7 @@ def test_a_route_that_looks_at_each_message_is_taken_in_python(gateway: Gateway)
 
 
 def test_a_refused_publish_is_answered_and_the_connection_stays(gateway: Gateway) -> None:
-    from penstock.router.auth import Permission
+    from penstock.router.permissions import Permission
 
     gateway.broker.authorizer.set("guest", "/", Permission(write="^$"))
     new, old = gateway.connect("a", 5), gateway.connect("b", 4)

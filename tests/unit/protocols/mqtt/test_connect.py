@@ -8,8 +8,6 @@ from penstock.protocols.mqtt.connecting import split_user_name
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
 
-V5_SHARED = bytes((0x2A, 0))
-
 
 def properties_of(connack: f.Packet) -> bytes:
     reader = f.Reader(connack.body[2:])
@@ -25,12 +23,7 @@ def test_connack_of_5_0_says_the_limits_that_differ_from_none(gateway: Gateway) 
     (connack,) = gateway.peer(5).send(f.connect("a", version=5)).take()
     assert connack.body[:2] == b"\0\0"
     assert properties_of(connack) == (
-        b"\x21"
-        + (1000).to_bytes(2, "big")
-        + b"\x27"
-        + (1 << 20).to_bytes(4, "big")
-        + b"\x22\0\x40"
-        + V5_SHARED
+        b"\x21" + (1000).to_bytes(2, "big") + b"\x27" + (1 << 20).to_bytes(4, "big") + b"\x22\0\x40"
     )
 
 
@@ -93,7 +86,7 @@ def test_what_is_no_connect_is_closed_without_a_byte(gateway: Gateway, first: by
         (b"\5\2\0\0\x02\x17\2" + f.text("a"), 0x82),  # request problem information 2
         (b"\5\2\0\0\x04\x16\0\1x" + f.text("a"), 0x82),  # authentication data without method
         (b"\5\2\0\0\0" + f.text("a\x01b"), 0x85),
-        (b"\5\2\0\0\x04\x15\0\1x" + f.text("a"), 0x8C),
+        (b"\5\2\0\0\x06\x17\0\x15\0\1x" + f.text("a"), 0x8C),
         (b"\5\6\0\0\0" + f.text("a") + b"\0" + f.text("w/#") + f.text(""), 0x81),
         (b"\5\x1e\0\0\0" + f.text("a") + b"\0" + f.text("w") + f.text(""), 0x81),  # will QoS 3
         (b"\5\x0a\0\0\0" + f.text("a"), 0x81),  # will QoS without a will
@@ -138,7 +131,7 @@ def test_a_vhost_stands_before_the_last_colon() -> None:
 
 
 def test_a_vhost_that_is_not_there_is_refused_as_one_without_permission(gateway: Gateway) -> None:
-    gateway.broker.create_vhost("closed")
+    gateway.broker.administration.put_vhost("closed")
     for vhost in ("closed", "none"):
         peer = gateway.peer(5)
         peer.send(f.connect("a", version=5, user=f"{vhost}:guest", password=b"guest"))

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.protocols.mqtt import delivery
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
-from tests.support.mqtt import Gateway
+from tests.support.mqtt import Gateway, Peer
 
 
 @pytest.mark.parametrize("published", [0, 1, 2])
@@ -28,6 +29,50 @@ def test_the_lower_qos_holds__mqtt5_3_8_4_8(
         False,
         False,
     )
+
+
+@pytest.mark.parametrize("granted", [0, 1])
+def test_a_lone_message_is_sent_in_the_turn_of_its_read_before_it_is_written(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, granted: int
+) -> None:
+    written: list[int] = []
+    flush = Peer.flush
+
+    def noting_flush(peer: Peer) -> None:
+        if peer.out.size > 4:
+            written.append(gateway.log.written_lsn)
+        flush(peer)
+
+    monkeypatch.setattr(Peer, "flush", noting_flush)
+    sub, peer = gateway.connect("s"), gateway.connect("p")
+    sub.subscribe(("t", granted))
+    gateway.loop.advance(1.0)
+    written.clear()
+    before = gateway.log.written_lsn
+    peer.publish("t", b"message", qos=1, packet_id=1, settle=False)
+    assert written == [before]
+    assert gateway.log.written_lsn > before
+    gateway.loop.advance(1.0)
+    peer.publish("t", b"another", qos=0, settle=False)
+    assert len(written) == 2, "the queue still waits at its feeds"
+    assert [p.payload for p in sub.publishes()] == [b"message", b"another"]
+
+
+def test_a_consumer_that_fails_on_a_lone_message_is_let_go_and_the_message_is_kept(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(client: object, tags: object) -> None:
+        raise RuntimeError("a defect of ours")
+
+    sub, peer = gateway.connect("s", clean=False), gateway.connect("p")
+    sub.subscribe(("t", 1))
+    gateway.loop.advance(1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery, "choose", broken)
+        peer.publish("t", b"message", qos=1, packet_id=1)
+    assert "a defect of ours" in caplog.text
+    assert sub.closed
+    assert [p.payload for p in gateway.connect("s", clean=False).publishes()] == [b"message"]
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -334,11 +379,6 @@ def test_sys_topics_cannot_be_published_but_the_connection_stays(gateway: Gatewa
     assert peer.publish("$SYS/x").bytes_taken() == b""
     # The refused QoS 2 id is free again.
     assert peer.publish("t", qos=2, packet_id=1).bytes_taken() == f.ack(f.PUBREC, 1, 0x10)
-
-
-def test_shared_subscriptions_are_refused_while_they_are_not_there(gateway: Gateway) -> None:
-    assert gateway.connect("a", 5).subscribe(("$share/g/t", 1), ("t", 1)) == [0x9E, 1]
-    assert gateway.connect("b", 4).subscribe(("$share/g/t", 1)) == [0x80]
 
 
 def test_fan_out_gives_every_session_the_same_bytes(gateway: Gateway) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.mqtt.endpoint import MqttListener, serve
+from penstock.protocols.mqtt.endpoint import MqttFront, serve
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.router.broker import Broker
 from penstock.subscriptions.tick import Tick
@@ -23,6 +23,7 @@ from tests.reference import mqtt_frames as f
 class Server:
     output_buffer_bytes: int = 1 << 20
     max_connections: int = 0
+    output_stuck_s: float = 30.0
 
 
 class Client:
@@ -35,7 +36,7 @@ class Client:
         self._packets: list[f.Packet] = []
 
     @classmethod
-    async def open(cls, listener: MqttListener, first: bytes = b"") -> Client:
+    async def open(cls, listener: MqttFront, first: bytes = b"") -> Client:
         client = cls(*await asyncio.open_connection("127.0.0.1", listener.port))
         client.writer.write(first)
         return client
@@ -58,7 +59,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    async def start(self, **options: object) -> MqttListener:
+    async def start(self, **options: object) -> MqttFront:
         loop = asyncio.get_running_loop()
         self.log = Log.open(self.folder, LogOptions(segment_bytes=1 << 20))
         self.log.attach(loop.call_soon_threadsafe)
@@ -177,3 +178,20 @@ async def test_a_stop_says_goodbye_and_keeps_sessions(tmp_path: Path) -> None:
     assert connack is not None and connack.body[:2] == b"\1\0"
     await client.close()
     await again.stop()
+
+
+@pytest.mark.parametrize("user", [None, "guest"])
+async def test_a_client_may_publish_much_without_waiting_for_its_connack(
+    world: World, user: str | None
+) -> None:
+    listener = await world.start()
+    reader = await Client.open(listener, f.connect("r") + f.subscribe(1, ("t", 0)))
+    for kind in (2, 9):
+        assert (await reader.packet()).kind == kind  # type: ignore[union-attr]
+    login = {} if user is None else {"user": user, "password": b"guest"}
+    burst = b"".join(f.publish("t", bytes([i]) * 5000) for i in range(200))
+    client = await Client.open(listener, f.connect("a", **login) + burst)  # type: ignore[arg-type]
+    got = [f.parse_publish(await reader.packet(), 4).payload[:1] for _ in range(200)]  # type: ignore[arg-type]
+    assert got == [bytes([i]) for i in range(200)]
+    for each in (reader, client):
+        await each.close()

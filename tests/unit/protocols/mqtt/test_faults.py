@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
+from tests.support.logs import BROKEN, FailingFiles
 from tests.support.mqtt import Gateway
 
 USER = b"\x26" + f.text("k") + f.text("v")
@@ -157,3 +160,17 @@ def test_a_packet_of_exactly_the_maximum_is_taken(gateway: Gateway) -> None:
     pub.send(packet[3:])
     assert len(sub.publishes()) == 1
     assert pub.send(f.publish("t", bytes(194), props=b"")).bytes_taken() == b"\xe0\x01\x95"
+
+
+@pytest.mark.parametrize(("version", "goodbye"), [(4, b""), (5, b"\xe0\x01\x80")])
+def test_when_the_log_fails_nothing_is_acknowledged_and_the_connection_ends__mqtt311_4_8_0_2(
+    tmp_path: Path, version: int, goodbye: bytes
+) -> None:
+    files = FailingFiles()
+    gateway = Gateway(tmp_path / "data", files=files)
+    peer = gateway.connect("p", version)
+    files.write_error, files.write_most = BROKEN, 0
+    peer.publish("t", qos=1, packet_id=1)
+    assert peer.closed
+    assert peer.bytes_taken() == goodbye
+    gateway.log.close_sync()

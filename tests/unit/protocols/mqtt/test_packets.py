@@ -94,7 +94,9 @@ def test_amqtt_reads_what_we_send() -> None:
     suback = by_amqtt(SubackPacket, packets.encode_suback(4, 7, [0, 1, 2, 0x8F], {}))
     assert suback.variable_header.packet_id == 7
     assert suback.payload.return_codes == [0, 1, 2, 0x80]
-    assert by_amqtt(UnsubackPacket, packets.encode_unsuback(4, 9, [0, 0x11])).variable_header.packet_id == 9
+    assert (
+        by_amqtt(UnsubackPacket, packets.encode_unsuback(4, 9, [0, 0x11], {})).variable_header.packet_id == 9
+    )
 
 
 # Every prefix

@@ -9,47 +9,56 @@ from hypothesis import strategies as st
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.mqtt._ids import Inflight, Received
-from penstock.protocols.mqtt.packets import Will
+from penstock.protocols.mqtt.filterset import FilterSet, Subscription
+from penstock.protocols.mqtt.packets import Filter, Will
 from penstock.protocols.mqtt.rows import (
     SessionRow,
-    Subscription,
-    decode_subscription,
-    encode_subscription,
-    filter_key,
     session_key,
-    split_filter_key,
     split_session_key,
 )
+from penstock.router.filters import Kept
 from penstock.subscriptions._cursor import Cursor
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-@given(NAMES, NAMES, NAMES)
-def test_keys_come_back_and_differ(vhost: str, client_id: str, topic: str) -> None:
-    key = session_key(vhost, client_id)
-    assert split_session_key(key) == (vhost, client_id)
-    assert split_filter_key(filter_key(key, topic)) == (key, topic)
+@given(NAMES, NAMES)
+def test_keys_come_back(vhost: str, client_id: str) -> None:
+    assert split_session_key(session_key(vhost, client_id)) == (vhost, client_id)
 
 
-def test_a_client_id_of_the_greatest_length_has_a_key() -> None:
-    key = session_key("/", "c" * 65535)
-    assert split_filter_key(filter_key(key, "t")) == (key, "t")
-
-
-@given(
-    st.integers(0, 2**31 - 1),
+LINE = st.builds(
+    Filter,
+    st.sampled_from(["a", "b/+", "c/#", "$share/g/d"]),
     st.integers(0, 2),
     st.booleans(),
     st.booleans(),
     st.integers(0, 2),
-    st.integers(0, 268435455),
 )
-def test_subscriptions_come_back(
-    tag: int, qos: int, local: bool, rap: bool, handling: int, identifier: int
-) -> None:
-    subscription = Subscription("t", tag, qos, local, rap, handling, identifier)
-    assert decode_subscription("t", encode_subscription(subscription)) == subscription
+
+
+@given(st.lists(st.tuples(LINE, st.sampled_from([0, 1, 268435455])), max_size=12))
+def test_subscriptions_come_back(lines: list[tuple[Filter, int]]) -> None:
+    mine = FilterSet((), 1)
+    for line, identifier in lines:
+        known = mine.all.get(line.topic)
+        if known is not None:
+            mine.change(known, line, identifier)
+        else:
+            mine.add(Subscription(line.topic, mine.terms_of(line, identifier), line.retain_handling))
+        # Who asks for the same has the same tag; the tag says what they ask for.
+        for one in mine.all.values():
+            assert (one.terms.tag == 0) == one.topic.startswith("$share")
+            assert not one.terms.tag or mine.by_tag[one.terms.tag] is one.terms
+        assert sum(terms.count for terms in mine.by_tag.values()) == sum(
+            not topic.startswith("$share") for topic in mine.all
+        )
+    kept = [Kept(one.topic, one.terms.tag, one.kind, one.options) for one in mine.all.values()]
+    again = FilterSet(kept, 1)
+    assert {(t, s.terms.tag, s.options) for t, s in again.all.items()} == {
+        (t, s.terms.tag, s.options) for t, s in mine.all.items()
+    }
+    assert again.next_tag <= mine.next_tag
 
 
 @pytest.mark.parametrize("will", [None, Will("t", b"\0\xff", 2, True, 5, b"\x01\x01", 7)])
@@ -87,7 +96,7 @@ def test_packet_ids_under_way_come_back(
     inflight = Inflight.restore(row, cursor)
     assert inflight.pack() == row
     assert inflight.held == inflight.unsent == len(entries)
-    released, retained = inflight.resume(100)
+    released, retained, _ = inflight.resume(100)
     assert released == [packet_id for packet_id, state, _ in entries if state == 3]
     assert retained == []
     if len({following, *(e[0] for e in entries)}) == len(entries) + 1:

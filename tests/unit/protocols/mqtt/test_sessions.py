@@ -10,6 +10,7 @@ from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 
 EXPIRY = b"\x11\0\0\x10\0"
+EXPIRES = b"\x02\0\0\0\x05"
 
 
 def keeper(gateway: Gateway, client_id: str = "s", version: int = 4) -> Peer:
@@ -114,8 +115,8 @@ def test_clean_start_begins_anew__mqtt5_3_1_2_4(gateway: Gateway) -> None:
 
 
 def test_another_user_does_not_get_the_session(gateway: Gateway) -> None:
-    from penstock.router.auth import Permission
     from penstock.router.identity import Identity
+    from penstock.router.permissions import Permission
 
     keeper(gateway).drop()
     gateway.broker.users.set_user("eve", "", ())
@@ -139,23 +140,48 @@ def test_what_was_unsubscribed_while_under_way_is_completed__mqtt5_3_10_4_3(gate
 
 
 def test_an_id_whose_message_is_gone_is_released(gateway: Gateway) -> None:
-    """An expired message does not come again; the client, which may hold its id, is asked to forget it."""
+    """A message that the client takes no more does not come again; its id, which it may hold, is released."""
     sub = keeper(gateway, version=5)
     sub.subscribe(("t", 2))
     pub = gateway.connect("p", 5)
-    pub.publish("t", b"1", qos=2, packet_id=1, props=b"\x02\0\0\0\x05")
-    pub.publish("t", b"2", qos=1, packet_id=2, props=b"\x02\0\0\0\x05")
+    pub.publish("t", bytes(100), qos=2, packet_id=1)
+    pub.publish("t", bytes(100), qos=1, packet_id=2)
     assert len(sub.publishes()) == 2
     sub.drop()
-    gateway.advance(6)
     pub.publish("t", b"3", qos=1, packet_id=3)
-    sub = keeper(gateway, version=5)
+    sub = gateway.connect("s", 5, clean=False, props=EXPIRY + b"\x27\0\0\0\x40")
     released, message = sorted(sub.take(), key=lambda p: -p.kind)
     assert released.kind == f.PUBREL and f.parse_ack(released, 5) == (1, 0)
     assert f.parse_publish(message, 5).payload == b"3"
     sub.send(f.ack(f.PUBCOMP, 1, 0x92) + f.ack(f.PUBACK, 3))
     (client,) = [c for c in gateway.clients if c.client_id == "s"]
     assert client.inflight.held == 0
+
+
+@pytest.mark.parametrize("retained", [False, True])
+def test_what_was_sent_does_not_expire__mqtt5_4_3_3_7(gateway: Gateway, retained: bool) -> None:
+    """On the next connection, and over a restart; the time left is then 0."""
+    pub = gateway.connect("p", 5)
+    sub = keeper(gateway, version=5)
+    if not retained:
+        sub.subscribe(("t", 2))
+    for qos in (1, 2):
+        topic = f"t/{qos}" if retained else "t"
+        pub.publish(topic, b"x", qos=qos, packet_id=1, retain=retained, props=EXPIRES)
+    if retained:
+        sub.subscribe(("t/+", 2))
+    sent = sub.publishes()
+    assert len(sent) == 2
+    sub.drop()
+    gateway.advance(6)
+    for restart in (False, True):
+        if restart and not retained:
+            gateway = gateway.restart()
+        sub = keeper(gateway, version=5)
+        again = sub.publishes()
+        assert all(m.dup and m.properties[2] == [0] for m in again)
+        assert [m.packet_id for m in again] == [m.packet_id for m in sent]
+        sub.drop()
 
 
 # Restarts
@@ -202,14 +228,23 @@ def test_an_expired_session_is_gone_after_a_restart(gateway: Gateway) -> None:
     peer.subscribe(("t", 2))
     peer.publish("t", qos=2, packet_id=3)
     peer.drop()
-    for table in ("mqtt.session", "mqtt.filter", "mqtt.qos2in", "mqtt.out"):
+    for table in ("mqtt.session", "session", "filter", "mqtt.qos2in", "mqtt.out"):
         assert len(list(gateway.log.tables.items(table))) == 1, table
     gateway.stop()
     gateway.clock.now += 6
     again = Gateway(gateway.folder, clock=gateway.clock)
     again.advance(0)
     assert len(again.clients) == 0
-    for table in ("mqtt.session", "mqtt.filter", "mqtt.qos2in", "mqtt.out", "cursor", "binding", "queue"):
+    for table in (
+        "mqtt.session",
+        "session",
+        "filter",
+        "mqtt.qos2in",
+        "mqtt.out",
+        "cursor",
+        "binding",
+        "queue",
+    ):
         assert list(again.log.tables.items(table)) == [], table
     assert again.vhost.sessions.client_ids() == []
     again.stop()

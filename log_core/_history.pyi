@@ -1,0 +1,34 @@
+"""The walk over old segments that finds the records of a pattern which had no feed back then."""
+
+from typing import final
+
+from typing_extensions import Buffer
+
+@final
+class KeyScan:
+    """Key blocks met so far and the verdicts about them, and the walks over one segment's bytes at a time.
+
+    A walk looks at the records with LSNs in [first, last) of the segment at `base`, whose batches begin at
+    `offset` of `data`. It holds no lock of the interpreter.
+    """
+
+    keys: int
+    """Key blocks that are known."""
+    asks: bool
+    """Some entry of the last `take` is to be asked about."""
+    damaged: int
+    """Places where what should be a batch was none, and was passed over."""
+    def __init__(self, lp: int) -> None:
+        """`lp`: records of other partitions are passed over."""
+
+    def clear(self) -> None:
+        """Forget all key blocks."""
+    def unknown(self, data: Buffer, offset: int, first: int, last: int, base: int) -> list[tuple[int, bytes]]:
+        """(encoding, key block) of records there that nobody decided about, each once, up to 16,384.
+
+        Decide about each before the next walk. Empty: all are decided, `take` may be called.
+        """
+    def decide(self, enc: int, key: bytes, verdict: int) -> None:
+        """0: not wanted, 1: wanted, 2: ask for each record. Raises ValueError for a key never listed."""
+    def take(self, data: Buffer, offset: int, first: int, last: int, base: int) -> bytes:
+        """Record numbers (LSN - base) of what is wanted, u32 each, ascending; high bit: ask."""

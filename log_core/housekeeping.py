@@ -1,0 +1,326 @@
+"""What happens to segments after they were written: indexes, checkpoints, deletion, sealing; and when.
+
+    closed -> indexed -> (a checkpoint behind it) -> beyond traffic retention: deleted, or rewritten with what
+    is still needed
+
+Decides on the loop; the work is done by the thread of `Upkeep`, whose results come back through the log's
+`post`. Segments are deleted, rewritten or searched one job at a time, so that none works on what another
+takes away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from penstock.log_core._seal import Needs
+from penstock.log_core.checkpoint import Checkpoint
+from penstock.log_core.compaction import Compacted, is_due, survivors
+from penstock.log_core.manifest import CleanMark
+from penstock.log_core.sealing import beyond_retention, seal, worth_a_look
+from penstock.log_core.upkeep import deletable
+
+if TYPE_CHECKING:
+    from penstock.log_core._feed import Feed
+    from penstock.log_core.feeds import Feeds
+    from penstock.log_core.files import Files
+    from penstock.log_core.histories import Histories
+    from penstock.log_core.layout import Folder
+    from penstock.log_core.log import Log
+    from penstock.log_core.manifest import Manifest
+    from penstock.log_core.segment import Segment, Segments
+    from penstock.log_core.upkeep import Upkeep
+
+__all__ = ["Housekeeping"]
+
+_LOG: Final = logging.getLogger("penstock.log")
+
+
+class Housekeeping:
+    """Owned by one Log; everything here runs on the loop, and stops when `closed` is set."""
+
+    def __init__(
+        self,
+        log: Log,
+        files: Files,
+        folder: Folder,
+        segments: Segments,
+        manifest: Manifest,
+        upkeep: Upkeep,
+        histories: Histories,
+        feeds: Feeds,
+        post: Callable[..., None],
+    ) -> None:
+        """For Log only, when it has recovered."""
+        self._log = log
+        self._files = files
+        self._folder = folder
+        self._segments = segments
+        self._manifest = manifest
+        self._upkeep = upkeep
+        self._histories = histories
+        self._feeds = feeds
+        self._post = post
+        self._unfinished: list[Segment] = []
+        """Synced; their index files could not be made yet."""
+        self._checkpointing = False
+        self._checkpoint_mark = 0
+        """Bytes appended when the last checkpoint began."""
+        self.checkpoints = manifest.checkpoints
+        """The LSNs of those that are durable, newest first."""
+        self.busy = False
+        """Segments are being deleted or rewritten."""
+        self.closed = False
+        self.sealed_bytes = 0
+        """What rewriting saved, ever."""
+
+    def tend(self) -> None:
+        """What is due each second."""
+        for segment in self._unfinished[:]:
+            self._unfinished.remove(segment)
+            self.finish(segment)
+        self._feeds.trim()
+        self.delete_old()
+        self.seal_one()
+
+    def _background(
+        self, work: Callable[[], object], done: Callable[[object, OSError | None], object]
+    ) -> None:
+        def run() -> None:
+            try:
+                result = work()
+            except OSError as error:
+                self._post(done, None, error)
+            else:
+                self._post(done, result, None)
+
+        self._upkeep.pool.submit(run)
+
+    # Closed segments
+
+    def finish(self, segment: Segment) -> None:
+        """Cut a closed and synced segment to its size and make its index files."""
+
+        def done(nbytes: object, error: OSError | None) -> None:
+            if error is not None:
+                _LOG.warning("no index for %s yet: %s", segment.path, error)
+                self._unfinished.append(segment)
+                return
+            assert isinstance(nbytes, int)
+            segment.indexed = True
+            segment.marks = None
+            self._log.delays.indexed(segment)
+            self._feeds.indexed(segment, nbytes)
+            self.delete_old()
+
+        needed = self._log.low_water() < segment.next_lsn
+        self._background(lambda: self._upkeep.finish(segment, needed), done)
+
+    def end(self) -> None:
+        """Leave the folder so that the next start need not scan anything; the threads have ended.
+
+        Raises OSError; the log is safe then, too.
+        """
+        live = self._segments.live
+        try:
+            for segment in live:
+                if not segment.indexed:
+                    self._upkeep.finish(segment, needed=True)
+            number = live[-1].number if live else 0
+            mark = CleanMark(
+                self._manifest.log_id,
+                self._manifest.epoch,
+                number,
+                self._log.written_lsn,
+                live[-1].end if live else 0,
+            )
+            self._upkeep.checkpoint(Checkpoint(mark.lsn, number), self._log.tables.snapshot())
+            self._files.reached("stop.checkpoint")
+            mark.write(self._files, self._folder.clean)
+        except OSError as error:
+            _LOG.error("the log is safe, but could not be closed cleanly: %s", error)
+            raise
+
+    # Checkpoints
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """So much was written since the last one that another is due."""
+        written = self._log.appender.appended_bytes - self._checkpoint_mark
+        return written >= self._log.options.checkpoint_bytes
+
+    def checkpoint(self) -> None:
+        """Write the tables to a checkpoint, unless one is being written."""
+        if self._checkpointing:
+            return
+        log = self._log
+        self._checkpointing = True
+        self._checkpoint_mark = log.appender.appended_bytes
+        for prepare in log.before_checkpoint:
+            prepare()
+        where = Checkpoint(log.written_lsn, self._segments.live[-1].number)
+        try:
+            rows = log.tables.snapshot()
+        except OSError as error:
+            self._checkpointing = False
+            _LOG.warning("no checkpoint at LSN %d: %s", where.lsn, error)
+            return
+
+        def done(kept: object, error: OSError | None) -> None:
+            self._checkpointing = False
+            log.tables.release()
+            if error is not None:
+                _LOG.warning("no checkpoint at LSN %d: %s", where.lsn, error)
+                return
+            assert isinstance(kept, list)
+            self.checkpoints = kept
+            self.delete_old()
+
+        def synced(ok: bool) -> None:
+            if ok:
+                self._background(lambda: list(self._upkeep.checkpoint(where, rows)), done)
+            else:
+                log.tables.release()
+
+        log.when_synced(where.lsn, synced)
+
+    # Deletion
+
+    def delete_old(self) -> None:
+        """Delete what nobody needs; see `upkeep.deletable`."""
+        if self.busy or self.closed or self._histories.searching or len(self.checkpoints) < 2:
+            return
+        live = self._segments.live
+        log = self._log
+        count = deletable(
+            live,
+            log.low_water(),
+            self.checkpoints[-1],
+            log.wall_ms(),
+            log.options.traffic_retention_bytes,
+            log.options.traffic_retention_s,
+        )
+        # What only delayed records keep; looked at even when there is nothing, for it follows the disk.
+        needed = log.delays.low_water(live)
+        log.delays.mover.look([segment for segment in live[:count] if segment.next_lsn > needed])
+        count = sum(segment.next_lsn <= needed for segment in live[:count])
+        if not count:
+            return
+        gone = live[:count]
+        del live[:count]
+        self._feeds.drop_all_before(gone, live[0].base_lsn)
+        self.busy = True
+
+        def done(_: object, error: OSError | None) -> None:
+            self.busy = False
+            if error is not None:
+                _LOG.warning("old files of the log are still there: %s", error)
+
+        self._background(lambda: self._upkeep.delete(gone), done)
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and levels, for metrics."""
+        live = self._segments.live
+        return {
+            "segments": len(live),
+            "segment_bytes": sum(segment.end for segment in live),
+            "first_lsn": live[0].base_lsn,
+            "segments_sealed": sum(segment.sealed for segment in live),
+            "sealed_bytes": self.sealed_bytes,
+        }
+
+    # Sealing
+
+    @property
+    def beyond(self) -> int:
+        """How many of the oldest segments traffic retention does not want."""
+        options = self._log.options
+        return beyond_retention(
+            self._segments.live,
+            self._log.wall_ms(),
+            options.traffic_retention_bytes,
+            options.traffic_retention_s,
+        )
+
+    def compact(self, feed: Feed, since: int, done: Callable[[Compacted], object]) -> None:
+        """Find what key compaction keeps of a feed, if that is due, then call `done`; see `compaction`.
+
+        `since`: the `until` of the last complete run. Nothing happens when another job is at work.
+        """
+        log = self._log
+        live = self._segments.live
+        closed = [segment for segment in live[:-1] if segment.indexed]
+        busy = self.busy or self.closed or self._histories.searching
+        if busy or not is_due(closed, feed, since):
+            return
+        beyond = [segment for segment in live[: self.beyond] if segment.indexed]
+        now_ms = log.wall_ms()
+        self.busy = True
+
+        def work() -> Compacted | None:
+            try:
+                return survivors(self._segments, closed, beyond, feed, now_ms)
+            except ValueError as error:
+                _LOG.error("feed %d cannot be compacted: %s", feed.id, error)
+                return None
+
+        def finish(found: object, error: OSError | None) -> None:
+            self.busy = False
+            if error is not None:
+                _LOG.warning("feed %d could not be compacted: %s", feed.id, error)
+            elif isinstance(found, Compacted):
+                done(found)
+
+        self._background(work, finish)
+
+    def seal_one(self) -> None:
+        """Rewrite a segment beyond traffic retention that nobody needs whole; see `sealing`."""
+        log = self._log
+        busy = self.busy or self.closed or self._histories.searching
+        if busy or log.mark_needs is None or len(self.checkpoints) < 2:
+            return
+        candidates = [s for s in self._segments.live[: self.beyond] if not log.delays.waits_in(s)]
+        segment = worth_a_look(candidates, self.checkpoints[-1], log.wall_ms() / 1000)
+        if segment is None:
+            return
+        segment.looked_at = log.wall_ms() / 1000
+        needs = Needs(segment.base_lsn, segment.next_lsn)
+        self.busy = True
+        log.mark_needs(needs, lambda: self._rewrite(segment, needs))
+
+    def _rewrite(self, segment: Segment, needs: Needs) -> None:
+        self.busy = False
+        log = self._log
+        if self.closed or needs.signature() == segment.looked_for:
+            return
+        fresh, segment.looked_for = segment.looked_for < 0, needs.signature()
+        self.busy = True
+
+        def work() -> int:
+            try:
+                return seal(
+                    self._files,
+                    self._folder,
+                    self._segments,
+                    segment,
+                    needs,
+                    log_id=self._manifest.log_id,
+                    level=log.options.compression_level,
+                )
+            except ValueError as error:
+                _LOG.error("%s: %s; it stays as it is", segment.path, error)
+                return 0
+
+        def done(saved: object, error: OSError | None) -> None:
+            self.busy = False
+            if error is not None:
+                segment.looked_for = -1
+                _LOG.warning("%s could not be rewritten: %s", segment.path, error)
+                return
+            assert isinstance(saved, int)
+            self.sealed_bytes += saved
+            if fresh:
+                self.seal_one()  # so that it keeps up with what is written
+
+        self._background(work, done)

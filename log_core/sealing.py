@@ -1,0 +1,162 @@
+"""Sealing: a closed segment that leaves traffic retention is rewritten with what is still needed.
+
+So one queue that nobody consumes keeps its own messages, not all that was written in between; a stream keeps
+its retention; and what is left of a segment that nobody needs is its head. Until then a segment stays as it
+was written: most messages are done by then, and are never written twice.
+
+    1  the queues mark what they need (`Log.mark_needs`), on the loop
+    2  the survivors are written to NNNNNNNNNN.wal.new, compressed in blocks, which is synced
+                                                                                 seal.before, seal.written
+    3  it gets the segment's name, at once with what readers know of it          seal.renamed
+    4  the folder is synced, the sparse index made anew                          seal.done, tix.*
+
+A crash before 3 leaves the segment as it was. After it the sparse index does not fit the shorter file, so a
+start scans that and makes the index anew. LSNs, times and the numbers of records do not change, so feeds,
+cursors and positions hold; the feed index stays too, and what it names that is gone counts as done.
+
+A sealed segment is looked at again: what was needed then may not be needed any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from penstock.log_core._blocks import pack
+from penstock.log_core._seal import Needs, end_note
+from penstock.log_core.files import Files
+from penstock.log_core.layout import SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.segment import Marks, Segment, Segments
+
+__all__ = ["LOOK_EACH_S", "beyond_retention", "seal", "worth_a_look"]
+
+_LOG: Final = logging.getLogger("penstock.log")
+
+LOOK_EACH_S: Final = 60.0
+"""Least time between two looks at the same segment."""
+_WORTH: Final = 0.75
+"""A segment is rewritten when at most this part of its bytes stays."""
+
+
+def beyond_retention(live: Sequence[Segment], now_ms: int, keep_bytes: int, keep_s: float) -> int:
+    """How many of the oldest segments traffic retention does not want; the active one is not among them.
+
+    It wants the youngest closed ones up to `keep_bytes` in all, of those with a record not older than
+    `keep_s` seconds; sealed ones are beyond it already.
+    """
+    total = 0
+    wanted = len(live) - 1
+    for at in range(len(live) - 2, -1, -1):
+        segment = live[at]
+        total += segment.end
+        if segment.sealed or total > keep_bytes or now_ms - segment.max_ts > keep_s * 1000:
+            break
+        wanted = at
+    return wanted
+
+
+def worth_a_look(segments: Sequence[Segment], checkpoint_lsn: int, now_s: float) -> Segment | None:
+    """The segment to look at next: never looked at, or longest ago; None: none is due.
+
+    It must be indexed, and a checkpoint behind it must have the tables, for its state is thrown away.
+    """
+    due = [
+        segment
+        for segment in segments
+        if segment.indexed
+        and segment.next_lsn <= checkpoint_lsn + 1
+        and now_s - segment.looked_at >= LOOK_EACH_S
+        and segment.end > WAL_HEAD_BYTES + 96  # there is more than the note of its end
+    ]
+    return min(due, key=lambda segment: segment.looked_at, default=None)
+
+
+def seal(
+    files: Files,
+    folder: Folder,
+    segments: Segments,
+    segment: Segment,
+    needs: Needs,
+    *,
+    log_id: bytes,
+    level: int,
+) -> int:
+    """Rewrite a segment, if that saves enough; the bytes saved. Not on the loop.
+
+    `level`: of zstd, 0 = not compressed. Raises OSError, ValueError (it is damaged: it stays as it is).
+    """
+    new = segment.path.with_name(segment.path.name + ".new")
+    files.reached("seal.before")
+    try:
+        written = _write_survivors(files, new, segment, needs, level)
+        if written is None:
+            files.unlink(new)
+            return 0
+    except (OSError, ValueError):
+        files.unlink(new)  # a full disk needs the room
+        raise
+    files.reached("seal.written")
+    end, sparse = written
+    with segments.swap:
+        files.rename(new, segment.path)
+        saved, segment.end = segment.end - end, end
+        segment.marks = sparse
+        segment.gaps = segment.sealed = True
+    files.reached("seal.renamed")
+    files.sync_folder(folder.wal)
+    files.reached("seal.done")
+    segment.write_time_index(files, folder, log_id)
+    segments.forget_marks(segment.number)
+    segment.marks = None
+    return saved
+
+
+def _write_survivors(
+    files: Files, new: Path, segment: Segment, needs: Needs, level: int
+) -> tuple[int, Marks] | None:
+    """Write and sync the file `new`: its size and sparse index, or None when too little would be saved."""
+    limit = int(_WORTH * segment.end)
+    sparse = Marks()
+    with segment.path.open("rb") as file:
+        head = Head.decode(file.read(WAL_HEAD_BYTES), segment.path, WAL)
+        fd = files.create(new)
+        try:
+            head = replace(
+                head,
+                base_lsn=segment.base_lsn,
+                prev_lsn=head.prev_lsn or segment.base_lsn - 1,
+                flags=head.flags | SEALED,
+            )
+            files.write_all(fd, head.encode(WAL_HEAD_BYTES), 0)
+            end = WAL_HEAD_BYTES
+            with contextlib.closing(mmap.mmap(file.fileno(), segment.end, access=mmap.ACCESS_READ)) as data:
+                for piece, lsn, time_ms in _pieces(data, needs, level):
+                    if end + len(piece) > limit:
+                        return None
+                    sparse.add(lsn, end, time_ms)
+                    files.write_all(fd, piece, end)
+                    end += len(piece)
+            note = end_note(needs.end, segment.epoch, segment.max_ts)
+            files.write_all(fd, note, end)
+            files.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+    return end + len(note), sparse
+
+
+def _pieces(data: mmap.mmap, needs: Needs, level: int) -> Iterator[tuple[bytes, int, int]]:
+    """What stays, as `pack` makes it; the times never fall."""
+    at = WAL_HEAD_BYTES
+    youngest = 0
+    while at < len(data):
+        survivors, at, _ = needs.survivors(data, at)
+        for piece, lsn, time_ms in pack(survivors, level):
+            youngest = max(youngest, time_ms)
+            yield piece, lsn, youngest

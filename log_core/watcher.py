@@ -1,0 +1,43 @@
+"""A thread that looks at the free space of the log's file system each second: that may block."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from penstock.log_core.files import Files
+
+__all__ = ["Watcher"]
+
+_LOG: Final = logging.getLogger("penstock.log")
+_EACH_S: Final = 1.0
+
+
+class Watcher:
+    """Runs from its making until `stop`."""
+
+    def __init__(self, files: Files, folder: Path, tell: Callable[[int | None], None]) -> None:
+        """`tell(free bytes)` is called by the thread; None: they are unknown."""
+        self._files = files
+        self._folder = folder
+        self._tell = tell
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-watcher", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_EACH_S):
+            free: int | None = None
+            try:
+                free = self._files.free_bytes(self._folder)
+            except OSError as error:
+                _LOG.warning("the free space of %s is unknown: %s", self._folder, error)
+            self._tell(free)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join()

@@ -1,0 +1,55 @@
+"""Sockets of connections on an epoll of their own. The module text is in _socket.pyx."""
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from typing_extensions import Buffer
+
+from penstock.protocols._stream import Wire
+
+class Poller:
+    """Watches the sockets of one listener; inside `loop` it is one readable descriptor."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
+    def close(self) -> None:
+        """Let go of the descriptor. All its transports are lost before. Again: nothing."""
+
+class SocketTransport(Wire):
+    """One connected socket, as an asyncio transport of a `BufferedProtocol`.
+
+    Other than asyncio's own it writes at once, not at the end of the loop's iteration, and reads once per
+    iteration. Reading begins at once. `protocol.connection_lost` is called from the loop, never from inside a
+    call of the protocol's.
+    """
+
+    def __init__(self, poller: Poller, socket: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
+        """Take a connected, non-blocking socket, which is owned from now on; calls `connection_made`."""
+
+    def write(self, data: Buffer) -> None:
+        """Send what the socket takes now, keep a copy of the rest. Nothing while closing."""
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        """The same for several, as one."""
+
+    def send(self, data: bytes) -> int:
+        """The same without a copy. Returns 0."""
+
+    def close(self) -> None:
+        """Read no more; when all that waits is sent, the connection is lost."""
+
+    def abort(self) -> None:
+        """Drop what waits; the connection is lost."""
+
+    def is_closing(self) -> bool: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """In bytes; by default 64 KiB, and a quarter of `high`."""
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait here for the socket."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`sockname`, `peername` and `socket`."""

@@ -1,0 +1,111 @@
+"""What a front end tells of its connections, for the management API and metrics; asked seldom, never kept.
+
+Numbers are totals since the connection opened; whoever wants a rate samples them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+__all__ = ["SIZES", "ChannelFacts", "ConnectionFacts", "ConsumerFacts", "Totals"]
+
+SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
+"""Bounds of message sizes in bytes, RabbitMQ's; the kernel `amqp._codec` has them too."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Messages of a connection or a channel, or of all that are gone."""
+
+    published: int = 0
+    """Received from the client."""
+    confirmed: int = 0
+    """Of these, acknowledged to it."""
+    delivered: int = 0
+    """Sent to the client, redeliveries included."""
+    awaiting_confirm: int = 0
+    """Of those published, where the client asked for confirms; `confirmed` of them it got."""
+    dropped: int = 0
+    """Of those published, went nowhere; `returned` to the client instead, for they were mandatory."""
+    returned: int = 0
+    delivered_auto: int = 0
+    """Of those delivered to consumers, without acknowledgements."""
+    redelivered: int = 0
+    got: int = 0
+    """Of those delivered, by basic.get; `got_auto` of them without acknowledgement."""
+    got_auto: int = 0
+    get_empty: int = 0
+    acknowledged: int = 0
+    channels_opened: int = 0
+    channels_closed: int = 0
+    sizes: tuple[int, ...] = (0,) * 9
+    """AMQP publishes by the size of their body: up to each of `SIZES`, and above."""
+    size_sum: int = 0
+    """Bytes of the bodies of all of them."""
+
+    @property
+    def consumed(self) -> int:
+        """Delivered to consumers, with or without acknowledgements."""
+        return self.delivered - self.got
+
+    def add(self, other: Totals) -> None:
+        """Count those of `other` too."""
+        for one in fields(self):
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            both = tuple(map(sum, zip(mine, theirs, strict=True))) if one.name == "sizes" else mine + theirs
+            setattr(self, one.name, both)
+
+
+@dataclass(slots=True)
+class ConsumerFacts:
+    """Somebody who takes messages of a queue."""
+
+    tag: str
+    queue: str
+    ack_required: bool
+    prefetch: int
+    """Messages it holds at most, 0 = no limit."""
+    exclusive: bool
+    active: bool
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ChannelFacts:
+    """A channel; an MQTT connection has none."""
+
+    number: int
+    confirm: bool
+    transactional: bool
+    prefetch: int
+    global_prefetch: int
+    unacknowledged: int
+    unconfirmed: int
+    uncommitted: int
+    totals: Totals
+    consumers: list[ConsumerFacts]
+
+
+@dataclass(slots=True)
+class ConnectionFacts:
+    """A connection whose client is logged in."""
+
+    protocol: str
+    """As RabbitMQ writes it, e.g. "AMQP 0-9-1"."""
+    user: str
+    vhost: str
+    state: str
+    """"running", "flow" (its publishes wait) or "closing"."""
+    client_properties: Mapping[str, object]
+    mechanism: str
+    timeout_s: int
+    """Heartbeat or keep-alive, 0 = none."""
+    frame_max: int
+    channel_max: int
+    totals: Totals
+    channels: list[ChannelFacts]
+    client_id: str = ""
+    consumers: list[ConsumerFacts] = field(default_factory=list)
+    """Of the connection itself, where there are no channels."""

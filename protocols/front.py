@@ -1,0 +1,88 @@
+"""The listeners of one protocol: plain, TLS, WebSocket. They share wiring and limits, and end together.
+
+A front end derives from `Front` what needs more (timers, state) and opens one listener per address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.config import Address
+from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.listener import Listener, listening_socket
+from penstock.protocols.tls import Layer
+from penstock.protocols.websocket import WebSocketRules
+
+__all__ = ["Front"]
+
+
+class Front:
+    """Listeners by the names that the ready line has for them."""
+
+    def __init__(self, section: str, wiring: Wiring, *, max_connections: int = 0) -> None:
+        """`section` is the configuration's; `max_connections` holds for each listener, 0 = no limit."""
+        self.listeners: Final[dict[str, Listener]] = {}
+        self._section = section
+        self._wiring = wiring
+        self._max = max_connections
+        self._pressure = False
+
+    def open(
+        self,
+        name: str,
+        address: Address,
+        factory: Callable[[], Connection],
+        *,
+        section: str | None = None,
+        option: str = "listen",
+        tls: Layer | None = None,
+        websocket: WebSocketRules | None = None,
+    ) -> None:
+        """Accept connections at `address`; `option` is its key in the section, for errors;
+        `section` is another one than the front end's.
+
+        The layers `tls` and `websocket` are put between sockets and connections; see `Listener`.
+
+        Raises:
+            StartError: the address cannot be listened on.
+
+        """
+        listening = listening_socket(section or self._section, address.host, address.port, option=option)
+        listener = Listener(
+            listening, factory, self._wiring, max_connections=self._max, tls=tls, websocket=websocket
+        )
+        listener.pressure(self._pressure)
+        self.listeners[name] = listener
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """HOST:PORT really listened on, by name."""
+        return {name: listener.address for name, listener in self.listeners.items()}
+
+    @property
+    def port(self) -> int:
+        """Port of the listener opened first."""
+        return next(iter(self.listeners.values())).port
+
+    @property
+    def connections(self) -> set[Connection]:
+        """Every connection that is not lost yet."""
+        return {connection for listener in self.listeners.values() for connection in listener.connections}
+
+    def pressure(self, paused: bool) -> None:
+        """The log's call to pause or resume publishers, passed on to every connection."""
+        self._pressure = paused
+        for listener in self.listeners.values():
+            listener.pressure(paused)
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; open connections stay."""
+        for listener in self.listeners.values():
+            listener.stop_accepting()
+
+    async def drain(self, timeout: float) -> None:
+        """End every connection in its protocol's words; cut those that are not gone in `timeout` seconds."""
+        self.stop_accepting()
+        for listener in self.listeners.values():
+            await listener.drain(timeout)

@@ -1,0 +1,1 @@
+"""The data plane over HTTP: publish, pull with leases, live tail."""

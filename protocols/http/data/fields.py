@@ -1,0 +1,31 @@
+"""Fields of JSON bodies, checked: the mistake is named, and what would be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.protocols.http.messages import HttpError, Request, parsed
+
+__all__ = ["number_of", "object_of", "optional_object"]
+
+
+def object_of(body: Any) -> dict[str, Any]:
+    """A body that is an object. Raises HttpError 400."""
+    if not isinstance(body, dict):
+        raise HttpError(400, "malformed", "the body is a JSON object")
+    return body
+
+
+async def optional_object(request: Request) -> dict[str, Any]:
+    """The body as an object; without a body an empty one. Raises HttpError 400."""
+    body = await request.body()
+    return object_of(parsed(body)) if body else {}
+
+
+def number_of(body: dict[str, Any], name: str, bounds: tuple[int, int, int]) -> int:
+    """A whole number; `bounds` are its default, the least and the most. Raises HttpError 400."""
+    default, least, most = bounds
+    value = body.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise HttpError(400, "bad_field", f"{name} is a whole number from {least} to {most}")
+    return value

@@ -1,0 +1,182 @@
+"""POST .../messages: publish one message or many, answer one by one when they are kept.
+
+    ?ack=fsync    answer when all that must be durable is on the disk (default)
+    ?ack=written  when they are written
+    ?ack=none     at once: 202
+    ?mandatory=true  a message that goes to no queue is refused, and not kept
+
+With `Idempotency-Key` it is one atomic unit, and sent again it is appended once (`idempotency`).
+
+200 when all are kept, 207 when some were refused, the status of the first refusal when all were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError
+from penstock.log_core._batch import AMQP091
+from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.bodies import Outgoing, messages_of
+from penstock.protocols.http.data.idempotency import Idempotency, Once
+from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Response, json_response
+from penstock.router.names import join_key_block
+
+if TYPE_CHECKING:
+    from penstock.router.publishing import Published
+    from penstock.router.vhost import Vhost
+
+__all__ = ["Publisher"]
+
+_ACKS: Final = ("none", "written", "fsync")
+_AT_ONCE: Final = 500
+"""Messages appended before the loop does something else."""
+_ONCE_MAX: Final = 1000
+"""Messages of one atomic unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where the messages of a request go."""
+
+    request: Request
+    vhost: Vhost
+    exchange: str
+    default: str
+    """The routing key of messages without one, or of all when `fixed`."""
+    fixed: bool
+    mandatory: bool
+
+
+class Publisher:
+    """The handlers."""
+
+    def __init__(self, access: Access, idempotency: Idempotency) -> None:
+        self._access = access
+        self._idempotency = idempotency
+
+    async def to_exchange(self, request: Request) -> Response:
+        """To an exchange; the key is the message's, or the request's `routing_key`."""
+        name = request.names["exchange"]
+        exchange = "" if name == "amq.default" else name
+        return await self._publish(request, exchange, request.parameter("routing_key"))
+
+    async def to_queue(self, request: Request) -> Response:
+        """Straight into a queue, through the default exchange."""
+        return await self._publish(request, "", request.names["queue"], fixed=True)
+
+    async def _publish(
+        self, request: Request, exchange: str, default: str, *, fixed: bool = False
+    ) -> Response:
+        access = self._access
+        vhost = access.vhost(request)
+        ack = request.parameter("ack", "fsync")
+        if ack not in _ACKS:
+            raise HttpError(400, "bad_field", f"ack is one of {', '.join(_ACKS)}")
+        access.accepting()
+        body = await request.body(BODY_MAX)
+        identity = access.identity(request)
+        key = request.headers.get("idempotency-key", "")
+        once = self._idempotency.once(key, vhost.name, identity.username, request.target, body)
+        messages = messages_of(request, body)
+        way = _Way(request, vhost, exchange, default, fixed, request.flag("mandatory"))
+        if once is not None:
+            lsns, refusals, repeated = self._once(once, way, messages)
+        else:
+            lsns, refusals, repeated = await self._all(way, messages)
+        if any(lsns):
+            await access.kept(max(lsns), ack)
+        if refusals and not any(lsns):
+            raise next(iter(refusals.values()))
+        results: list[dict[str, Any]] = []
+        for at, lsn in enumerate(lsns):
+            if lsn:
+                results.append({"id": f"0:{lsn}"})
+                if at in repeated:
+                    results[-1]["duplicate"] = True
+            else:
+                error = refusals.get(at)
+                told = {"code": error.code, "detail": error.detail} if error else {"code": "refused"}
+                results.append({"error": told})
+        status = 207 if not all(lsns) else 202 if ack == "none" else 200
+        return json_response({"results": results}, status)
+
+    async def _all(
+        self, way: _Way, messages: list[Outgoing]
+    ) -> tuple[list[int], dict[int, HttpError], Container[int]]:
+        """Append them one by one: the LSN of each (0: refused), why, and which had been sent before."""
+        lsns: list[int] = []
+        refusals: dict[int, HttpError] = {}
+        repeated: set[int] = set()
+        for at, message in enumerate(messages):
+            if at and at % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            self._one(way, at, message, lsns, refusals, repeated)
+        return lsns, refusals, repeated
+
+    def _once(
+        self, once: Once, way: _Way, messages: list[Outgoing]
+    ) -> tuple[list[int], dict[int, HttpError], Container[int]]:
+        """The same in one unit, or what came of it the first time."""
+        known = self._idempotency.known(once)
+        if known is not None:
+            return known, {}, range(len(known))
+        if len(messages) > _ONCE_MAX:
+            raise HttpError(
+                413, "too_many_messages", f"more than {_ONCE_MAX} messages in a request with Idempotency-Key"
+            )
+        lsns: list[int] = []
+        refusals: dict[int, HttpError] = {}
+        repeated: set[int] = set()
+        with self._access.broker.log.unit():
+            for at, message in enumerate(messages):
+                self._one(way, at, message, lsns, refusals, repeated)
+            if any(lsns):
+                self._idempotency.keep(once, lsns)
+        return lsns, refusals, repeated
+
+    def _one(
+        self,
+        way: _Way,
+        at: int,
+        message: Outgoing,
+        lsns: list[int],
+        refusals: dict[int, HttpError],
+        repeated: set[int],
+    ) -> None:
+        try:
+            published = self._append(way, message)
+        except HttpError as error:
+            refusals[at] = error
+            lsns.append(0)
+            return
+        lsns.append(published.lsn)
+        if published.repeated:
+            repeated.add(at)
+
+    def _append(self, way: _Way, message: Outgoing) -> Published:
+        """Append one message. Raises HttpError."""
+        access, vhost, exchange = self._access, way.vhost, way.exchange
+        identity = access.identity(way.request)
+        key = way.default if way.fixed or message.routing_key is None else message.routing_key
+        try:
+            if way.mandatory:
+                block = join_key_block(exchange, key)
+                route = vhost.route(identity, AMQP091, block, message.properties.get("headers") or {})
+                if route.error is None and not route.routed:
+                    raise HttpError(
+                        422, "unroutable", f"no queue is bound to exchange '{exchange}' with key '{key}'"
+                    )
+            published = access.messages.publish(
+                vhost, identity, exchange, key, message.properties, message.body, due_ms=message.due_ms
+            )
+        except PenstockError as error:
+            raise access.app.translate(error) from error
+        except ValueError as error:
+            raise HttpError(400, "bad_field", f"routing_key: {error}") from error
+        if published.refused:
+            raise HttpError(422, "queue_full", "a queue that it was to go to is full")
+        return published

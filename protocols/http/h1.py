@@ -1,0 +1,485 @@
+"""HTTP/1.1 on one connection: bytes in, requests out; responses in, bytes out. No I/O, no clock of its own.
+
+    HEAD ── a head is complete ──> WAITING ── its handler asks for the body ──> BODY ── end ──> ANSWER
+    WAITING, ANSWER ── response sent ──> HEAD, or closed          BODY ── response sent ──> drained, or closed
+
+One request at a time: what a client has pipelined behind it stays unread in the connection, so pipelining
+needs no queue and no limit. A head is parsed by llhttp (httptools) when all of it is there, and not before:
+a peer that sends it byte by byte costs a search for its end. The framing of the body is read here, because
+llhttp cannot stop at the end of a message.
+
+Refused, each with its status and the end of the connection: a head over 16 KiB (431) or a target over 8 KiB
+(414), Content-Length together with Transfer-Encoding or a second Host (400), transfer codings other than
+chunked (501), chunk extensions and trailers over 4 KiB (400).
+
+Source: RFC 9110, RFC 9112.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+import httptools
+
+from penstock.protocols.http.messages import HttpError, Request, Response
+
+if TYPE_CHECKING:
+    from penstock.protocols.outbuffer import OutBuffer
+
+__all__ = ["REASONS", "H1Session", "Host"]
+
+_HEAD_MAX: Final = 16384
+_TARGET_MAX: Final = 8192
+_FIELDS_MAX: Final = 100
+_LINE_MAX: Final = 4096
+"""Of a chunk's size line, and of all trailers together."""
+_DRAIN_MAX: Final = 1 << 20
+"""So much of a body that nobody wanted is read and dropped, or its sender would see a reset before the
+answer; above it the connection ends."""
+
+REASONS: Final = {
+    100: "Continue",
+    200: "OK",
+    201: "Created",
+    202: "Accepted",
+    204: "No Content",
+    207: "Multi-Status",
+    301: "Moved Permanently",
+    304: "Not Modified",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    408: "Request Timeout",
+    409: "Conflict",
+    410: "Gone",
+    412: "Precondition Failed",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    415: "Unsupported Media Type",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+    505: "HTTP Version Not Supported",
+}
+
+
+class Host(Protocol):
+    """What a session needs of its connection."""
+
+    @property
+    def out(self) -> OutBuffer: ...
+    @property
+    def peer_host(self) -> str: ...
+    def dirty(self) -> None:
+        """There is output."""
+
+    def requested(self, request: Request) -> None:
+        """The head of a request is there: serve it, then call `respond`, or `begin` and so on."""
+
+    def malformed(self, error: HttpError) -> Response:
+        """What to answer to something that is no request."""
+
+    def go_on(self) -> None:
+        """What `receive` left may be handled now."""
+
+    def go_on_now(self) -> None:
+        """The same, and it is handled when this returns, if it can be."""
+
+    def end(self, reason: str) -> None:
+        """Send what is encoded, then close."""
+
+    def date(self) -> str:
+        """The time, as the header has it."""
+
+
+class _State(Enum):
+    HEAD = "reading a head"
+    WAITING = "the handler has not asked for the body"
+    BODY = "reading a body"
+    ANSWER = "the answer is awaited"
+    CLOSED = "closed"
+
+
+class _Head:
+    """What llhttp says of one head."""
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.complete = False
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+
+
+class H1Session:
+    """See the module."""
+
+    version = "1.1"
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._state = _State.HEAD
+        self._request: Request | None = None
+        self._keep = True
+        self._left: int | None = 0
+        """Bytes of the body or the chunk still to come."""
+        self._chunked = False
+        self._trailers = 0
+        self._in_trailers = False
+        self._after_chunk = False
+        self._continue = False
+        self._draining = 0
+        self._answered = False
+        self._chunks_out = False
+
+    # What the endpoint asks
+
+    @property
+    def idle(self) -> bool:
+        """No request is under way."""
+        return self._state is _State.HEAD
+
+    @property
+    def reading_body(self) -> bool:
+        return self._state is _State.BODY
+
+    @property
+    def reads(self) -> bool:
+        """More bytes of the peer would be of use now."""
+        return self._state in (_State.HEAD, _State.BODY)
+
+    # Bytes
+
+    def receive(self, buffer: bytearray, size: int, now: float) -> int:
+        """Handle buffer[0:size]; how many bytes of it are done with. Never raises for what a peer sends."""
+        at = 0
+        while at < size:
+            if self._state is _State.HEAD:
+                used = self._head(buffer, at, size)
+            elif self._state is _State.BODY:
+                used = self._body(buffer, at, size)
+            elif self._state is _State.CLOSED:
+                return size
+            else:
+                break
+            if used == 0:
+                break
+            at += used
+        return at
+
+    def _head(self, buffer: bytearray, at: int, size: int) -> int:
+        start = at
+        while buffer[at : at + 2] == b"\r\n" and at + 2 <= size:
+            at += 2  # RFC 9112 2.2: an empty line before a request is ignored
+        end = buffer.find(b"\r\n\r\n", at, size)
+        if end < 0:
+            if size - at > _HEAD_MAX + _TARGET_MAX:
+                self._refuse(HttpError(431, "headers_too_large", f"a head of more than {_HEAD_MAX} bytes"))
+                return size - start
+            return at - start
+        try:
+            request = self._parsed(bytes(memoryview(buffer)[at : end + 4]))
+        except HttpError as error:
+            self._refuse(error)
+            return size - start
+        self._request = request
+        self._answered = False
+        if self._left == 0 and not self._chunked:
+            request.end()
+            self._state = _State.ANSWER
+        else:
+            self._state = _State.WAITING
+            request.session_wants = self._wanted
+        self._host.requested(request)
+        return end + 4 - start
+
+    def _parsed(self, head: bytes) -> Request:
+        parsed = _Head()
+        parser = httptools.HttpRequestParser(parsed)
+        try:
+            parser.feed_data(head)
+        except httptools.HttpParserUpgrade:
+            pass  # another protocol is offered, and not taken: the request is answered as it is
+        except httptools.HttpParserError as error:
+            raise HttpError(400, "malformed", f"not an HTTP/1.1 request: {error}") from error
+        if not parsed.complete:
+            raise HttpError(400, "malformed", "not an HTTP/1.1 request: its head does not end")
+        if len(parsed.target) > _TARGET_MAX:
+            raise HttpError(414, "uri_too_long", f"a request target of more than {_TARGET_MAX} bytes")
+        if len(head) - len(parsed.target) > _HEAD_MAX or len(parsed.fields) > _FIELDS_MAX:
+            raise HttpError(
+                431, "headers_too_large", f"header fields over {_HEAD_MAX} bytes or {_FIELDS_MAX} lines"
+            )
+        version = parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise HttpError(505, "malformed", f"HTTP/{version} is not spoken here; use 1.1 or 2")
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in parsed.fields:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip(" \t")
+            if name in headers and name in ("host", "content-length", "transfer-encoding"):
+                raise HttpError(400, "malformed", f"the header {name} twice")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        if version == "1.1" and "host" not in headers:
+            raise HttpError(400, "malformed", "no Host header")
+        tokens = {token.strip() for token in headers.get("connection", "").lower().split(",")}
+        self._keep = "close" not in tokens if version == "1.1" else "keep-alive" in tokens
+        self._framing(headers)
+        self._continue = version == "1.1" and headers.get("expect", "").lower() == "100-continue"
+        return Request(
+            parser.get_method().decode("ascii"),
+            parsed.target.decode("latin-1"),
+            headers,
+            version,
+            peer_host=self._host.peer_host,
+        )
+
+    def _framing(self, headers: dict[str, str]) -> None:
+        coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+        self._chunked = coding is not None
+        self._left = 0
+        self._trailers = 0
+        self._in_trailers = self._after_chunk = False
+        if coding is not None:
+            if length is not None:
+                raise HttpError(400, "malformed", "Content-Length together with Transfer-Encoding")
+            if coding.lower() != "chunked":
+                raise HttpError(501, "malformed", f"the transfer coding {coding[:64]!r}; use chunked")
+        elif length is not None:
+            if not (length.isascii() and length.isdigit() and len(length) <= 15):
+                raise HttpError(400, "malformed", "Content-Length is not a number")
+            self._left = int(length)
+
+    # The body
+
+    def _wanted(self) -> None:
+        if self._state is not _State.WAITING:
+            return
+        self._state = _State.BODY
+        if self._continue:
+            self._continue = False
+            self._host.out.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._host.dirty()
+        # A handler has asked: mostly the body has come with the head, and need not be waited for.
+        self._host.go_on_now()
+
+    def _body(self, buffer: bytearray, at: int, size: int) -> int:
+        if self._chunked and not self._left:
+            return self._chunk_line(buffer, at, size)
+        assert self._left is not None
+        n = min(self._left, size - at)
+        self._take(memoryview(buffer)[at : at + n])
+        self._left -= n
+        if self._left == 0:
+            if self._chunked:
+                self._after_chunk = True
+            else:
+                self._ended()
+        return n
+
+    def _chunk_line(self, buffer: bytearray, at: int, size: int) -> int:
+        end = buffer.find(b"\r\n", at, size)
+        if end < 0:
+            if size - at > _LINE_MAX:
+                self._broken("a chunk's size line is too long")
+                return size - at
+            return 0
+        line = bytes(memoryview(buffer)[at:end])
+        used = end + 2 - at
+        if self._in_trailers:
+            self._trailers += used
+            if self._trailers > _LINE_MAX:
+                self._broken(f"trailers of more than {_LINE_MAX} bytes")
+            elif not line:
+                self._ended()
+            return used
+        if self._after_chunk:
+            self._after_chunk = False
+            if line:
+                self._broken("a chunk longer than it said")
+            return used
+        digits = line.partition(b";")[0].rstrip(b" \t")
+        if not digits or len(digits) > 12 or len(line) > _LINE_MAX or digits.strip(b"0123456789abcdefABCDEF"):
+            self._broken("a chunk size that is no number")
+            return used
+        self._left = int(digits, 16)
+        self._in_trailers = self._left == 0
+        return used
+
+    def _take(self, data: memoryview) -> None:
+        if self._answered:
+            self._draining += len(data)
+            if self._draining > _DRAIN_MAX:
+                self._close("more of an unwanted body than is read")
+            return
+        request = self._request
+        assert request is not None
+        request.feed(data)
+
+    def _ended(self) -> None:
+        if self._answered:
+            self._next()
+            return
+        self._state = _State.ANSWER
+        assert self._request is not None
+        self._request.end()
+
+    def _broken(self, why: str) -> None:
+        """The body's framing is wrong: where the next request begins is not known."""
+        self._keep = False
+        request = self._request
+        if self._answered or request is None:
+            self._close(why)
+            return
+        self._state = _State.ANSWER
+        request.fail(HttpError(400, "malformed", why))
+
+    def body_too_slow(self) -> None:
+        """The client sends its body too slowly."""
+        self._keep = False
+        if self._request is not None and not self._answered:
+            self._state = _State.ANSWER
+            self._request.fail(HttpError(408, "malformed", "the body came too slowly"))
+        else:
+            self._close("the body came too slowly")
+
+    # Responses
+
+    def respond(self, request: Request, response: Response) -> None:
+        """Send a whole answer to `request`, which must be the one under way."""
+        if request is not self._request or self._answered:
+            return
+        self._start(request, response, len(response.body))
+        if request.method != "HEAD":
+            self._host.out.write(response.body)
+        self.finish(request)
+
+    def begin(self, request: Request, response: Response) -> None:
+        """Send the head of an answer whose body comes in pieces."""
+        if request is self._request and not self._answered:
+            self._chunks_out = request.version != "1.0"
+            if not self._chunks_out:
+                self._keep = False
+            self._start(request, response, None)
+
+    def push(self, request: Request, data: bytes) -> bool:
+        """Send a piece; whether there is still room for more."""
+        if request is self._request and data and not request.gone:
+            out = self._host.out
+            if self._chunks_out:
+                out.write(b"%x\r\n" % len(data))
+                out.write(data)
+                out.write(b"\r\n")
+            else:
+                out.write(data)
+            self._host.dirty()
+        return True
+
+    def finish(self, request: Request) -> None:
+        """The answer is whole."""
+        if request is not self._request or self._answered:
+            return
+        if self._chunks_out:
+            self._chunks_out = False
+            self._host.out.write(b"0\r\n\r\n")
+        self._host.dirty()
+        self._answered = True
+        if self._state is _State.ANSWER:
+            self._next()
+        elif self._continue or (not self._chunked and (self._left or 0) > _DRAIN_MAX):
+            # The body was not asked for, and the client may hold it back or send very much.
+            self._close("answered before the body")
+        else:
+            self._draining = 0
+            self._state = _State.BODY
+            self._host.go_on()
+
+    def fits(self, request: Request) -> bool:
+        """Whether the next piece may be sent now, as far as the protocol is concerned."""
+        return True
+
+    def abandon(self, request: Request) -> None:
+        """The answer cannot be finished: the client must learn that it is not whole."""
+        if request is self._request:
+            self._close("an answer was broken off")
+
+    def _start(self, request: Request, response: Response, size: int | None) -> None:
+        if self._state is not _State.ANSWER and (request.refused or self._continue):
+            self._keep = False
+        lines = [
+            f"HTTP/1.1 {response.status} {REASONS.get(response.status, 'Unknown')}",
+            f"date: {self._host.date()}",
+            "server: penstock",
+        ]
+        if response.status != 204:
+            lines.append(f"content-type: {response.content_type}")
+            if size is not None:
+                lines.append(f"content-length: {size}")
+            elif self._chunks_out:
+                lines.append("transfer-encoding: chunked")
+        lines += [f"{name}: {value}" for name, value in response.headers]
+        if not self._keep:
+            lines.append("connection: close")
+        elif request.version == "1.0":
+            lines.append("connection: keep-alive")
+        self._host.out.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace"))
+        self._host.dirty()
+
+    def _next(self) -> None:
+        self._request = None
+        if not self._keep:
+            self._close("the last request was answered")
+            return
+        self._state = _State.HEAD
+        self._host.go_on()
+
+    # The end
+
+    def _refuse(self, error: HttpError) -> None:
+        """What came is no request: say why, and close."""
+        self._keep = False
+        response = self._host.malformed(error)
+        self._start(Request("GET", "", {}, "1.1"), response, len(response.body))
+        self._host.out.write(response.body)
+        self._close(error.detail)
+
+    def too_slow(self) -> None:
+        """The client does not complete a head it has begun."""
+        self._refuse(HttpError(408, "malformed", "the request did not come in time"))
+
+    def _close(self, reason: str) -> None:
+        self._state = _State.CLOSED
+        self._host.end(reason)
+
+    def shutdown(self) -> None:
+        """The gateway stops: what is under way is answered, then the connection ends."""
+        self._keep = False
+        if self._state is _State.HEAD:
+            self._close("the gateway stops")
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._state = _State.CLOSED
+        request, self._request = self._request, None
+        if request is not None:
+            request.lost()
+
+    def clock(self, now: float) -> None:
+        """Nothing here waits by itself."""
+
+    def writable(self) -> None:
+        """The connection takes output again: those who stream are woken by the endpoint."""

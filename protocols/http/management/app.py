@@ -1,0 +1,27 @@
+"""The management API put together: every group of paths on one app."""
+
+from __future__ import annotations
+
+from penstock.protocols.http.management import (
+    connections,
+    definitions,
+    exchanges,
+    messages,
+    overview,
+    queues,
+    users,
+    vhosts,
+    webhooks,
+)
+from penstock.protocols.http.management.context import Management
+
+__all__ = ["add_management"]
+
+_GROUPS = (overview, queues, exchanges, connections, messages, users, vhosts, definitions, webhooks)
+
+
+def add_management(api: Management) -> None:
+    """Serve the API on the app of `api`, and begin to sample."""
+    for group in _GROUPS:
+        group.add(api)
+    api.sampler.start()

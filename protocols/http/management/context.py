@@ -1,0 +1,236 @@
+"""What every handler of the management API works with: the broker, who may see what, waiting for the disk.
+
+Rights are the authorizer's, as on every protocol, and besides them a tag, as in RabbitMQ: without one the API
+is shut; `management` shows the vhosts the user may enter; `policymaker` also sets policies and parameters
+there; `monitoring` sees everything and changes nothing more; `administrator` may do everything but what the
+permissions in a vhost forbid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock import __version__
+from penstock.protocols.http.app import HttpApp
+from penstock.protocols.http.management.rates import Sampler
+from penstock.protocols.http.messages import HttpError, Request
+from penstock.protocols.http.traffic import Messages, kept
+from penstock.router.identity import Actor, Identity
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.webhooks.service import Webhooks
+    from penstock.protocols.registry import Registry
+    from penstock.router.broker import Broker
+    from penstock.router.vhost import Vhost
+
+__all__ = ["PRODUCT", "RABBITMQ_VERSION", "Management"]
+
+RABBITMQ_VERSION: Final = "4.2.0"
+"""The version whose API this answers like: tools choose by it what they ask for."""
+PRODUCT: Final = "penstock"
+
+_SEEING: Final = frozenset({"administrator", "monitoring"})
+_TAGS: Final = frozenset({"administrator", "monitoring", "policymaker", "management"})
+
+
+class _Owner:
+    """Stands for the API where a connection is asked for: it owns no exclusive queue."""
+
+
+class Management:
+    """See the module."""
+
+    def __init__(
+        self,
+        app: HttpApp,
+        broker: Broker,
+        registry: Registry,
+        messages: Messages,
+        webhooks: Webhooks,
+        *,
+        cluster: str,
+        data_dir: Path,
+        disk_free_limit: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`disk_free_limit`: publishers are stopped with less, in bytes."""
+        self.app = app
+        self.broker = broker
+        self.registry = registry
+        self.clock = clock
+        self.started_at = clock()
+        self.node = f"penstock@{cluster}"
+        self.cluster = cluster
+        self.data_dir = data_dir
+        self.disk_free_limit = disk_free_limit
+        self.messages = messages
+        self.webhooks = webhooks
+        self.version = __version__
+        self.sampler = Sampler(broker, registry, asyncio.get_running_loop().time)
+        self._owner = _Owner()
+
+    # Who asks
+
+    def identity(self, request: Request) -> Identity:
+        """Who asks, who must have a tag for the API.
+
+        Raises:
+            HttpError: 403.
+
+        """
+        identity = request.identity
+        assert identity is not None  # every route of the API needs a login
+        if not identity.tags & _TAGS:
+            raise _refused("Not management user")
+        return identity
+
+    def actor(self, request: Request) -> Actor:
+        """Who asks, for the broker."""
+        return Actor(self.identity(request), self._owner)
+
+    def require(self, request: Request, *tags: str) -> Identity:
+        """Who asks, who must have one of the tags; an administrator has all.
+
+        Raises:
+            HttpError: 403.
+
+        """
+        identity = self.identity(request)
+        if not identity.tags & {*tags, "administrator"}:
+            what = {"monitoring": "monitor", "policymaker": "policymaker"}.get(
+                tags[0] if tags else "", "administrator"
+            )
+            raise _refused(f"Not {what} user")
+        return identity
+
+    def sees_all(self, request: Request) -> bool:
+        """Whether the user sees all vhosts, and other users' connections."""
+        return bool(self.identity(request).tags & _SEEING)
+
+    # Vhosts
+
+    def vhost(self, request: Request, *, change: bool = False) -> Vhost:
+        """The vhost in the path.
+
+        Raises:
+            HttpError: 403, the user may not see it (or, to `change` something, not enter it); 404.
+
+        """
+        name = request.names["vhost"]
+        identity = self.identity(request)
+        may = self.broker.authorizer.enter(identity, name)
+        if name not in self.broker.vhosts and (may or self.sees_all(request)):
+            if change:
+                raise HttpError(404, "not_found", "vhost_not_found")
+            raise absent()
+        if not may and (change or not self.sees_all(request)):
+            raise _refused("User not authorised to access virtual host")
+        return self.broker.vhosts[name]
+
+    def vhosts(self, request: Request) -> list[Vhost]:
+        """The vhost in the path, or without one all that the user may see, by name."""
+        if "vhost" in request.names:
+            return [self.vhost(request)]
+        identity = self.identity(request)
+        all_ = self.sees_all(request)
+        return sorted(
+            (
+                vhost
+                for vhost in self.broker.vhosts.values()
+                if all_ or self.broker.authorizer.enter(identity, vhost.name)
+            ),
+            key=lambda vhost: vhost.name,
+        )
+
+    # Durability
+
+    async def kept(self, lsn: int) -> None:
+        """Wait until everything up to `lsn` is on the disk.
+
+        Raises:
+            HttpError: 503, the log failed.
+
+        """
+        await kept(self.broker, lsn)
+
+    @property
+    def uptime_ms(self) -> int:
+        """Since the start; strict clients read it into 32 bits."""
+        return min(int((self.clock() - self.started_at) * 1000), 2**32 - 1)
+
+    @property
+    def os_pid(self) -> str:
+        return str(os.getpid())
+
+
+def absent() -> HttpError:
+    """404 as RabbitMQ's tools know it."""
+    return HttpError(404, "not_found", "there is nothing of that name")
+
+
+def _refused(reason: str) -> HttpError:
+    return HttpError(403, "not_authorised", reason)
+
+
+def fields_of(body: Any, required: Iterable[str] = ()) -> dict[str, Any]:
+    """The body as an object that has these keys.
+
+    Raises:
+        HttpError: 400.
+
+    """
+    if not isinstance(body, dict):
+        raise HttpError(400, "not_json", "the body is not a JSON object")
+    missing = [name for name in required if name not in body]
+    if missing:
+        told = ",".join(f"{{key_missing,{name}}}" for name in missing)
+        raise HttpError(400, "bad_request", f"[{told}]")
+    return body
+
+
+def flag_of(body: dict[str, Any], name: str, default: bool = False) -> bool:
+    """A boolean entry; the texts "true" and "false" are taken too.
+
+    Raises:
+        HttpError: 400.
+
+    """
+    value = body.get(name, default)
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise HttpError(400, "bad_request", f"{name} should be a boolean")
+    return value
+
+
+def text_of(body: dict[str, Any], name: str, default: str | None = None) -> str:
+    """A text entry.
+
+    Raises:
+        HttpError: 400.
+
+    """
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise HttpError(400, "bad_request", f"{name} should be a string")
+    return value
+
+
+def table_of(body: dict[str, Any], name: str = "arguments") -> dict[str, Any]:
+    """An arguments table; RabbitMQ's empty list stands for an empty one.
+
+    Raises:
+        HttpError: 400.
+
+    """
+    value = body.get(name, {})
+    if value == [] or value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise HttpError(400, "bad_request", f"{name} should be an object")
+    return value

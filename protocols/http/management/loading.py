@@ -1,0 +1,340 @@
+"""Definitions, as RabbitMQ's definitions.json has them, into the broker: by the API, or from a file at start.
+
+What can be known beforehand is checked before anything changes; then things are put in the order in which
+they need one another: vhosts, users, permissions, limits, policies, queues, exchanges, bindings. What is
+there already stays as it is if it is equal; queues and exchanges that differ are a mistake of the file, as in
+RabbitMQ, and end the import where it stands. Predeclared exchanges (`amq.*`) are left out. What penstock has
+nothing for (parameters of plug-ins, unknown keys) is left out and logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.logs import fields
+from penstock.protocols.http.app import HttpApp, Words
+from penstock.protocols.http.management.context import fields_of, flag_of, table_of, text_of
+from penstock.protocols.http.management.users import stored_hash, tags_of
+from penstock.protocols.http.management.vhosts import GLOBAL_TABLE
+from penstock.protocols.http.messages import HttpError, parsed
+from penstock.protocols.http.traffic import kept
+from penstock.router.arguments import encode_table
+from penstock.router.errors import NotFound
+from penstock.router.exchanges import TYPES
+from penstock.router.identity import BROKER, Actor
+from penstock.router.metadata import row_key
+from penstock.router.names import RESERVED_PREFIX
+from penstock.router.permissions import Permission, TopicPermission
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+
+__all__ = ["OF_VHOST", "Import", "is_own", "load_file"]
+
+Item = dict[str, Any]
+
+logger: Final = logging.getLogger("penstock.http")
+
+_AT_ONCE: Final = 200
+"""Things made before the loop does something else."""
+OF_VHOST: Final = frozenset({"queues", "exchanges", "bindings", "policies", "parameters"})
+_KNOWN: Final = OF_VHOST | {
+    "users",
+    "vhosts",
+    "permissions",
+    "topic_permissions",
+    "global_parameters",
+    "rabbit_version",
+    "rabbitmq_version",
+    "product_name",
+    "product_version",
+    "rabbitmq_definition_format",
+    "original_cluster_name",
+    "original_vhost_name",
+    "explanation",
+    "metadata",
+    "description",
+    "default_queue_type",
+    "limits",
+    "name",
+}
+_COMPONENTS: Final = ("vhost-limits", "operator_policy")
+
+
+async def load_file(broker: Broker, words: Words, path: str, *, default_user: str = "") -> None:
+    """Import a file at start, before anybody can connect.
+
+    Args:
+        default_user: The user that new data was given just now; it goes when the file brings users.
+
+    Raises:
+        ConfigError: it cannot be read, or is wrong; the thing and the reason are named.
+
+    """
+    option = "management.load_definitions"
+    try:
+        body = fields_of(parsed(Path(path).read_bytes()))
+        importing = Import(broker, HttpApp(words).told, body, user=option)
+        importing.check()
+        users = {user.get("name") for user in body.get("users", [])}
+        if default_user and users and default_user not in users:
+            broker.administration.delete_user(default_user)
+        await importing.run()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", key=option) from error
+    except HttpError as error:
+        raise ConfigError(f"{path}: {error.detail}", key=option) from error
+
+
+class Import:
+    """One import: `check` looks at everything, `run` then does it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        told: Callable[[PenstockError], str],
+        body: Item,
+        *,
+        user: str,
+        vhost: str | None = None,
+    ) -> None:
+        """`told` words a refusal of the broker; `user` is for the log; `vhost`: into this one only."""
+        self._broker = broker
+        self._told = told
+        self._body = body
+        self._user = user
+        # An administrator imports what others may use: no permission is asked for, as in RabbitMQ.
+        self._actor = Actor(BROKER, self)
+        self._vhost = vhost
+        self._done = 0
+        self._lsn = 0
+
+    async def run(self) -> None:
+        """Do it all, and wait for the disk.
+
+        Raises:
+            HttpError: 400, the file is wrong; the thing and the reason are named.
+
+        """
+        self.check()
+        admin = self._broker.administration
+        body = self._body
+        if self._vhost is None:
+            await self._each("vhosts", self._put_vhost)
+            await self._each("users", self._put_user)
+            await self._each(
+                "permissions",
+                lambda item: admin.set_permission(
+                    text_of(item, "user"),
+                    text_of(item, "vhost"),
+                    Permission(*(text_of(item, name) for name in ("configure", "write", "read"))),
+                ),
+            )
+            await self._each("global_parameters", self._put_global)
+        await self._each("parameters", self._put_parameter)
+        await self._each("policies", self._put_policy)
+        await self._each("queues", self._put_queue)
+        await self._each("exchanges", self._put_exchange)
+        if self._vhost is None:
+            await self._each(
+                "topic_permissions",
+                lambda item: admin.set_topic_permission(
+                    text_of(item, "user"),
+                    text_of(item, "vhost"),
+                    text_of(item, "exchange"),
+                    TopicPermission(text_of(item, "write"), text_of(item, "read")),
+                ),
+            )
+        await self._each("bindings", self._put_binding)
+        await kept(self._broker, self._lsn)
+        logger.info(
+            "definitions imported",
+            extra=fields(user=self._user, vhost=self._vhost or "*", things=self._done),
+        )
+        unknown = sorted(str(key) for key in body if key not in _KNOWN)
+        if unknown:
+            logger.warning("definitions: left out what is not known here", extra=fields(keys=unknown))
+
+    async def _each(self, part: str, put: Callable[[Item], int]) -> None:
+        for item in self._items(part):
+            try:
+                self._lsn = max(self._lsn, put(item))
+            except (PenstockError, HttpError) as error:
+                told = error.detail if isinstance(error, HttpError) else self._told(error)
+                raise HttpError(400, "bad_request", f"{part}: {_name(item)}: {told}") from error
+            self._done += 1
+            if self._done % _AT_ONCE == 0:
+                self._broker.tick.schedule()
+                await asyncio.sleep(0)
+        self._broker.tick.schedule()
+
+    def _items(self, part: str) -> list[Item]:
+        items = self._body.get(part, [])
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise HttpError(400, "bad_request", f"{part} is a list of objects")
+        return items
+
+    def _name_of_vhost(self, item: Item) -> str:
+        return self._vhost if self._vhost is not None else text_of(item, "vhost")
+
+    def check(self) -> None:
+        """Everything that can be known without changing anything.
+
+        Raises:
+            HttpError: 400.
+
+        """
+        vhosts = {*self._broker.vhosts, *(text_of(item, "name") for item in self._items("vhosts"))}
+        users = {*self._broker.users.names(), *(text_of(item, "name") for item in self._items("users"))}
+        for part in ("queues", "exchanges", "bindings", "policies", "permissions", "topic_permissions"):
+            for item in self._items(part):
+                if self._vhost is None or part in ("permissions", "topic_permissions"):
+                    vhost = text_of(item, "vhost")
+                    if vhost not in vhosts:
+                        told = f"{part}: {_name(item)}: vhost '{vhost}' does not exist"
+                        raise HttpError(
+                            400, "bad_request", f"{told}; please import virtual host definitions first"
+                        )
+                if "permissions" in part and text_of(item, "user") not in users:
+                    raise HttpError(400, "bad_request", f"{part}: {_name(item)}: no such user")
+        for item in self._items("users"):
+            if "password_hash" in item:
+                stored_hash(item)
+            tags_of(item.get("tags", []))
+        for item in self._items("exchanges"):
+            kind = text_of(item, "type")
+            if kind not in TYPES and is_own(text_of(item, "name")):
+                told = f"exchanges: {_name(item)}: unknown exchange type '{kind}'"
+                raise HttpError(400, "bad_request", told)
+        for part in ("queues", "exchanges", "bindings"):
+            for item in self._items(part):
+                table_of(item)
+
+    # One thing each; the LSN to wait for
+
+    def _put_vhost(self, item: Item) -> int:
+        admin = self._broker.administration
+        name = text_of(item, "name")
+        said = {**table_of(item, "metadata"), **item}
+        kind = said.get("default_queue_type")
+        lsn = admin.put_vhost(
+            name,
+            description=text_of(said, "description") if "description" in said else None,
+            tags=tags_of(said["tags"]) if "tags" in said else None,
+            default_queue_type=kind if isinstance(kind, str) and kind != "undefined" else None,
+        )
+        limits = item.get("limits")
+        if isinstance(limits, dict) and limits:
+            lsn = max(lsn, admin.set_vhost_limits(name, limits))
+        return lsn
+
+    def _put_user(self, item: Item) -> int:
+        admin = self._broker.administration
+        name = text_of(item, "name")
+        stored = stored_hash(item) if "password_hash" in item else ""
+        lsn = admin.put_user(name, stored, tags_of(item.get("tags", [])))
+        limits = item.get("limits")
+        if isinstance(limits, dict) and limits:
+            lsn = max(lsn, admin.set_user_limits(name, limits))
+        return lsn
+
+    def _put_global(self, item: Item) -> int:
+        name = text_of(item, "name")
+        row = encode_table({"name": name, "value": item.get("value")})
+        return self._broker.log.tables.put(GLOBAL_TABLE, row_key(name), row)
+
+    def _put_parameter(self, item: Item) -> int:
+        admin = self._broker.administration
+        component, value = text_of(item, "component"), item.get("value")
+        vhost = self._name_of_vhost(item)
+        if component not in _COMPONENTS or not isinstance(value, dict):
+            logger.warning(
+                "definitions: a parameter of a plug-in is left out",
+                extra=fields(component=component, name=item.get("name")),
+            )
+            return 0
+        if component == "vhost-limits":
+            return admin.set_vhost_limits(vhost, value)
+        return self._policy({**value, "name": item.get("name")}, vhost, operator=True)
+
+    def _put_policy(self, item: Item) -> int:
+        return self._policy(item, self._name_of_vhost(item), operator=False)
+
+    def _policy(self, item: Item, vhost: str, *, operator: bool) -> int:
+        return self._broker.administration.put_policy(
+            vhost,
+            text_of(item, "name"),
+            pattern=item.get("pattern"),
+            definition=table_of(item, "definition"),
+            priority=item.get("priority", 0),
+            apply_to=item.get("apply-to", "all"),
+            operator=operator,
+        )
+
+    def _put_queue(self, item: Item) -> int:
+        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        name = text_of(item, "name")
+        if not is_own(name):
+            return 0
+        arguments = table_of(item)
+        kind = item.get("type", "classic")
+        if kind != "classic":
+            arguments = {"x-queue-type": kind, **arguments}
+        declared = vhost.declare_queue(
+            name,
+            self._actor,
+            durable=flag_of(item, "durable", True),
+            auto_delete=flag_of(item, "auto_delete"),
+            arguments=arguments,
+        )
+        return declared.lsn
+
+    def _put_exchange(self, item: Item) -> int:
+        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        name = text_of(item, "name")
+        if not is_own(name):
+            return 0
+        return vhost.declare_exchange(
+            name,
+            text_of(item, "type"),
+            self._actor,
+            durable=flag_of(item, "durable", True),
+            auto_delete=flag_of(item, "auto_delete"),
+            internal=flag_of(item, "internal"),
+            arguments=table_of(item),
+        )
+
+    def _put_binding(self, item: Item) -> int:
+        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        kind = text_of(item, "destination_type", "queue")
+        if text_of(item, "source") == "":
+            return 0  # every queue has this one
+        bind = vhost.bind_exchange if kind == "exchange" else vhost.bind_queue
+        source, destination = text_of(item, "source"), text_of(item, "destination")
+        try:
+            return bind(destination, source, text_of(item, "routing_key", ""), self._actor, table_of(item))
+        except NotFound:
+            # RabbitMQ leaves internal exchanges out of its export, and not the bindings to them.
+            logger.warning(
+                "definitions: a binding without one of its ends is left out",
+                extra=fields(vhost=vhost.name, source=source, destination=destination, kind=kind),
+            )
+            return 0
+
+
+def is_own(name: str) -> bool:
+    """Whether somebody declared it: not predeclared, and not the default exchange."""
+    return name != "" and not name.startswith(RESERVED_PREFIX)
+
+
+def _name(item: Item) -> str:
+    """How a mistake names the thing."""
+    for key in ("name", "user", "destination"):
+        if key in item:
+            return f"'{str(item[key])[:200]}'"
+    return "an entry without a name"

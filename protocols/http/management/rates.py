@@ -1,0 +1,262 @@
+"""Rates from totals: every few seconds each counter is read once, and compared with the time before.
+
+Nothing here costs anything per message: the kernels keep totals, this reads them. One pass looks at every
+queue, connection and channel, some at a time so that nobody waits, and forgets what is gone. The rate of a
+counter is its growth between the last two passes, per second; what was seen once only has none yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.protocols.facts import Totals
+    from penstock.protocols.registry import Registry
+    from penstock.router.broker import Broker
+    from penstock.router.entries import QueueEntry
+    from penstock.subscriptions.queue import Queue
+
+__all__ = [
+    "GAUGES",
+    "INTERVAL_S",
+    "QUEUE_COUNTERS",
+    "TOTALS",
+    "QueueSums",
+    "Sampler",
+    "queue_counters",
+    "queue_type",
+    "total_counters",
+]
+
+INTERVAL_S: Final = 5.0
+_AT_ONCE: Final = 500
+"""Objects looked at before the loop does something else."""
+_EXACT_MAX: Final = 2000
+"""With more queues sums are those of the last pass."""
+
+QUEUE_COUNTERS: Final = ("publish", "deliver", "get", "deliver_get", "ack", "redeliver")
+"""What `queue_counters` counts, with RabbitMQ's names."""
+
+
+def queue_counters(queue: Queue) -> tuple[int, ...]:
+    """Totals of a queue since the process started, or since the queue was made.
+
+    `publish` is what came into it: done, dropped, out, and ready. `ack` is every message that left it.
+    """
+    cursor = queue.cursor
+    ready = queue.ready_count
+    left = cursor.settled + cursor.expired + cursor.lost + queue.purged
+    return (
+        left + ready + cursor.outstanding - queue.inherited,
+        queue.delivered - queue.got,
+        queue.got,
+        queue.delivered,
+        cursor.settled,
+        cursor.requeued,
+    )
+
+
+GAUGES: Final = "gauges"
+"""The key whose values may fall: so may their rates below 0."""
+
+TOTALS: Final = (
+    "publish",
+    "confirm",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "deliver_get",
+    "get_empty",
+    "redeliver",
+    "ack",
+    "drop_unroutable",
+    "return_unroutable",
+)
+"""What `total_counters` counts, with RabbitMQ's names."""
+
+
+def total_counters(totals: Totals) -> tuple[int, ...]:
+    """The totals of a channel or connection as RabbitMQ divides them."""
+    return (
+        totals.published,
+        totals.confirmed,
+        totals.consumed - totals.delivered_auto,
+        totals.delivered_auto,
+        totals.got - totals.got_auto,
+        totals.got_auto,
+        totals.delivered,
+        totals.get_empty,
+        totals.redelivered,
+        totals.acknowledged,
+        totals.dropped,
+        totals.returned,
+    )
+
+
+@dataclass(slots=True)
+class QueueSums:
+    """Totals of several queues."""
+
+    ready: int = 0
+    unacked: int = 0
+    consumers: int = 0
+    counters: list[int] = field(default_factory=lambda: [0] * len(QUEUE_COUNTERS))
+    """Of `queue_counters`."""
+
+    def count(self, queue: Queue, counters: tuple[int, ...]) -> None:
+        """Add a queue."""
+        self.ready += queue.ready_count
+        self.unacked += queue.cursor.outstanding
+        self.consumers += queue.consumer_count
+        self.counters = [one + more for one, more in zip(self.counters, counters, strict=True)]
+
+    def add(self, other: QueueSums) -> None:
+        """Add those of `other`."""
+        self.ready += other.ready
+        self.unacked += other.unacked
+        self.consumers += other.consumers
+        self.counters = [one + more for one, more in zip(self.counters, other.counters, strict=True)]
+
+    def counter(self, name: str) -> int:
+        """One of `QUEUE_COUNTERS`."""
+        return self.counters[QUEUE_COUNTERS.index(name)]
+
+
+SumsKey = tuple[str, str, str]
+"""Vhost, "amqp091" or "mqtt", and the type of the queue."""
+
+
+def queue_type(entry: QueueEntry) -> str:
+    """What a queue was declared as."""
+    declared = entry.arguments.get("x-queue-type", "classic")
+    return declared if isinstance(declared, str) else "classic"
+
+
+class _Sample:
+    __slots__ = ("at", "pass_", "rates", "values")
+
+    def __init__(self, at: float, values: tuple[int, ...], pass_: int) -> None:
+        self.at = at
+        self.values = values
+        self.rates: tuple[float, ...] = ()
+        self.pass_ = pass_
+
+
+class Sampler:
+    """See the module."""
+
+    def __init__(self, broker: Broker, registry: Registry, clock: Callable[[], float]) -> None:
+        self._broker = broker
+        self._registry = registry
+        self._clock = clock
+        self._samples: dict[Hashable, _Sample] = {}
+        self._pass = 0
+        self._walk: Iterator[tuple[Hashable, tuple[int, ...]]] | None = None
+        self._sums: dict[SumsKey, QueueSums] = {}
+        self.extra: list[Callable[[], Iterator[tuple[Hashable, tuple[int, ...]]]]] = []
+        """Further counters: (key, totals) of each."""
+
+    def start(self) -> None:
+        """Begin; every `INTERVAL_S` from now on."""
+        self._begin()
+        self._broker.tick.every(INTERVAL_S, self._begin)
+
+    def rates(self, key: Hashable, count: int) -> Sequence[float]:
+        """The rates of the counters of `key`, per second; zeros before it was seen twice."""
+        sample = self._samples.get(key)
+        return sample.rates if sample is not None and sample.rates else (0.0,) * count
+
+    def _begin(self) -> None:
+        if self._walk is None:
+            self._pass += 1
+            self._walk = self._all()
+            self._some()
+
+    def _all(self) -> Iterator[tuple[Hashable, tuple[int, ...]]]:
+        sums: dict[SumsKey, QueueSums] = {}
+        yield from self._queues(sums)
+        self._sums = sums
+        by_vhost: dict[str, QueueSums] = {}
+        for (vhost, _, _), one in sums.items():
+            by_vhost.setdefault(vhost, QueueSums()).add(one)
+        for vhost, one in by_vhost.items():
+            yield ("vhost", vhost), tuple(one.counters)
+        for _, listener in list(self._registry.listeners()):
+            for connection in list(listener.connections):
+                facts = connection.facts()
+                if facts is None:
+                    continue
+                yield (
+                    connection.id,
+                    (*total_counters(facts.totals), connection.bytes_in, connection.bytes_out),
+                )
+                for channel in facts.channels:
+                    yield (connection.id, channel.number), total_counters(channel.totals)
+        for extra in self.extra:
+            yield from extra()
+
+    def _queues(self, sums: dict[SumsKey, QueueSums]) -> Iterator[tuple[Hashable, tuple[int, ...]]]:
+        """Every queue's counters; what they sum up to goes into `sums`."""
+        for vhost in list(self._broker.vhosts.values()):
+            for entry in vhost.entries():
+                if entry.queue.deleted:
+                    continue
+                counters = queue_counters(entry.queue)
+                is_session = entry.kind == "session"
+                key = vhost.name, "mqtt" if is_session else "amqp091", queue_type(entry)
+                sums.setdefault(key, QueueSums()).count(entry.queue, counters)
+                yield entry.queue, counters
+
+    def queue_sums(self) -> dict[SumsKey, QueueSums]:
+        """Totals of all queues: of this moment, or with very many queues those of the last pass."""
+        if len(self._broker.queues) > _EXACT_MAX:
+            return self._sums
+        sums: dict[SumsKey, QueueSums] = {}
+        for _ in self._queues(sums):
+            pass
+        return sums
+
+    def vhost_sums(self, name: str) -> QueueSums:
+        """Those of a vhost."""
+        sum_ = QueueSums()
+        for (vhost, _, _), one in self.queue_sums().items():
+            if vhost == name:
+                sum_.add(one)
+        return sum_
+
+    def _some(self) -> None:
+        assert self._walk is not None
+        now = self._clock()
+        for _ in range(_AT_ONCE):
+            found = next(self._walk, None)
+            if found is None:
+                self._walk = None
+                self._forget()
+                return
+            self._update(*found, now)
+        self._broker.tick.after(0, self._some)
+
+    def _update(self, key: Hashable, values: tuple[int, ...], now: float) -> None:
+        sample = self._samples.get(key)
+        if sample is None:
+            if any(values):
+                self._samples[key] = _Sample(now, values, self._pass)
+            return
+        elapsed = now - sample.at
+        if elapsed > 0:
+            least = -math.inf if key == GAUGES else 0
+            sample.rates = tuple(
+                max(new - old, least) / elapsed for new, old in zip(values, sample.values, strict=True)
+            )
+        sample.at, sample.values, sample.pass_ = now, values, self._pass
+
+    def _forget(self) -> None:
+        gone = [key for key, sample in self._samples.items() if sample.pass_ != self._pass]
+        for key in gone:
+            del self._samples[key]

@@ -1,0 +1,409 @@
+"""Things of the broker as RabbitMQ's management API shows them: the keys, the types, the quirks.
+
+A number that RabbitMQ leaves out while it is 0 is always there. What only Erlang has (reductions, garbage
+collection, process memory) and what is not counted here (bytes per queue, messages per exchange) is left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote_plus, unquote_plus
+
+from penstock.protocols.facts import ChannelFacts, ConsumerFacts, Totals
+from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.rates import (
+    QUEUE_COUNTERS,
+    TOTALS,
+    queue_counters,
+    queue_type,
+    total_counters,
+)
+from penstock.router.arguments import encode_table
+from penstock.router.exchanges import Exchange
+from penstock.subscriptions.dispatch import Kind
+
+if TYPE_CHECKING:
+    from penstock.protocols.registry import Live
+    from penstock.router.entries import Binding, QueueEntry
+    from penstock.router.policies import Policy
+    from penstock.router.vhost import Vhost
+
+__all__ = [
+    "Item",
+    "bindings_of",
+    "channel",
+    "connection",
+    "consumer",
+    "decoded_key",
+    "default_binding",
+    "exchange",
+    "properties_key",
+    "queue",
+    "stats",
+    "vhost",
+]
+
+Item = dict[str, Any]
+
+_MESSAGE_STATS: Final = (
+    "ack",
+    "confirm",
+    "deliver",
+    "deliver_get",
+    "deliver_no_ack",
+    "drop_unroutable",
+    "get",
+    "get_empty",
+    "get_no_ack",
+    "publish",
+    "redeliver",
+    "return_unroutable",
+)
+
+
+def stats(names: Sequence[str], values: Sequence[int | float], rates: Sequence[float]) -> Item:
+    """Each counter with its rate, as `x` and `x_details`."""
+    shown: Item = {}
+    for name, value, rate in zip(names, values, rates, strict=True):
+        shown[name] = value
+        shown[f"{name}_details"] = {"rate": rate}
+    return shown
+
+
+def message_stats(counted: Mapping[str, tuple[int, float]]) -> Item:
+    """All message counters of RabbitMQ; those that `counted` does not have are 0: it did not happen."""
+    pairs = [counted.get(name, (0, 0.0)) for name in _MESSAGE_STATS]
+    return stats(_MESSAGE_STATS, [value for value, _ in pairs], [rate for _, rate in pairs])
+
+
+def stats_of_totals(totals: Totals, rates: Sequence[float]) -> Item:
+    """Message statistics of totals, with the rates of `total_counters`."""
+    return stats(TOTALS, total_counters(totals), rates)
+
+
+def moment(seconds: float) -> str:
+    """A time as RabbitMQ writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+# Queues
+
+
+def queue_name(entry: QueueEntry) -> str:
+    """Its name in the API: sessions of MQTT clients have RabbitMQ's names for them."""
+    return entry.name if entry.kind == "queue" else f"mqtt-subscription-{entry.name}qos1"
+
+
+def queue(api: Management, entry: QueueEntry) -> Item:
+    """A queue, or an MQTT session as one."""
+    found = entry.queue
+    ready, unacked = found.ready_count, found.cursor.outstanding
+    rates = api.sampler.rates(found, len(QUEUE_COUNTERS))
+    outlets = found.outlets
+    kind = queue_type(entry)
+    single = found.kind in (Kind.SINGLE, Kind.PREFERRED)
+    active = outlets[0] if outlets else None
+    tag = getattr(active, "tag", None)
+    tag_text = tag.decode("utf-8", "replace") if isinstance(tag, bytes) else None
+    has_credit = any(outlet.credit() > 0 for outlet in outlets[:100])
+    utilisation = float(has_credit) if outlets else 0
+    publish_rate, _, _, deliver_rate, ack_rate, _ = rates
+    policies = api.broker.vhosts[found.vhost].policies
+    shown: Item = {
+        "arguments": entry.arguments,
+        "auto_delete": entry.auto_delete,
+        "consumer_capacity": utilisation,
+        "consumer_utilisation": utilisation,
+        "consumers": found.consumer_count,
+        "durable": entry.durable,
+        "effective_policy_definition": policies.definition(entry.name, kind),
+        "exclusive": entry.owner is not None or entry.kind == "session",
+        "head_message_timestamp": None,
+        "message_stats": message_stats(
+            {
+                name: (value, rate)
+                for name, value, rate in zip(QUEUE_COUNTERS, queue_counters(found), rates, strict=True)
+            }
+        ),
+        "messages": ready + unacked,
+        "messages_details": {"rate": publish_rate - ack_rate},
+        "messages_ready": ready,
+        "messages_ready_details": {"rate": publish_rate - deliver_rate},
+        "messages_unacknowledged": unacked,
+        "messages_unacknowledged_details": {"rate": deliver_rate - ack_rate},
+        "name": queue_name(entry),
+        "node": api.node,
+        "operator_policy": _name_of(policies.of("operator_policy", entry.name, kind)),
+        "policy": _name_of(policies.of("policy", entry.name, kind)),
+        "state": "running",
+        "type": kind if entry.kind == "queue" else "classic",
+        "vhost": found.vhost,
+    }
+    if not (ready or unacked or outlets):
+        shown["idle_since"] = moment(api.started_at if not any(rates) else api.clock())
+    if kind == "classic":
+        shown["exclusive_consumer_tag"] = tag_text if found.is_sole else None
+        shown["single_active_consumer_tag"] = tag_text if single else None
+    else:
+        shown["leader"] = api.node
+        shown["members"] = [api.node]
+        shown["online"] = [api.node]
+        shown["open_files"] = {api.node: 0}
+        shown["single_active_consumer_ctag"] = tag_text if single else None
+    return shown
+
+
+def _name_of(policy: Policy | None) -> str | None:
+    return None if policy is None else policy.name
+
+
+# Exchanges and bindings
+
+
+def exchange(found: Exchange, vhost_name: str) -> Item:
+    """An exchange."""
+    return {
+        "arguments": found.arguments,
+        "auto_delete": found.auto_delete,
+        "durable": found.durable,
+        "internal": found.internal,
+        "name": found.name,
+        "type": found.type,
+        "user_who_performed_action": "none",
+        "vhost": vhost_name,
+    }
+
+
+def properties_key(routing_key: str, arguments: Mapping[str, object]) -> str:
+    """What tells a binding from others between the same two ends."""
+    key = quote_plus(routing_key.encode("utf-8", "surrogateescape")).replace("~", "%7E")
+    if arguments:
+        digest = hashlib.blake2b(encode_table(arguments), digest_size=6).digest()
+        return f"{key}~{base64.urlsafe_b64encode(digest).decode('ascii')}"
+    return key or "~"
+
+
+def decoded_key(key: str) -> str:
+    """A properties key as it is in a path once that is decoded."""
+    return unquote_plus(key)
+
+
+def binding(found: Binding, vhost_name: str) -> Item:
+    """A binding from an exchange."""
+    destination = found.destination
+    is_exchange = isinstance(destination, Exchange)
+    name = destination.name if isinstance(destination, Exchange) else queue_name(destination)
+    return _binding(
+        found.source.name,
+        vhost_name,
+        name,
+        "exchange" if is_exchange else "queue",
+        found.key,
+        found.arguments,
+    )
+
+
+def default_binding(entry: QueueEntry) -> Item:
+    """The binding that every queue has to the default exchange."""
+    return _binding("", entry.queue.vhost, entry.name, "queue", entry.name, {})
+
+
+def _binding(
+    source: str, vhost_name: str, destination: str, kind: str, key: str, arguments: Mapping[str, object]
+) -> Item:
+    return {
+        "source": source,
+        "vhost": vhost_name,
+        "destination": destination,
+        "destination_type": kind,
+        "routing_key": key,
+        "arguments": arguments,
+        "properties_key": properties_key(key, arguments),
+    }
+
+
+def bindings_of(found: Vhost) -> list[Item]:
+    """All bindings of a vhost, those of the default exchange included."""
+    shown = [default_binding(entry) for entry in found.queues.values()]
+    for source in found.exchanges.values():
+        shown += bindings_from(source, found)
+    return shown
+
+
+def bindings_from(source: Exchange, vhost: Vhost) -> list[Item]:
+    """The bindings of an exchange, those of MQTT sessions included."""
+    shown = [binding(one, vhost.name) for one in source.bindings.values()]
+    if source is vhost.mqtt_exchange:
+        for session in vhost.sessions.entries.values():
+            shown += session_bindings(session, vhost)
+    return shown
+
+
+def session_bindings(session: QueueEntry, vhost: Vhost) -> list[Item]:
+    """The filters of an MQTT session as bindings."""
+    source, name = vhost.mqtt_exchange.name, queue_name(session)
+    topics = vhost.sessions.topics(session.name)
+    return [_binding(source, vhost.name, name, "queue", topic, {}) for topic in topics]
+
+
+# Connections, channels, consumers
+
+
+def peer_of(live: Live) -> tuple[str, int]:
+    """Address and port of the client."""
+    host, _, port = live.connection.peer.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdigit() else 0
+
+
+def connection(api: Management, live: Live) -> Item:
+    """A connection of an AMQP or MQTT client."""
+    one, facts = live.connection, live.facts
+    host, port = peer_of(live)
+    received, sent = api.sampler.rates(one.id, len(TOTALS) + 2)[-2:]
+    transport = one.transport
+    tls = transport.get_extra_info("ssl_object") if transport is not None else None
+    version, cipher = (tls.version(), tls.cipher()) if tls is not None else (None, None)
+    return {
+        "auth_mechanism": facts.mechanism,
+        "channel_max": facts.channel_max,
+        "channels": len(facts.channels),
+        "client_properties": facts.client_properties,
+        "connected_at": int(one.opened_at * 1000),
+        "frame_max": facts.frame_max,
+        "host": one.server_address[0],
+        "name": live.name,
+        "node": api.node,
+        "peer_cert_issuer": None,
+        "peer_cert_subject": None,
+        "peer_cert_validity": None,
+        "peer_host": host,
+        "peer_port": port,
+        "port": one.server_address[1],
+        "protocol": facts.protocol,
+        "recv_cnt": one.reads,
+        "recv_oct": one.bytes_in,
+        "recv_oct_details": {"rate": received},
+        "send_cnt": one.writes,
+        "send_oct": one.bytes_out,
+        "send_oct_details": {"rate": sent},
+        "send_pend": one.out.size,
+        "ssl": tls is not None,
+        "ssl_cipher": cipher[0] if cipher else None,
+        "ssl_hash": None,
+        "ssl_key_exchange": None,
+        "ssl_protocol": version.lower() if version else None,
+        "state": facts.state,
+        "timeout": facts.timeout_s,
+        "type": "network",
+        "user": facts.user,
+        "user_who_performed_action": facts.user,
+        "user_provided_name": facts.client_properties.get("connection_name"),
+        "variable_map": {"client_id": facts.client_id} if facts.client_id else {},
+        "vhost": facts.vhost,
+    }
+
+
+def channel_details(api: Management, live: Live, number: int) -> Item:
+    """Where a consumer is."""
+    host, port = peer_of(live)
+    return {
+        "connection_name": live.name,
+        "name": f"{live.name} ({number})",
+        "node": api.node,
+        "number": number,
+        "peer_host": host,
+        "peer_port": port,
+        "user": live.facts.user,
+    }
+
+
+def channel(api: Management, live: Live, one: ChannelFacts) -> Item:
+    """A channel."""
+    host, port = peer_of(live)
+    rates = api.sampler.rates((live.connection.id, one.number), len(TOTALS))
+    return {
+        "acks_uncommitted": 0,
+        "confirm": one.confirm,
+        "connection_details": {"name": live.name, "peer_host": host, "peer_port": port},
+        "consumer_count": len(one.consumers),
+        "consumer_details": [consumer(api, live, one.number, each) for each in one.consumers],
+        "global_prefetch_count": one.global_prefetch,
+        "idle_since": moment(live.connection.opened_at),
+        "message_stats": stats_of_totals(one.totals, rates),
+        "messages_unacknowledged": one.unacknowledged,
+        "messages_uncommitted": one.uncommitted,
+        "messages_unconfirmed": one.unconfirmed,
+        "name": f"{live.name} ({one.number})",
+        "node": api.node,
+        "number": one.number,
+        "pending_raft_commands": 0,
+        "prefetch_count": one.prefetch,
+        "state": "flow" if live.facts.state == "flow" else "running",
+        "transactional": one.transactional,
+        "user": live.facts.user,
+        "user_who_performed_action": live.facts.user,
+        "vhost": live.facts.vhost,
+    }
+
+
+def consumer(api: Management, live: Live, number: int, one: ConsumerFacts) -> Item:
+    """A consumer."""
+    return {
+        "arguments": one.arguments,
+        "ack_required": one.ack_required,
+        "active": one.active,
+        "activity_status": "up" if one.active else "waiting",
+        "channel_details": channel_details(api, live, number),
+        "consumer_tag": one.tag,
+        "consumer_timeout": None,
+        "exclusive": one.exclusive,
+        "prefetch_count": one.prefetch,
+        "queue": {"name": one.queue, "vhost": live.facts.vhost},
+    }
+
+
+# Vhosts
+
+
+def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
+    """A vhost with the totals of its queues and connections."""
+    sums = api.sampler.vhost_sums(found.name)
+    rates = api.sampler.rates(("vhost", found.name), len(QUEUE_COUNTERS))
+    ready, unacked = sums.ready, sums.unacked
+    received = sent = 0
+    totals = Totals()
+    flows = [0.0] * (len(TOTALS) + 2)
+    for live in lives:
+        if live.facts.vhost == found.name:
+            totals.add(live.facts.totals)
+            received += live.connection.bytes_in
+            sent += live.connection.bytes_out
+            of_one = api.sampler.rates(live.connection.id, len(flows))
+            flows = [a + b for a, b in zip(flows, of_one, strict=True)]
+    counted = dict(zip(TOTALS, zip(total_counters(totals), flows[:-2], strict=True), strict=True))
+    # Its queues know what went through them after a connection is gone, too.
+    counted |= dict(zip(QUEUE_COUNTERS[1:], zip(sums.counters[1:], rates[1:], strict=True), strict=True))
+    return {
+        "cluster_state": {api.node: "running"},
+        "default_queue_type": found.metadata.default_queue_type or "undefined",
+        "description": found.metadata.description,
+        "message_stats": message_stats(counted),
+        "messages": ready + unacked,
+        "messages_details": {"rate": rates[0] - rates[4]},
+        "messages_ready": ready,
+        "messages_ready_details": {"rate": rates[0] - rates[3]},
+        "messages_unacknowledged": unacked,
+        "messages_unacknowledged_details": {"rate": rates[3] - rates[4]},
+        "metadata": {"description": found.metadata.description, "tags": list(found.metadata.tags)},
+        "name": found.name,
+        "recv_oct": received,
+        "recv_oct_details": {"rate": flows[-2]},
+        "send_oct": sent,
+        "send_oct_details": {"rate": flows[-1]},
+        "tags": list(found.metadata.tags),
+        "tracing": False,
+    }

@@ -1,0 +1,1 @@
+"""The metrics page for Prometheus: RabbitMQ's names, and our own."""

@@ -1,0 +1,54 @@
+"""The text format of Prometheus: metrics with their help, types and labelled values.
+
+# TYPE name kind
+# HELP name help
+name{label="value",...} number
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+__all__ = ["CONTENT_TYPE", "Kind", "head", "labels_of", "metric", "sample"]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Kind = Literal["counter", "gauge", "histogram", "untyped"]
+
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def head(name: str, kind: Kind, text: str) -> str:
+    """The two lines before the values of a metric."""
+    return f"# TYPE {name} {kind}\n# HELP {name} {text}\n"
+
+
+def labels_of(labels: Mapping[str, str]) -> str:
+    """Labels in braces; "" without any. Names that are no UTF-8 come with replacement characters."""
+    if not labels:
+        return ""
+    pairs = ",".join(f'{name}="{_clean(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}"
+
+
+def sample(name: str, value: float, labels: str = "") -> str:
+    """One value; `labels` is what `labels_of` gave."""
+    if isinstance(value, float) and not math.isfinite(value):
+        shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    else:
+        shown = repr(value) if isinstance(value, float) else str(value)
+    return f"{name}{labels} {shown}\n"
+
+
+def metric(name: str, kind: Kind, text: str, values: Iterable[tuple[Mapping[str, str], float]]) -> str:
+    """A whole metric."""
+    lines = [head(name, kind, text)]
+    lines += [sample(name, value, labels_of(labels)) for labels, value in values]
+    return "".join(lines)
+
+
+def _clean(value: str) -> str:
+    text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return text.translate(_ESCAPES)

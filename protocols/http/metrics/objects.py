@@ -1,0 +1,260 @@
+"""Metrics per queue, channel and connection, and families of them on request; streamed, some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.rates import queue_counters
+from penstock.protocols.http.management.views import queue_name
+from penstock.protocols.http.metrics.exposition import Kind, head, labels_of, sample
+from penstock.protocols.http.metrics.node import about
+
+if TYPE_CHECKING:
+    from penstock.protocols.facts import ChannelFacts
+    from penstock.protocols.registry import Live
+    from penstock.router.entries import QueueEntry
+
+__all__ = ["FAMILIES", "detailed", "per_object"]
+
+_AT_ONCE: Final = 500
+
+_Column = tuple[str, Kind, str, "Callable[..., float]"]
+
+_QUEUE_COARSE: Final[Sequence[_Column]] = (
+    (
+        "queue_messages_ready",
+        "gauge",
+        "Messages ready to be delivered to consumers",
+        lambda entry: entry.queue.ready_count,
+    ),
+    (
+        "queue_messages_unacked",
+        "gauge",
+        "Messages delivered to consumers but not yet acknowledged",
+        lambda entry: entry.queue.cursor.outstanding,
+    ),
+    (
+        "queue_messages",
+        "gauge",
+        "Sum of ready and unacknowledged messages - total queue depth",
+        lambda entry: entry.queue.ready_count + entry.queue.cursor.outstanding,
+    ),
+)
+_QUEUE_CONSUMERS: Final[Sequence[_Column]] = (
+    ("queue_consumers", "gauge", "Consumers on a queue", lambda entry: entry.queue.consumer_count),
+)
+_QUEUE_MORE: Final[Sequence[_Column]] = (
+    (
+        "queue_consumer_utilisation",
+        "gauge",
+        "1 while some consumer takes messages",
+        lambda entry: float(any(outlet.credit() > 0 for outlet in entry.queue.outlets[:100])),
+    ),
+    (
+        "queue_messages_published_total",
+        "counter",
+        "Total number of messages published to queues",
+        lambda entry: queue_counters(entry.queue)[0],
+    ),
+    (
+        "queue_delivered_total",
+        "counter",
+        "Total number of messages delivered from a queue",
+        lambda entry: entry.queue.delivered,
+    ),
+    (
+        "queue_messages_acked_total",
+        "counter",
+        "Total number of messages that left a queue for good",
+        lambda entry: entry.queue.cursor.settled,
+    ),
+)
+_CONNECTION: Final[Sequence[_Column]] = (
+    (
+        "connection_incoming_bytes_total",
+        "counter",
+        "Total number of bytes received on a connection",
+        lambda live: live.connection.bytes_in,
+    ),
+    (
+        "connection_outgoing_bytes_total",
+        "counter",
+        "Total number of bytes sent on a connection",
+        lambda live: live.connection.bytes_out,
+    ),
+)
+_CONNECTION_MORE: Final[Sequence[_Column]] = (
+    (
+        "connection_channels",
+        "gauge",
+        "Channels on a connection",
+        lambda live: len(live.facts.channels),
+    ),
+    (
+        "connection_pending_packets",
+        "gauge",
+        "Bytes waiting to be sent on a connection",
+        lambda live: live.connection.out.size,
+    ),
+)
+_CHANNEL: Final[Sequence[_Column]] = (
+    ("channel_consumers", "gauge", "Consumers on a channel", lambda one: len(one.consumers)),
+    (
+        "channel_messages_unacked",
+        "gauge",
+        "Delivered but not yet acknowledged messages",
+        lambda one: one.unacknowledged,
+    ),
+    (
+        "channel_messages_unconfirmed",
+        "gauge",
+        "Published but not yet confirmed messages",
+        lambda one: one.unconfirmed,
+    ),
+    (
+        "channel_messages_uncommitted",
+        "gauge",
+        "Messages received in a transaction but not yet committed",
+        lambda one: one.uncommitted,
+    ),
+    ("channel_prefetch", "gauge", "Shared prefetch limit of a channel", lambda one: one.global_prefetch),
+    (
+        "channel_messages_published_total",
+        "counter",
+        "Total number of messages published on a channel",
+        lambda one: one.totals.published,
+    ),
+    (
+        "channel_messages_confirmed_total",
+        "counter",
+        "Total number of messages confirmed on a channel",
+        lambda one: one.totals.confirmed,
+    ),
+    (
+        "channel_messages_unroutable_returned_total",
+        "counter",
+        "Total number of mandatory messages returned as unroutable",
+        lambda one: one.totals.returned,
+    ),
+    (
+        "channel_messages_unroutable_dropped_total",
+        "counter",
+        "Total number of messages dropped as unroutable",
+        lambda one: one.totals.dropped,
+    ),
+    (
+        "channel_messages_delivered_ack_total",
+        "counter",
+        "Total number of messages delivered with acknowledgement",
+        lambda one: one.totals.consumed - one.totals.delivered_auto,
+    ),
+    (
+        "channel_messages_delivered_total",
+        "counter",
+        "Total number of messages delivered without acknowledgement",
+        lambda one: one.totals.delivered_auto,
+    ),
+    (
+        "channel_messages_redelivered_total",
+        "counter",
+        "Total number of messages redelivered to consumers",
+        lambda one: one.totals.redelivered,
+    ),
+    (
+        "channel_messages_acked_total",
+        "counter",
+        "Total number of messages acknowledged by consumers",
+        lambda one: one.totals.acknowledged,
+    ),
+    (
+        "channel_get_ack_total",
+        "counter",
+        "Total number of messages fetched with basic.get and acknowledged by hand",
+        lambda one: one.totals.got - one.totals.got_auto,
+    ),
+    (
+        "channel_get_total",
+        "counter",
+        "Total number of messages fetched with basic.get without acknowledgement",
+        lambda one: one.totals.got_auto,
+    ),
+    (
+        "channel_get_empty_total",
+        "counter",
+        "Total number of times basic.get fetched no message",
+        lambda one: one.totals.get_empty,
+    ),
+)
+
+FAMILIES: Final = {
+    "queue_coarse_metrics": ("queue", _QUEUE_COARSE),
+    "queue_consumer_count": ("queue", _QUEUE_CONSUMERS),
+    "queue_metrics": ("queue", _QUEUE_MORE),
+    "connection_coarse_metrics": ("connection", _CONNECTION),
+    "connection_metrics": ("connection", _CONNECTION_MORE),
+    "channel_metrics": ("channel", _CHANNEL),
+}
+"""By the names RabbitMQ has for them: what they are about, and their metrics."""
+
+
+async def per_object(api: Management) -> AsyncGenerator[bytes, None]:
+    """Everything, for every object."""
+    async for text in _families(api, FAMILIES, "rabbitmq_", None):
+        yield text
+    yield "".join(about(api, "per-object")).encode()
+
+
+async def detailed(
+    api: Management, families: Iterable[str], vhosts: frozenset[str] | None
+) -> AsyncGenerator[bytes, None]:
+    """The families asked for, of the objects in `vhosts` (None: all); unknown ones give nothing."""
+    async for text in _families(api, families, "rabbitmq_detailed_", vhosts):
+        yield text
+    yield "".join(about(api, "detailed")).encode()
+
+
+async def _families(
+    api: Management, families: Iterable[str], prefix: str, vhosts: frozenset[str] | None
+) -> AsyncGenerator[bytes, None]:
+    wanted = [FAMILIES[name] for name in dict.fromkeys(families) if name in FAMILIES]
+    lives = [live for live in api.registry.connections() if vhosts is None or live.facts.vhost in vhosts]
+    channels = [(live, channel) for live in lives for channel in live.facts.channels]
+    entries = [
+        entry
+        for vhost in api.broker.vhosts.values()
+        if vhosts is None or vhost.name in vhosts
+        for entry in vhost.entries()
+    ]
+    for about_what, columns in wanted:
+        for name, kind, text, value in columns:
+            yield head(prefix + name, kind, text).encode()
+            if about_what == "queue":
+                rows = ((_of_queue(entry), value(entry)) for entry in entries if not entry.queue.deleted)
+            elif about_what == "connection":
+                rows = ((_of_connection(live), value(live)) for live in lives)
+            else:
+                rows = ((_of_channel(*pair), value(pair[1])) for pair in channels)
+            lines: list[str] = []
+            for labels, number in rows:
+                lines.append(sample(prefix + name, number, labels))
+                if len(lines) == _AT_ONCE:
+                    yield "".join(lines).encode()
+                    lines.clear()
+                    await asyncio.sleep(0)
+            if lines:
+                yield "".join(lines).encode()
+
+
+def _of_queue(entry: QueueEntry) -> str:
+    return labels_of({"vhost": entry.queue.vhost, "queue": queue_name(entry)})
+
+
+def _of_connection(live: Live) -> str:
+    return labels_of({"connection": live.name, "vhost": live.facts.vhost, "user": live.facts.user})
+
+
+def _of_channel(live: Live, channel: ChannelFacts) -> str:
+    return labels_of({"channel": f"{live.name} ({channel.number})", "vhost": live.facts.vhost})

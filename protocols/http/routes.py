@@ -1,0 +1,91 @@
+"""Which handler serves a path: a tree of segments, found in as many steps as the path has.
+
+    api.add("GET", "/api/queues/{vhost}/{name}", show_queue)
+
+A literal segment goes before a name. HEAD is served by GET's handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.protocols.http.messages import HttpError, Request, Response
+
+__all__ = ["Handler", "Routes"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_NAME: Final = "{}"
+
+
+class _Node:
+    __slots__ = ("children", "methods", "names")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.methods: dict[str, Handler] = {}
+        self.names: dict[str, tuple[tuple[int, str], ...]] = {}
+
+
+class Routes:
+    """The paths of one listener."""
+
+    def __init__(self) -> None:
+        self._root = _Node()
+
+    def add(self, method: str, path: str, handler: Handler) -> None:
+        """Serve `method` on `path`, whose parts in braces become `Request.names`."""
+        node = self._root
+        names = []
+        for at, segment in enumerate(path.strip("/").split("/")):
+            if segment.startswith("{"):
+                names.append((at, segment[1:-1]))
+                segment = _NAME
+            node = node.children.setdefault(segment, _Node())
+        assert method not in node.methods, f"{method} {path} twice"
+        node.methods[method] = handler
+        node.names[method] = tuple(names)
+
+    def find(self, request: Request) -> Handler:
+        """The handler of a request, whose `names` are set.
+
+        Raises:
+            HttpError: 404, or 405 with the methods that there are.
+
+        """
+        segments = request.segments
+        node = self._walk(self._root, segments, 0)
+        if node is None:
+            raise HttpError(404, "not_found", "there is nothing at this path")
+        method = request.method if request.method in node.methods or request.method != "HEAD" else "GET"
+        handler = node.methods.get(method)
+        if handler is None:
+            allowed = ", ".join(sorted(node.methods))
+            raise HttpError(
+                405, "method_not_allowed", f"this path takes {allowed}", headers=(("allow", allowed),)
+            )
+        request.names = {name: segments[at] for at, name in node.names[method]}
+        return handler
+
+    def paths(self) -> list[tuple[str, str]]:
+        """(method, path) of every route, for documents and tests; names come as {}."""
+        found: list[tuple[str, str]] = []
+
+        def walk(node: _Node, path: str) -> None:
+            found.extend((method, path or "/") for method in node.methods)
+            for segment, child in node.children.items():
+                walk(child, f"{path}/{segment}")
+
+        walk(self._root, "")
+        return sorted(found, key=lambda route: (route[1], route[0]))
+
+    def _walk(self, node: _Node, segments: list[str], at: int) -> _Node | None:
+        if at == len(segments):
+            return node if node.methods else None
+        for key in (segments[at], _NAME):
+            # A name in a path may be "{}" itself: it is a name all the same.
+            child = node.children.get(key)
+            if child is not None and (found := self._walk(child, segments, at + 1)) is not None:
+                return found
+        return None

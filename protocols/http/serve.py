@@ -1,0 +1,95 @@
+"""The listeners of the HTTP front end: data plane, management API, metrics, where the configuration says."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.protocols.http.app import HttpApp, Words
+from penstock.protocols.http.data import openapi
+from penstock.protocols.http.data.app import DataPlane
+from penstock.protocols.http.endpoint import HttpFront, ServerOptions
+from penstock.protocols.http.management.app import add_management
+from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
+from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.webhooks.options import WebhookOptions
+from penstock.protocols.http.webhooks.service import Webhooks
+from penstock.protocols.shared import Shared
+
+if TYPE_CHECKING:
+    from penstock.config import Address
+    from penstock.protocols.front import Front
+    from penstock.protocols.registry import Registry
+    from penstock.router.broker import Broker
+
+__all__ = ["HttpOptions", "serve"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Where to listen, None = off, and what to tell."""
+
+    http: Address | None = None
+    http_tls: Address | None = None
+    management: Address | None = None
+    management_tls: Address | None = None
+    metrics: Address | None = None
+    cluster: str = "localhost"
+    """The name of this gateway, in the API and in metrics."""
+    data_dir: Path = Path("data")
+    disk_free_limit: int = 0
+    """Publishers are stopped with less free space, in bytes."""
+    webhooks: WebhookOptions = field(default_factory=WebhookOptions)
+
+
+def serve(
+    broker: Broker,
+    registry: Registry,
+    words: Words,
+    options: HttpOptions,
+    server: ServerOptions,
+    loop: asyncio.AbstractEventLoop,
+    shared: Shared | None = None,
+) -> Front:
+    """Listen at every address that is on; `shared.tls` is needed for those with TLS.
+
+    Raises:
+        StartError: an address cannot be listened on.
+
+    """
+    shared = shared or Shared()
+    front = HttpFront("http", broker, server, loop, shared)
+    messages = Messages(words)
+    data = HttpApp(words, needs_no_login=openapi.is_open)
+    webhooks = Webhooks(broker, messages, options.webhooks)
+    front.before_drain.append(webhooks.drain)
+    plane = DataPlane(data, broker, messages, webhooks)
+    plane.add(data)
+    front.serve("http", data, options.http, options.http_tls, shared.tls)
+    managed = options.management is not None or options.management_tls is not None
+    if not managed and options.metrics is None:
+        return front
+    app = HttpApp(words, needs_no_login=openapi.is_open)
+    api = Management(
+        app,
+        broker,
+        registry,
+        messages,
+        webhooks,
+        cluster=options.cluster,
+        data_dir=options.data_dir,
+        disk_free_limit=options.disk_free_limit,
+    )
+    add_management(api)
+    if managed:
+        # Here too, so that a page of the management can publish and pull without another origin.
+        plane.add(app)
+        front.serve("management", app, options.management, options.management_tls, shared.tls)
+    if options.metrics is not None:
+        pages = HttpApp(words, needs_no_login=needs_no_login)
+        add_metrics(pages, api)
+        front.serve("metrics", pages, options.metrics, None, None)
+    return front

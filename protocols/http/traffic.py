@@ -1,0 +1,348 @@
+"""Messages in and out of the broker for HTTP handlers: publish one through an exchange, take some of a queue.
+
+Not for traffic like a kernel's: each message costs Python here. What is taken is out until it is settled or
+given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import CodecError
+from penstock.log_core._batch import AMQP091, PERSISTENT, RETAIN, Record
+from penstock.protocols.http.headers import (
+    DELIVER_AFTER,
+    DELIVER_AT,
+    PRODUCER,
+    SEQUENCE,
+    check_delay,
+    copies_of,
+    due_of,
+    numbered,
+)
+from penstock.protocols.http.messages import HttpError
+from penstock.router.names import join_key_block, split_key_block, text
+from penstock.router.publishing import Published, union
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.app import Words
+    from penstock.router.broker import Broker
+    from penstock.router.identity import Identity
+    from penstock.router.vhost import Vhost
+    from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["Messages", "Shown", "Taken", "kept", "take"]
+
+_TTL_MAX: Final = 2**32 - 1
+_SPECIAL: Final = frozenset({"CC", "BCC", DELIVER_AFTER, DELIVER_AT, PRODUCER, SEQUENCE})
+_SHORT: Final = (
+    "content_type",
+    "content_encoding",
+    "correlation_id",
+    "reply_to",
+    "expiration",
+    "message_id",
+    "type",
+    "user_id",
+    "app_id",
+    "cluster_id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    """A message to be published, in its encoding."""
+
+    keys: tuple[bytes, ...]
+    block: bytes
+    body: bytes
+    headers: Mapping[str, Any]
+    flags: int
+    priority: int
+    ttl_ms: int
+    due_ms: int
+    numbered: tuple[bytes, int] | None
+
+
+@dataclass(slots=True)
+class Taken:
+    """A message that was taken from a queue."""
+
+    queue: Queue
+    seq: int
+    record: Record
+    redelivered: bool
+    deliveries: int
+    """How often it was handed out before."""
+    left: int
+    """Messages that were ready behind it."""
+
+    def settle(self) -> None:
+        """It is done."""
+        self.queue.cursor.settle(self.seq)
+
+    def requeue(self) -> None:
+        """Give it back to its place."""
+        self.queue.cursor.requeue(self.seq)
+
+    def reject(self) -> None:
+        """It leaves the queue undone: dead-lettered, where the queue says so."""
+        self.queue.cursor.reject(self.seq)
+
+
+async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
+    """Wait until everything up to `lsn` is on the disk, or written.
+
+    Raises:
+        HttpError: 503, the log failed: it may be kept or not.
+
+    """
+    log = broker.log
+    if lsn <= (log.synced_lsn if synced else log.written_lsn):
+        return
+    reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def told(ok: bool) -> None:
+        if not reached.done():
+            reached.set_result(ok)
+
+    (log.when_synced if synced else log.when_written)(lsn, told)
+    broker.tick.schedule()
+    if not await reached:
+        raise HttpError(503, "log_failed", "the log failed; see the gateway's log")
+
+
+async def take(queue: Queue) -> Taken | None:
+    """One message, or None when the queue is empty."""
+    found: asyncio.Future[Taken | None] = asyncio.get_running_loop().create_future()
+
+    def got(cursor: Cursor | None) -> None:
+        if cursor is None:
+            if not found.done():
+                found.set_result(None)
+            return
+        seq, _, _, count, redelivered = cursor.records()[0]
+        if found.done():
+            cursor.requeue(seq)
+            return
+        batch, at = cursor.record(0)
+        found.set_result(Taken(queue, seq, batch.record(at), redelivered, count, queue.ready_count))
+
+    queue.get(got)
+    queue.tick.schedule()
+    return await found
+
+
+@dataclass(slots=True)
+class Shown:
+    """A message in AMQP's words, whichever protocol it came by."""
+
+    exchange: str
+    routing_key: str
+    properties: dict[str, Any]
+    body: bytes
+
+
+class Messages:
+    """Publishing and showing, in AMQP's words."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self.published = 0
+        """Messages published by HTTP, since the start."""
+        self.delivered = 0
+        self.json_props = words.encode_properties({"content_type": "application/json", "delivery_mode": 2})
+        """The properties block of what the gateway itself has to say."""
+
+    def publish(
+        self,
+        vhost: Vhost,
+        identity: Identity,
+        exchange: str,
+        routing_key: str,
+        properties: Mapping[str, Any],
+        body: bytes,
+        *,
+        due_ms: int = 0,
+    ) -> Published:
+        """Append one message, or keep it until `due_ms` (since the epoch; 0: now).
+
+        The headers that delay, copy and number messages mean what they mean to AMQP publishers. What a named
+        producer sent before is not appended: the LSN is the one of then.
+
+        Raises:
+            HttpError: 400, a property that is none.
+            RoutingError: the exchange refuses it.
+
+        """
+        outgoing = self._read(vhost, identity, exchange, routing_key, properties, body, due_ms)
+        if outgoing.numbered is None:
+            published = self._append(vhost, identity, outgoing)
+        else:
+            producers = vhost.broker.log.producers
+            name, sequence = outgoing.numbered
+            if known := producers.admit_sequence(name, sequence):
+                route = vhost.route(identity, AMQP091, outgoing.keys[0], outgoing.headers)
+                return Published(known, route, repeated=True)
+            producers.open()
+            try:
+                published = self._append(vhost, identity, outgoing)
+                if not published.refused:
+                    producers.note(name, sequence, sequence, published.lsn)
+            finally:
+                producers.close()
+        self.published += 1
+        return published
+
+    def _read(
+        self,
+        vhost: Vhost,
+        identity: Identity,
+        exchange: str,
+        routing_key: str,
+        properties: Mapping[str, Any],
+        body: bytes,
+        due_ms: int,
+    ) -> _Outgoing:
+        checked = _checked(properties, identity)
+        headers = checked.get("headers") or {}
+        keys, number = [routing_key], None
+        if not _SPECIAL.isdisjoint(headers):
+            headers = checked["headers"] = dict(headers)
+            keys += copies_of(headers)
+            due_ms = due_of(headers, vhost.broker.log.wall_ms()) or due_ms
+            number = numbered(vhost.name, headers)
+        if "x-delay" in headers and (entry := vhost.exchanges.get(exchange)) is not None and entry.delays:
+            check_delay(headers["x-delay"])
+        try:
+            blocks = tuple(dict.fromkeys(join_key_block(exchange, key) for key in keys))
+            block = self._words.encode_properties(checked)
+        except (ValueError, OverflowError, CodecError) as error:
+            raise HttpError(400, "bad_request", f"the message cannot be encoded: {error}") from error
+        return _Outgoing(
+            blocks,
+            block,
+            body,
+            headers,
+            PERSISTENT if checked.get("delivery_mode") == 2 else 0,
+            checked.get("priority", 0),
+            _ttl(checked.get("expiration")),
+            due_ms,
+            number,
+        )
+
+    def _append(self, vhost: Vhost, identity: Identity, one: _Outgoing) -> Published:
+        words = vhost.broker.delayed.words
+        delay_ms = words.delay_ms(one.headers) if words is not None and one.headers else 0
+        if len(one.keys) == 1 and not one.due_ms and not delay_ms:
+            published = vhost.publish(
+                identity,
+                AMQP091,
+                one.keys[0],
+                one.block,
+                one.body,
+                flags=one.flags,
+                priority=one.priority,
+                ttl_ms=one.ttl_ms,
+                # Without headers the user's table of routes has the answer.
+                headers=one.headers or None,
+            )
+            if published.route.error is not None:
+                raise published.route.error
+            return published
+        held: list[bytes] = []
+        routes = []
+        for key in one.keys:
+            names: list[str] = []
+            route = vhost.route(identity, AMQP091, key, one.headers, names if delay_ms else None)
+            if route.error is not None:
+                raise route.error
+            routes.append(route)
+            held += [join_key_block(name, text(key[2 + key[0] :])) for name in names]
+        if one.due_ms:
+            return Published(self._keep(vhost, one, one.due_ms, one.block, one.keys), union(routes))
+        way = union(routes)
+        published = Published(0, way)
+        if way.routed or not held:
+            published = vhost.publishing.append(
+                way, one.keys[0], one.block, one.body, one.flags, one.priority, AMQP091, one.ttl_ms
+            )
+        if held and words is not None:
+            until_ms = vhost.broker.log.wall_ms() + delay_ms + 1
+            block = words.served(one.block, delay_ms)
+            lsn = self._keep(vhost, one, until_ms, block, tuple(dict.fromkeys(held)))
+            published = Published(lsn, way, published.refused)
+        return published
+
+    def _keep(
+        self, vhost: Vhost, one: _Outgoing, due_ms: int, block: bytes, starts: tuple[bytes, ...]
+    ) -> int:
+        return vhost.broker.delayed.schedule(
+            vhost.name,
+            due_ms,
+            AMQP091,
+            one.keys[0],
+            block,
+            one.body,
+            starts=starts,
+            flags=one.flags,
+            priority=one.priority,
+            ttl_ms=one.ttl_ms,
+        )
+
+    def with_header(self, props: bytes, name: str, value: str) -> bytes:
+        """A properties block with one more header, or another value of it."""
+        properties = dict(self._words.decode_properties(props))
+        properties["headers"] = {**(properties.get("headers") or {}), name: value}
+        return self._words.encode_properties(properties)
+
+    def show(self, record: Record) -> Shown:
+        """A record as AMQP consumers would see it."""
+        key, block = record.key, record.props
+        if record.enc != AMQP091:
+            key, block = self._words.key_of_mqtt(key, block, record.flags & ~RETAIN)
+        exchange, routing_key = split_key_block(key) or ("", b"")
+        try:
+            properties = dict(self._words.decode_properties(block))
+        except CodecError:
+            properties = {}
+        return Shown(exchange, routing_key.decode("utf-8", "replace"), properties, record.body)
+
+
+def _checked(properties: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+    """The properties of a message, each of its type. Raises HttpError."""
+    checked: dict[str, Any] = {}
+    for name, value in properties.items():
+        match name:
+            case "headers":
+                right = isinstance(value, dict)
+            case "delivery_mode" | "priority":
+                right = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 255
+            case "timestamp":
+                right = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
+            case _:
+                right = name in _SHORT and isinstance(value, str) and len(value.encode()) <= 255
+        if not right:
+            raise HttpError(400, "bad_request", f"the property {name!r} cannot be {str(value)[:100]!r}")
+        checked[name] = value
+    user = checked.get("user_id")
+    if user is not None and user != identity.username:
+        raise HttpError(
+            400,
+            "bad_request",
+            f"user_id property set to '{user}' but authenticated user was '{identity.username}'",
+        )
+    return checked
+
+
+def _ttl(expiration: str | None) -> int:
+    """Milliseconds, 0 = none. Raises HttpError."""
+    if expiration is None:
+        return 0
+    if not (expiration.isascii() and expiration.isdigit() and len(expiration) <= 10):
+        raise HttpError(400, "bad_request", f"expiration is milliseconds as text, not '{expiration[:100]}'")
+    return min(max(int(expiration), 1), _TTL_MAX)

@@ -1,0 +1,106 @@
+"""How a webhook gets its messages: an outlet of a queue, a stream's reader or a replay.
+
+What it took stays out in the queue until the webhook settles it. It takes no more than the webhook has room
+for, and nothing while the webhook rests as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.protocols.http.traffic import Taken
+from penstock.subscriptions.replay import Replay
+from penstock.subscriptions.stream import Reader
+
+if TYPE_CHECKING:
+    from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["Feeder", "Held"]
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A message that a webhook holds."""
+
+    taken: Taken
+    feeder: Feeder
+
+
+class Feeder:
+    """See the module: the outlet."""
+
+    priority = 0
+
+    def __init__(
+        self,
+        queue: Queue,
+        room: Callable[[], int],
+        took: Callable[[list[Held]], None],
+        lost: Callable[[Feeder, str], None],
+        *,
+        last_lsn: int = 0,
+        most: int = 0,
+    ) -> None:
+        """`last_lsn` > 0: a replay that ends there. `most` > 0: it ends after so many messages."""
+        self.queue = queue
+        self.ended = False
+        """It has brought everything."""
+        self._last_lsn = last_lsn
+        self._left = most or None
+        self._room = room
+        self._took = took
+        self._lost = lost
+        self._out: set[int] = set()
+
+    @property
+    def is_finished(self) -> bool:
+        """It has brought everything, and all of it is settled."""
+        return self.ended and not self._out
+
+    def credit(self) -> int:
+        if self.ended:
+            return 0
+        room = self._room()
+        return room if self._left is None else min(room, self._left)
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        records = cursor.records()
+        held = []
+        for at in range(first, len(records), step):
+            seq, position, _, count, redelivered = records[at]
+            if self._last_lsn and position > self._last_lsn:
+                self.ended = True
+                cursor.settle(seq)
+                continue
+            batch, index = cursor.record(at)
+            self._out.add(seq)
+            held.append(Held(Taken(self.queue, seq, batch.record(index), redelivered, count, 0), self))
+        if self._left is not None:
+            self._left -= len(held)
+            self.ended = self._left == 0
+        self._took(held)
+        return len(range(first, len(records), step))
+
+    def cancelled(self, reason: str) -> None:
+        self._out.clear()
+        self._lost(self, reason)
+
+    # The webhook's
+
+    def settle(self, held: Held) -> None:
+        """It is done."""
+        if held.taken.seq in self._out:
+            self._out.discard(held.taken.seq)
+            held.taken.settle()
+
+    def stop(self) -> None:
+        """Take nothing more, and give back what is out."""
+        self.queue.detach(self)
+        # A reader has nothing to give back: its place is kept, and it is read again from there.
+        if not isinstance(self.queue, Reader | Replay):
+            for seq in sorted(self._out):
+                self.queue.cursor.requeue(seq)
+        self._out.clear()

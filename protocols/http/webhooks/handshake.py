@@ -1,0 +1,43 @@
+"""The question whether a receiver wants to be sent anything at all.
+
+    OPTIONS <url>                       -> 2xx
+    WebHook-Request-Origin: <origin>       WebHook-Allowed-Origin: <origin> or *
+                                           WebHook-Allowed-Rate: <requests per minute> or *, optional
+
+So nobody can have this gateway flood a server that never agreed to it.
+
+Source: CloudEvents HTTP webhook 1.0, section 4 (abuse protection).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.protocols.http.webhooks.client import Client
+
+__all__ = ["Grant", "ask"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the receiver says."""
+
+    allowed: bool
+    reason: str = ""
+    """Why it does not allow it."""
+    pace_s: float = 0.0
+    """Least time from one request to the next; 0: it does not mind."""
+
+
+async def ask(client: Client, origin: str, timeout_s: float) -> Grant:
+    """Ask. Raises NoAnswer."""
+    answer = await client.send("OPTIONS", {"webhook-request-origin": origin}, timeout_s=timeout_s)
+    if not 200 <= answer.status < 300:
+        return Grant(False, f"OPTIONS was answered with {answer.status}")
+    allowed = answer.headers.get("webhook-allowed-origin", "").strip()
+    if allowed not in (origin, "*"):
+        said = f"allows {allowed[:100]!r}" if allowed else "has no WebHook-Allowed-Origin"
+        return Grant(False, f"the answer to OPTIONS {said}, and not {origin!r}")
+    rate = answer.headers.get("webhook-allowed-rate", "").strip()
+    per_minute = int(rate) if rate.isascii() and rate.isdigit() and len(rate) < 9 else 0
+    return Grant(True, pace_s=60 / per_minute if per_minute else 0.0)

@@ -1,0 +1,42 @@
+"""What the configuration's section `webhooks` says of all webhooks together."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from penstock.protocols.http.webhooks.guard import Guard
+
+__all__ = ["WebhookOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookOptions:
+    """Named as the options of the configuration."""
+
+    allow_networks: tuple[str, ...] = ()
+    refuse_networks: tuple[str, ...] = ()
+    allow_http: bool = False
+    ports: tuple[int, ...] = (80, 443)
+    ca_file: str = ""
+    origin: str = ""
+    """What receivers are asked by the handshake to allow; "" = the name of this machine."""
+    max_webhooks: int = 1000
+    max_window_bytes: int = 16 << 20
+    """Bodies that one webhook holds in memory."""
+
+    def guard(self) -> Guard:
+        """The rules for addresses."""
+        allow, refuse = (
+            tuple(ip_network(network) for network in networks)
+            for networks in (self.allow_networks, self.refuse_networks)
+        )
+        return Guard(allow, refuse, frozenset(self.ports), self.allow_http)
+
+    def tls(self) -> ssl.SSLContext:
+        """For https. Raises OSError when `ca_file` cannot be read."""
+        context = ssl.create_default_context()
+        if self.ca_file:
+            context.load_verify_locations(self.ca_file)
+        return context

@@ -1,0 +1,241 @@
+"""What one webhook is: its source, its URL, and how it sends; read from JSON, every field checked.
+
+{"source": {"queue": Q}                                    a queue's consumer
+         | {"exchange": X, "routing_key": K}                a queue of its own, bound to X
+         | {"topic": FILTER}                               the same, of an MQTT topic filter
+         | {"stream": S, "from": "first" | "next"},        every message of a stream, from there on
+ "url": "https://...", "method": "POST", "headers": {...},
+ "format": "cloudevents-binary" | "cloudevents-structured" | "cloudevents-batch" | "raw" | "json",
+ "ordering": "none" | "key" | "strict", "ordering_key": "routing_key" | "header:NAME",
+ "max_inflight": 32, "timeout_ms": 15000,
+ "batch": {"max_messages": 1, "max_bytes": 262144, "linger_ms": 0},
+ "retry": {"schedule_ms": [...], "max_age_ms": 345600000, "refused_attempts": 5},
+ "disable_after_ms": 432000000, "verify": "options" | "none"}
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import orjson
+
+from penstock.protocols.http.messages import HttpError
+
+__all__ = ["Batch", "Format", "Ordering", "Retry", "Settings", "Source", "settings_of"]
+
+Format = Literal["cloudevents-binary", "cloudevents-structured", "cloudevents-batch", "raw", "json"]
+Ordering = Literal["none", "key", "strict"]
+
+_MANY: Final = ("cloudevents-batch", "json")
+_STANDARD_MS: Final = tuple(s * 1000 for s in (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400))
+"""Standard Webhooks' delays, the first attempt being at once."""
+_DAY_MS: Final = 86_400_000
+_OWN: Final = frozenset(
+    {"host", "content-length", "content-type", "transfer-encoding", "connection", "te", "upgrade", "expect"}
+)
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"[\t !-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where messages come from."""
+
+    kind: Literal["queue", "exchange", "topic", "stream"]
+    name: str
+    """Of the queue, the exchange or the stream; the topic filter."""
+    routing_key: str = ""
+    start: str = "next"
+    """Of a stream: "first" or "next"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How many messages one request has."""
+
+    max_messages: int = 1
+    max_bytes: int = 256 << 10
+    linger_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When a message is sent again."""
+
+    schedule_ms: tuple[int, ...] = _STANDARD_MS
+    """From one attempt to the next, with 20 % of chance; after the last one it is dead."""
+    max_age_ms: int = 4 * _DAY_MS
+    """From its first attempt."""
+    refused_attempts: int = 5
+    """Attempts at a message that the receiver refuses (4xx)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """See the module."""
+
+    source: Source
+    url: str
+    method: str = "POST"
+    headers: dict[str, str] = field(default_factory=dict)
+    format: Format = "cloudevents-binary"
+    ordering: Ordering = "none"
+    ordering_key: str = "routing_key"
+    max_inflight: int = 32
+    timeout_ms: int = 15_000
+    batch: Batch = field(default_factory=Batch)
+    retry: Retry = field(default_factory=Retry)
+    disable_after_ms: int = 5 * _DAY_MS
+    verify: Literal["options", "none"] = "options"
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON, with the values of headers masked: they carry credentials."""
+        shown: dict[str, Any] = orjson.loads(orjson.dumps(self))
+        shown["source"] = _source_shown(self.source)
+        shown["headers"] = dict.fromkeys(self.headers, "***")
+        return shown
+
+    def stored(self) -> dict[str, Any]:
+        """As JSON, whole; `settings_of` takes it back."""
+        return {**self.shown(), "headers": self.headers}
+
+
+def settings_of(value: Any) -> Settings:
+    """Read the settings of a webhook.
+
+    Raises:
+        HttpError: 400 `bad_field`, naming it.
+
+    """
+    fields = _Fields(value, "")
+    settings = Settings(
+        source=_source(fields.object("source")),
+        url=fields.text("url"),
+        method=fields.choice("method", "POST", ("POST", "PUT", "PATCH")),
+        headers=_headers(fields.take("headers", {})),
+        format=fields.choice("format", "cloudevents-binary", Format.__args__),  # type: ignore[attr-defined]
+        ordering=fields.choice("ordering", "none", Ordering.__args__),  # type: ignore[attr-defined]
+        ordering_key=fields.text("ordering_key", "routing_key"),
+        max_inflight=fields.number("max_inflight", 32, 1, 256),
+        timeout_ms=fields.number("timeout_ms", 15_000, 100, 300_000),
+        batch=_batch(fields.object("batch", {})),
+        retry=_retry(fields.object("retry", {})),
+        disable_after_ms=fields.number("disable_after_ms", 5 * _DAY_MS, 1000, 365 * _DAY_MS),
+        verify=fields.choice("verify", "options", ("options", "none")),
+    )
+    fields.end()
+    if settings.batch.max_messages > 1 and settings.format not in _MANY:
+        raise _bad("batch.max_messages", f"more than one needs a format with many: {' or '.join(_MANY)}")
+    key = settings.ordering_key
+    if key != "routing_key" and not (key.startswith("header:") and len(key) > 7):
+        raise _bad("ordering_key", "routing_key, or header:NAME")
+    return settings
+
+
+def _source(fields: _Fields) -> Source:
+    kinds = [kind for kind in ("queue", "exchange", "topic", "stream") if kind in fields.left]
+    if len(kinds) != 1:
+        raise _bad("source", "one of queue, exchange, topic, stream")
+    kind = kinds[0]
+    name = fields.text(kind)
+    key = fields.text("routing_key", "") if kind == "exchange" else ""
+    start = fields.choice("from", "next", ("first", "next")) if kind == "stream" else "next"
+    fields.end()
+    if not name or len(name.encode()) > 255 or len(key.encode()) > 255:
+        raise _bad("source", "names have 1 to 255 bytes")
+    return Source(kind, name, key, start)
+
+
+def _source_shown(source: Source) -> dict[str, str]:
+    shown: dict[str, str] = {source.kind: source.name}
+    if source.kind == "exchange":
+        shown["routing_key"] = source.routing_key
+    if source.kind == "stream":
+        shown["from"] = source.start
+    return shown
+
+
+def _batch(fields: _Fields) -> Batch:
+    batch = Batch(
+        fields.number("max_messages", 1, 1, 1000),
+        fields.number("max_bytes", 256 << 10, 1, 16 << 20),
+        fields.number("linger_ms", 0, 0, 60_000),
+    )
+    fields.end()
+    return batch
+
+
+def _retry(fields: _Fields) -> Retry:
+    schedule = fields.take("schedule_ms", list(_STANDARD_MS))
+    if not isinstance(schedule, list) or len(schedule) > 100:
+        raise _bad("retry.schedule_ms", "a list of at most 100 delays in milliseconds")
+    for one in schedule:
+        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one <= 7 * _DAY_MS:
+            raise _bad("retry.schedule_ms", f"a delay is a whole number from 0 to {7 * _DAY_MS}")
+    retry = Retry(
+        tuple(schedule),
+        fields.number("max_age_ms", 4 * _DAY_MS, 0, 365 * _DAY_MS),
+        fields.number("refused_attempts", 5, 1, 100),
+    )
+    fields.end()
+    return retry
+
+
+def _headers(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > 50:
+        raise _bad("headers", "an object with at most 50 header fields")
+    for name, text in value.items():
+        if not _TOKEN.fullmatch(name) or len(name) > 100:
+            raise _bad("headers", f"{name[:60]!r} is no name of a header field")
+        if name.lower() in _OWN or name.lower().startswith(("webhook-", "ce-")):
+            raise _bad("headers", f"{name.lower()} is the gateway's")
+        if not isinstance(text, str) or len(text) > 4096 or not _VALUE.fullmatch(text):
+            raise _bad(f"headers.{name}", "text in ASCII without line ends, at most 4096 characters")
+    return {name.lower(): text for name, text in value.items()}
+
+
+def _bad(name: str, detail: str) -> HttpError:
+    return HttpError(400, "bad_field", f"{name}: {detail}")
+
+
+class _Fields:
+    """An object whose fields are taken one by one, and what is left over is a mistake."""
+
+    def __init__(self, value: Any, path: str) -> None:
+        if not isinstance(value, dict):
+            raise _bad(path.rstrip(".") or "body", "a JSON object")
+        self.left: dict[str, Any] = dict(value)
+        self._path = path
+        self._known: list[str] = []
+
+    def take(self, name: str, default: Any) -> Any:
+        self._known.append(name)
+        return self.left.pop(name, default)
+
+    def object(self, name: str, default: Any = None) -> _Fields:
+        return _Fields(self.take(name, default), f"{self._path}{name}.")
+
+    def text(self, name: str, default: Any = None) -> str:
+        value = self.take(name, default)
+        if not isinstance(value, str):
+            raise _bad(self._path + name, "text is needed")
+        return value
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> Any:
+        value = self.take(name, default)
+        if value not in choices:
+            raise _bad(self._path + name, f"one of {', '.join(choices)}")
+        return value
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        value = self.take(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise _bad(self._path + name, f"a whole number from {least} to {most}")
+        return value
+
+    def end(self) -> None:
+        if self.left:
+            name = sorted(self.left)[0]
+            raise _bad(self._path + name, f"there is no such field; there are {', '.join(self._known)}")

@@ -1,0 +1,556 @@
+"""One webhook at work: takes messages, sends them, and does what the answers mean.
+
+Each request is one task. What an answer changes (messages settled, progress, dead letters, the entry of the
+delivery log) is one atomic unit of the log. A webhook shares nothing with another one but the loop: it has
+its own endpoint (decisions), client (connections) and feeders (outlets), so none waits for another.
+
+Three queues belong to a webhook NAME, besides its source:
+
+    webhook.NAME            what it was bound to, when its source is an exchange or a topic
+    webhook.NAME.dead       what could not be delivered
+    webhook.NAME.attempts   a stream: one JSON message for each request, seven days long
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock import __version__
+from penstock.log_core._batch import AMQP091, PERSISTENT
+from penstock.logs import fields
+from penstock.protocols.http.messages import dumps
+from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.webhooks.client import Client, NoAnswer, Resolve
+from penstock.protocols.http.webhooks.endpoint import Endpoint, Item, Outcome, Verdict
+from penstock.protocols.http.webhooks.feeder import Feeder, Held
+from penstock.protocols.http.webhooks.formats import ID_HEADER, Outgoing, encode, id_of
+from penstock.protocols.http.webhooks.guard import Guard
+from penstock.protocols.http.webhooks.handshake import Grant, ask
+from penstock.protocols.http.webhooks.receipts import Receipt, receipt_of
+from penstock.protocols.http.webhooks.signing import signature
+from penstock.protocols.http.webhooks.store import Progress, Store, Webhook
+from penstock.router.arguments import Arguments
+from penstock.router.dead_letters import Death
+from penstock.router.identity import BROKER, Actor
+from penstock.router.names import join_key_block
+from penstock.subscriptions.errors import SubscriptionError
+from penstock.subscriptions.replay import Replay
+from penstock.subscriptions.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+    from penstock.router.vhost import Vhost
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["STATES", "Context", "Worker", "attempts_queue", "dead_queue", "declare", "own_queue"]
+
+logger: Final = logging.getLogger("penstock.webhooks")
+
+STATES: Final = ("active", "throttled", "open", "waiting", "pending", "paused", "disabled")
+"""Sends; rests as the receiver asked; only probes a receiver that fails; cannot consume its source;
+waits for the receiver's consent; was paused by somebody; was switched off by itself."""
+_LOOK_S: Final = 30.0
+"""The longest timer: due times are of the wall clock, which may be set."""
+_ATTACH_S: Final = 5.0
+_ASK_FIRST_S: Final = 1.0
+_ASK_MAX_S: Final = 300.0
+_GRANT_S: Final = 7 * 86_400.0
+_EXCERPT: Final = 256
+
+
+def own_queue(name: str) -> str:
+    return f"webhook.{name}"
+
+
+def dead_queue(name: str) -> str:
+    return f"webhook.{name}.dead"
+
+
+def attempts_queue(name: str) -> str:
+    return f"webhook.{name}.attempts"
+
+
+def declare(vhost: Vhost, name: str, arguments: Arguments | None = None) -> int:
+    """One of a webhook's queues, if it is not there; the LSN to wait for."""
+    return vhost.declare_queue(name, Actor(BROKER, None), durable=True, arguments=arguments).lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all webhooks of a gateway work with."""
+
+    broker: Broker
+    messages: Messages
+    store: Store
+    guard: Guard
+    tls: Callable[[], ssl.SSLContext]
+    resolve: Resolve
+    origin: str
+    window_bytes: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a webhook did since the start of the process."""
+
+    requests: int = 0
+    outcomes: dict[str, int] = field(default_factory=lambda: {one.value: 0 for one in Outcome})
+    delivered: int = 0
+    dead: int = 0
+    seconds: float = 0.0
+    last_status: int = 0
+    last_error: str = ""
+    last_ms: int = 0
+    """When, since the epoch."""
+
+
+class Worker:
+    """See the module."""
+
+    def __init__(self, context: Context, vhost: Vhost, webhook: Webhook) -> None:
+        self.webhook = webhook
+        self.counts = Counts()
+        self.waiting_for = ""
+        """Why it does not consume though it should."""
+        self._context = context
+        self._vhost = vhost
+        self._target = context.guard.target(webhook.settings.url)
+        tls = context.tls() if self._target.scheme == "https" else None
+        self._client = Client(self._target, context.guard, tls, resolve=context.resolve)
+        self._loop = asyncio.get_running_loop()
+        self._endpoint = self._new_endpoint()
+        self._feeders: list[Feeder] = []
+        self._main: Feeder | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._running = False
+        self._renewing = False
+
+    def _new_endpoint(self) -> Endpoint:
+        endpoint = Endpoint(self.webhook.settings, window_bytes=self._context.window_bytes)
+        endpoint.pace_s = self.webhook.pace_s
+        return endpoint
+
+    def _now_s(self) -> float:
+        return self._context.broker.log.wall_ms() / 1000
+
+    # State
+
+    @property
+    def held(self) -> int:
+        """Messages under way, or waiting for their next attempt."""
+        return self._endpoint.held
+
+    @property
+    def state(self) -> str:
+        """One of STATES."""
+        webhook = self.webhook
+        if webhook.disabled:
+            return "disabled"
+        if webhook.paused:
+            return "paused"
+        if not self._granted():
+            return "pending"
+        if self.waiting_for:
+            return "waiting"
+        if self._endpoint.is_open:
+            return "open"
+        return "throttled" if self._endpoint.resting_s(self._now_s()) > 1 else "active"
+
+    def _granted(self) -> bool:
+        return self.webhook.settings.verify == "none" or self.webhook.granted_ms > 0
+
+    def shown(self) -> dict[str, Any]:
+        """Its state, as JSON."""
+        counts, endpoint = self.counts, self._endpoint
+        source = self.source
+        return {
+            "state": self.state,
+            "reason": self.webhook.disabled or self.waiting_for,
+            "backlog": source.ready_count if source is not None and not isinstance(source, Stream) else 0,
+            "held": endpoint.held,
+            "in_flight": endpoint.in_flight,
+            "concurrency": endpoint.concurrency,
+            "resting_ms": int(endpoint.resting_s(self._now_s()) * 1000),
+            "dead": self._ready_in(dead_queue(self.webhook.name)),
+            "requests": counts.requests,
+            "results": dict(counts.outcomes),
+            "delivered": counts.delivered,
+            "last_status": counts.last_status,
+            "last_error": counts.last_error,
+            "last_at": counts.last_ms,
+        }
+
+    def _ready_in(self, name: str) -> int:
+        entry = self._vhost.queues.get(name)
+        return 0 if entry is None else entry.queue.ready_count
+
+    @property
+    def source(self) -> Queue | None:
+        """The queue or stream that it consumes; None: it is gone."""
+        source = self.webhook.settings.source
+        own = source.kind in ("exchange", "topic")
+        entry = self._vhost.queues.get(own_queue(self.webhook.name) if own else source.name)
+        return None if entry is None else entry.queue
+
+    # Start and end
+
+    def start(self) -> None:
+        """Begin, or go on, as its row says."""
+        webhook = self.webhook
+        if self._running or webhook.paused or webhook.disabled:
+            return
+        self._running = True
+        if self._granted():
+            self._attach()
+        else:
+            self._spawn(self._ask())
+
+    def stop(self) -> None:
+        """Take nothing more, give back what is held, and break off what is under way."""
+        self._running = False
+        self.waiting_for = ""
+        for task in self._tasks:
+            task.cancel()
+        feeders, self._feeders, self._main = self._feeders, [], None
+        for feeder in feeders:
+            feeder.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._client.close()
+        self._endpoint = self._new_endpoint()
+        self._context.broker.tick.schedule()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take nothing more, let what is under way end, then stop."""
+        self._running = False
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        tasks = list(self._tasks)
+        self.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def disable(self, reason: str) -> None:
+        """Send nothing more until somebody resumes it."""
+        logger.warning("a webhook is switched off", extra=fields(webhook=self.webhook.name, reason=reason))
+        self.webhook.disabled = reason
+        self._context.store.put(self.webhook)
+        self.stop()
+
+    def _attach(self) -> None:
+        """Consume the source, or look again later when that cannot be."""
+        if not self._running or self._main is not None:
+            return
+        queue = self.source
+        if queue is None:
+            self.disable("its source is gone")
+            return
+        if isinstance(queue, Stream):
+            queue = self._reader(queue)
+        feeder = self._feeder(queue)
+        try:
+            queue.attach(feeder)
+        except SubscriptionError as error:
+            self.waiting_for = error.message
+            self._after(_ATTACH_S, self._attach)
+            return
+        self.waiting_for = ""
+        self._main = feeder
+        self._feeders.append(feeder)
+        self._context.broker.tick.schedule()
+
+    def _reader(self, stream: Stream) -> Queue:
+        cursor_name = own_queue(self.webhook.name)
+        offset = stream.kept_offset(cursor_name)
+        if offset is None:
+            first = self.webhook.settings.source.start == "first"
+            offset = stream.first_offset if first else stream.next_offset
+        return stream.reader(offset, cursor_name)
+
+    def _feeder(self, queue: Queue, *, last_lsn: int = 0, most: int = 0) -> Feeder:
+        return Feeder(queue, self._room, self._took, self._lost, last_lsn=last_lsn, most=most)
+
+    def _room(self) -> int:
+        return self._endpoint.room(self._now_s()) if self._running else 0
+
+    def _lost(self, feeder: Feeder, reason: str) -> None:
+        """A queue let go of a feeder."""
+        if feeder in self._feeders:
+            self._feeders.remove(feeder)
+        if feeder is self._main:
+            self._main = None
+            self.disable(f"its source is gone: {reason}")
+
+    # Sending
+
+    def _took(self, held: list[Held]) -> None:
+        now_s = self._now_s()
+        for one in held:
+            record = one.taken.record
+            item = Item(one, self._key(one), len(record.body) + 256)
+            progress = self._context.store.progress(self.webhook.key, record.lsn)
+            if progress is not None:
+                item.attempts, item.first_s, item.due_s = progress.attempts, progress.first_s, progress.due_s
+            self._endpoint.add(item, now_s)
+        self._loop.call_soon(self._kick)
+
+    def _key(self, held: Held) -> str:
+        settings = self.webhook.settings
+        if settings.ordering != "key":
+            return ""
+        message = self._context.messages.show(held.taken.record)
+        if settings.ordering_key == "routing_key":
+            return message.routing_key
+        headers = message.properties.get("headers") or {}
+        return str(headers.get(settings.ordering_key.removeprefix("header:"), ""))
+
+    def _kick(self) -> None:
+        """Send what may be sent now, and look again when there will be more."""
+        if not self._running:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now_s = self._now_s()
+        granted_s = self.webhook.granted_ms / 1000
+        if self.webhook.settings.verify == "options" and now_s - granted_s > _GRANT_S and not self._renewing:
+            self._renewing = True
+            self._spawn(self._renew())
+        while chosen := self._endpoint.next(now_s):
+            self._spawn(self._send(chosen))
+        for feeder in self._feeders:
+            feeder.queue.credit_gained()
+        wake_s = self._endpoint.wake_s(now_s)
+        rest_s = self._endpoint.resting_s(now_s)
+        if wake_s is not None or rest_s:
+            wait_s = (wake_s if wake_s is not None else now_s + rest_s) - now_s
+            self._timer = self._loop.call_later(min(max(wait_s, 0.001), _LOOK_S), self._kick)
+
+    def _spawn(self, coroutine: Any) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a webhook failed", exc_info=error, extra=fields(webhook=self.webhook.name))
+            self.disable(f"an internal error; see the gateway's log: {error!r}"[:200])
+
+    def _after(self, delay_s: float, callback: Callable[[], None]) -> None:
+        async def later() -> None:
+            await asyncio.sleep(delay_s)
+            callback()
+
+        self._spawn(later())
+
+    def _outgoing(self, item: Item) -> Outgoing:
+        held = item.name
+        assert isinstance(held, Held)
+        record = held.taken.record
+        message = self._context.messages.show(record)
+        return Outgoing(record.lsn, record.ts, held.taken.queue.name, self._vhost.name, message)
+
+    async def _send(self, chosen: list[Item]) -> None:
+        messages = [self._outgoing(item) for item in chosen]
+        headers, body = encode(self.webhook.settings.format, messages)
+        ids = [id_of(one) for one in messages]
+        name = ids[0] if len(ids) == 1 else f"{ids[0]}+{len(ids) - 1}"
+        began = self._loop.time()
+        receipt, status, text = await self._request(
+            headers, body, name, attempt=max(item.attempts for item in chosen) + 1, count=len(chosen)
+        )
+        took_s = self._loop.time() - began
+        verdict = self._endpoint.answered(
+            chosen,
+            receipt.outcome,
+            self._now_s(),
+            wait_s=receipt.wait_s,
+            refused=receipt.refused,
+            again=receipt.again,
+        )
+        self._count(receipt, status, text, took_s, len(verdict.done))
+        if verdict.dead:
+            declare(self._vhost, dead_queue(self.webhook.name))
+        with self._context.broker.log.unit():
+            self._apply(verdict)
+            self._record(ids, chosen, receipt, status, text, took_s)
+        self._context.broker.tick.schedule()
+        if verdict.disable:
+            self.disable(verdict.disable)
+            return
+        self._end_finished()
+        self._kick()
+
+    async def _request(
+        self, headers: dict[str, str], body: bytes, name: str, *, attempt: int, count: int
+    ) -> tuple[Receipt, int, str]:
+        """Send one; (what the answer means, its status or 0, what it said or why there is none)."""
+        settings = self.webhook.settings
+        timestamp = int(self._now_s())
+        sent = {
+            "user-agent": f"penstock/{__version__}",
+            **headers,
+            "webhook-id": name,
+            "webhook-timestamp": str(timestamp),
+            "penstock-attempt": str(attempt),
+            **settings.headers,
+        }
+        if self.webhook.secrets:
+            sent["webhook-signature"] = signature(self._secrets(), name, timestamp, body)
+        try:
+            answer = await self._client.send(
+                settings.method, sent, body, timeout_s=settings.timeout_ms / 1000
+            )
+        except NoAnswer as error:
+            return Receipt(Outcome.FAILED), 0, f"{error.kind}: {error.detail}"
+        said = answer.body[:_EXCERPT].decode("utf-8", "replace")
+        return receipt_of(answer, count, self._now_s()), answer.status, said
+
+    def _secrets(self) -> list[str]:
+        webhook = self.webhook
+        if webhook.retire_ms and self._now_s() * 1000 >= webhook.retire_ms:
+            webhook.secrets, webhook.retire_ms = webhook.secrets[:1], 0
+            self._context.store.put(webhook)
+        return webhook.secrets
+
+    # What an answer changes
+
+    def _apply(self, verdict: Verdict) -> None:
+        store, key = self._context.store, self.webhook.key
+        for item in verdict.done:
+            held = item.name
+            assert isinstance(held, Held)
+            if item.attempts:
+                store.done(key, held.taken.record.lsn)
+            held.feeder.settle(held)
+        for item in verdict.dead:
+            held = item.name
+            assert isinstance(held, Held)
+            store.done(key, held.taken.record.lsn)
+            self._bury(item, held)
+            held.feeder.settle(held)
+            # In the same unit as its letter: the two never disagree after a crash.
+            held.taken.queue.persist()
+        for item in verdict.again:
+            held = item.name
+            assert isinstance(held, Held)
+            if isinstance(held.taken.queue, Replay):
+                continue  # which ends with the process
+            store.keep(key, held.taken.record.lsn, Progress(item.attempts, item.first_s, item.due_s))
+
+    def _bury(self, item: Item, held: Held) -> None:
+        """Put a dead letter, which keeps the message's keys and its id."""
+        broker, record = self._context.broker, held.taken.record
+        assert broker.rewrite is not None  # the gateway is opened with it
+        death = Death(held.taken.queue.name, "rejected", broker.log.now_ms() // 1000, None)
+        letter = broker.rewrite(record, death)
+        outgoing = self._outgoing(item)
+        props = self._context.messages.with_header(letter.props, ID_HEADER, id_of(outgoing))
+        self.counts.dead += 1
+        route = self._vhost.route(None, AMQP091, join_key_block("", dead_queue(self.webhook.name)))
+        key = join_key_block(outgoing.message.exchange, letter.keys[0])
+        self._vhost.publishing.append(route, key, props, record.body, PERSISTENT, record.priority, AMQP091)
+
+    def _count(self, receipt: Receipt, status: int, text: str, took_s: float, done: int) -> None:
+        counts = self.counts
+        counts.requests += 1
+        counts.outcomes[receipt.outcome.value] += 1
+        counts.delivered += done
+        counts.seconds += took_s
+        counts.last_status, counts.last_ms = status, self._context.broker.log.wall_ms()
+        counts.last_error = "" if receipt.outcome is Outcome.DONE else (text or f"status {status}")
+
+    def _record(
+        self, ids: list[str], chosen: list[Item], receipt: Receipt, status: int, text: str, took_s: float
+    ) -> None:
+        """One entry of the delivery log."""
+        name = attempts_queue(self.webhook.name)
+        if name not in self._vhost.queues:
+            return  # somebody deleted the log
+        positions = [item.name.taken.record.lsn for item in chosen if isinstance(item.name, Held)]
+        entry = {
+            "webhook": self.webhook.name,
+            "ids": ids,
+            "positions": positions,
+            "attempt": max(item.attempts for item in chosen) + (receipt.outcome is Outcome.DONE),
+            "at": self._context.broker.log.wall_ms(),
+            "ms": round(took_s * 1000, 3),
+            "result": receipt.outcome.value,
+            "status": status,
+            "answer": text[:_EXCERPT],
+        }
+        key = join_key_block("", name)
+        route = self._vhost.route(None, AMQP091, key)
+        self._vhost.publishing.append(
+            route, key, self._context.messages.json_props, dumps(entry), PERSISTENT, 0, AMQP091
+        )
+
+    # The handshake
+
+    async def _ask(self) -> None:
+        """Ask the receiver until it agrees, then begin."""
+        wait_s = _ASK_FIRST_S
+        while self._running:
+            try:
+                grant = await ask(self._client, self._context.origin, self.webhook.settings.timeout_ms / 1000)
+            except NoAnswer as error:
+                self.counts.last_error = f"handshake: {error.kind}: {error.detail}"
+            else:
+                if grant.allowed:
+                    self._grant(grant)
+                    self._attach()
+                    return
+                self.counts.last_error = f"handshake: {grant.reason}"
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _ASK_MAX_S)
+
+    def _grant(self, grant: Grant) -> None:
+        self._endpoint.pace_s = self.webhook.pace_s = grant.pace_s
+        self.webhook.granted_ms = self._context.broker.log.wall_ms()
+        self._context.store.put(self.webhook)
+        self.counts.last_error = ""
+
+    async def _renew(self) -> None:
+        """Ask a receiver that agreed a week ago whether it still does."""
+        try:
+            grant = await ask(self._client, self._context.origin, self.webhook.settings.timeout_ms / 1000)
+        except NoAnswer:
+            await asyncio.sleep(_ASK_MAX_S)
+        else:
+            if grant.allowed:
+                self._grant(grant)
+            else:
+                self.disable(f"the receiver agrees no more: {grant.reason}")
+        finally:
+            self._renewing = False
+
+    # By hand
+
+    async def test(self) -> dict[str, Any]:
+        """Send one message that is in no queue; what came of it."""
+        body = dumps({"type": "penstock.webhook.test", "webhook": self.webhook.name})
+        began = self._loop.time()
+        headers = {"content-type": "application/json"}
+        receipt, status, text = await self._request(headers, body, "test", attempt=1, count=1)
+        ms = round((self._loop.time() - began) * 1000, 3)
+        return {"result": receipt.outcome.value, "status": status, "answer": text, "ms": ms}
+
+    def feed_from(self, queue: Queue, *, last_lsn: int = 0, most: int = 0) -> None:
+        """Send these, too: a replay, or dead letters. Raises SubscriptionError."""
+        feeder = self._feeder(queue, last_lsn=last_lsn, most=most)
+        queue.attach(feeder)
+        self._feeders.append(feeder)
+        self._context.broker.tick.schedule()
+        self._kick()
+
+    def _end_finished(self) -> None:
+        for feeder in [one for one in self._feeders if one.is_finished]:
+            self._feeders.remove(feeder)
+            feeder.stop()

@@ -1,0 +1,135 @@
+"""Access rights per topic from a file in Mosquitto's syntax (`mqtt.acl_file`).
+
+    topic [read|write|readwrite|deny] FILTER     of clients without a user name, or of the user named above
+    user NAME                                    the following `topic` lines are this user's
+    pattern [read|write|readwrite|deny] FILTER   of everybody; %u is the user name, %c the client id
+    # ...                                        a comment, at the beginning of a line
+
+Without a word of access a line means readwrite. What no line allows is denied, so an empty file denies
+everything; `deny` goes before what other lines allow. `read` allows a subscription when the line's filter
+covers all that the subscription can match; it is asked at SUBSCRIBE, not per message, so a subscription
+wider than what one line allows is refused (Mosquitto accepts it, and then delivers a part). Rights on the
+MQTT exchange and topic permissions hold besides.
+
+%u and %c stand for the name as one literal level or part of one: a name with `+`, `#` or `/` in it matches no
+pattern that uses it. Clients without a user name are the default user, and have that user's lines as well.
+
+Source: mosquitto.conf(5), `acl_file`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import StartError
+from penstock.protocols.mqtt.filters import covers, overlaps
+
+if TYPE_CHECKING:
+    from penstock.router.identity import Identity
+    from penstock.router.permissions import TopicOperation
+
+__all__ = ["AclFile"]
+
+_ACCESS: Final = {
+    "read": ("read",),
+    "write": ("write",),
+    "readwrite": ("read", "write"),
+    "deny": ("deny",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    access: tuple[str, ...]
+    topic: str
+
+
+class AclFile:
+    """The rules of one file; a `TopicGuard` of the router."""
+
+    slow = False
+
+    def __init__(self, text: str, name: str, default_user: str) -> None:
+        """Read the text of the file called `name`, for errors.
+
+        Raises:
+            StartError: a line is none of those above.
+
+        """
+        self._users: dict[str, list[_Rule]] = {default_user: []}
+        self._patterns: list[_Rule] = []
+        user = default_user
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.strip()
+            if not words or words.startswith("#"):
+                continue
+            keyword, _, rest = words.partition(" ")
+            rest = rest.strip()
+            if keyword == "user" and rest:
+                user = rest
+                self._users.setdefault(user, [])
+            elif keyword in ("topic", "pattern") and rest:
+                rule = _rule(rest)
+                if rule is None:
+                    raise _wrong(name, number, f"{rest!r} is no access and topic filter")
+                (self._users[user] if keyword == "topic" else self._patterns).append(rule)
+            else:
+                raise _wrong(name, number, f"{line.strip()!r} is no line of an ACL file")
+        self.individual = any("%c" in rule.topic for rule in self._patterns)
+        """Whether clients of one user may have different rights."""
+
+    @classmethod
+    def read(cls, path: str, default_user: str) -> AclFile:
+        """The rules of the file at `path`.
+
+        Raises:
+            StartError: it cannot be read, or a line of it is wrong.
+
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StartError(
+                f"mqtt.acl_file: {path} cannot be read: {error}", remedy="correct mqtt.acl_file"
+            ) from None
+        return cls(text, path, default_user)
+
+    def allow(self, identity: Identity, operation: TopicOperation, topic: str) -> bool:
+        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read")."""
+        rules = list(self._users.get(identity.username, ()))
+        for rule in self._patterns:
+            meant = _substituted(rule.topic, identity)
+            if meant is not None:
+                rules.append(_Rule(rule.access, meant))
+        if any("deny" in rule.access and overlaps(rule.topic, topic) for rule in rules):
+            return False
+        return any(operation in rule.access and covers(rule.topic, topic) for rule in rules)
+
+
+def _wrong(name: str, number: int, what: str) -> StartError:
+    return StartError(
+        f"mqtt.acl_file: {name}, line {number}: {what}",
+        remedy="lines are: user NAME; topic [read|write|readwrite|deny] FILTER; pattern ... the same",
+    )
+
+
+def _rule(text: str) -> _Rule | None:
+    first, _, rest = text.partition(" ")
+    access, topic = (first, rest.strip()) if first in _ACCESS and rest.strip() else ("readwrite", text)
+    levels = topic.split("/")
+    for i, level in enumerate(levels):
+        if ("#" in level and (level != "#" or i < len(levels) - 1)) or ("+" in level and level != "+"):
+            return None
+    return _Rule(_ACCESS[access], topic)
+
+
+def _substituted(topic: str, identity: Identity) -> str | None:
+    """The filter that a pattern means for an identity; None: nothing."""
+    for variable, value in (("%u", identity.username), ("%c", identity.client_id)):
+        if variable in topic:
+            if not value or any(letter in value for letter in "+#/"):
+                return None
+            topic = topic.replace(variable, value)
+    return topic

@@ -1,0 +1,88 @@
+"""How much waits for one session: `mqtt.max_queued_messages`, and what becomes of what is too much.
+
+Without a limit a session lags on the log as far as retention goes, and that costs nothing here. With one, its
+queue (or that of a shared subscription) sheds the oldest messages, which are counted, logged, and
+published to `mqtt.dead_letter_topic` if there is one, with the session's client id and the topic as user
+properties.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from penstock.logs import fields
+from penstock.protocols.mqtt.properties import encode_block
+from penstock.protocols.mqtt.publishing import ENC_MQTT5
+from penstock.protocols.translate import mqtt5_from_amqp091
+from penstock.subscriptions.limits import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.log_core._batch import Record
+    from penstock.protocols.mqtt.options import MqttOptions
+    from penstock.router.vhost import Vhost
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["Backlog"]
+
+logger: Final = logging.getLogger("penstock.mqtt")
+
+_CARRIED: Final = 2 | 512
+"""Flags of a record that its dead letter keeps: persistent, exactly once."""
+
+
+class Backlog:
+    """The limit of all sessions."""
+
+    def __init__(self, options: MqttOptions) -> None:
+        self._options = options
+        self.dropped = 0
+        """Messages, ever."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._options.max_queued_messages > 0
+
+    def limit(self, vhost: Vhost, queue: Queue, dropped: Callable[[], None]) -> None:
+        """Hold a queue to the limit, if there is one; `dropped` is called for each message it loses."""
+        if not self.limited:
+            return
+        lost = 0
+
+        def bury(record: Record, reason: str) -> bool:
+            nonlocal lost
+            if reason != "maxlen":
+                return True
+            self.dropped += 1
+            lost += 1
+            if lost & (lost - 1) == 0:  # 1, 2, 4, 8 ...: one line per doubling is enough
+                logger.warning(
+                    "messages dropped: mqtt.max_queued_messages is reached",
+                    extra=fields(session=queue.name, vhost=vhost.name, dropped=lost),
+                )
+            if self._options.dead_letter_topic:
+                self._publish(vhost, queue.name, record)
+            dropped()
+            return True
+
+        queue.apply(Rules(max_length=self._options.max_queued_messages, bury=bury))
+
+    def _publish(self, vhost: Vhost, session: str, record: Record) -> None:
+        topic: bytes | None = record.key
+        block = record.props
+        if record.enc != ENC_MQTT5:
+            topic, block = mqtt5_from_amqp091(record.key, record.props)
+        if topic is None:
+            return
+        why = [("penstock-session", session), ("penstock-topic", topic.decode("utf-8", "replace"))]
+        vhost.publish(
+            None,
+            ENC_MQTT5,
+            self._options.dead_letter_topic.encode(),
+            block + encode_block({"user_properties": why}),
+            record.body,
+            flags=record.flags & _CARRIED,
+        )

@@ -1,0 +1,237 @@
+"""Shared subscriptions: a group of sessions that share what one filter matches.
+
+    $share/<group>/<filter>     each message to one member of the group (mqtt5:4.8.2)
+    $queue/<filter>             the same with one group for all, called $queue
+    $exclusive/<filter>         a group that has one member at most; it gets retained messages too
+
+A group is one queue of kind shared over the feed of its filter (`Vhost.shares`), with a consumer for each
+connected member: one message per turn to each that has credit. It exists while some session is subscribed; it
+is durable once a session that outlives its connection is. While no member is connected messages wait in it,
+but for those of QoS 0.
+
+What a member had under way when its connection was lost: QoS 1 goes to another member at once, QoS 2 stays
+the session's (`_ids`). After a restart the group's cursor gives those once more; `claims` says whose they
+are.
+
+Source: MQTT 5.0 section 4.8.2. 3.x clients may use them as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.mqtt._deliver import Choice
+from penstock.protocols.mqtt.reasons import Malformed
+
+if TYPE_CHECKING:
+    from penstock.protocols.mqtt.backlog import Backlog
+    from penstock.protocols.mqtt.clients import Client
+    from penstock.protocols.mqtt.delivery import Delivery
+    from penstock.router.vhost import Vhost
+    from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["Member", "Share", "Shares", "Taken", "filter_of", "is_exclusive", "is_shared", "split_shared"]
+
+_NEVER: Final = 2**64 - 1
+
+
+def is_shared(topic: str) -> bool:
+    """Whether a filter is that of a shared subscription."""
+    return topic.startswith(("$share/", "$queue/", "$exclusive/"))
+
+
+def is_exclusive(topic: str) -> bool:
+    """Whether a filter is that of the only subscriber."""
+    return topic.startswith("$exclusive/")
+
+
+def split_shared(topic: str) -> tuple[str, str]:
+    """(group, filter) of the filter of a shared subscription.
+
+    Raises:
+        Malformed: the group is empty or has a wildcard, or the filter is empty (mqtt5:4.8.2-1, -2).
+
+    """
+    first, _, rest = topic.partition("/")
+    group, _, topic_filter = rest.partition("/") if first == "$share" else (first, "/", rest)
+    if not group or "+" in group or "#" in group or not topic_filter:
+        raise Malformed("a shared subscription is $share/<group without wildcards>/<filter>")
+    return group, topic_filter
+
+
+def filter_of(topic: str) -> str:
+    """What a filter matches: the filter inside that of a shared subscription, else itself."""
+    return split_shared(topic)[1] if is_shared(topic) else topic
+
+
+class Taken(Exception):
+    """Another session has this exclusive filter."""
+
+
+class Share:
+    """One group and filter."""
+
+    __slots__ = ("_log", "attached", "claims", "members", "name", "queue", "vhost")
+
+    def __init__(self, vhost: Vhost, name: str, queue: Queue) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.queue = queue
+        self.members: dict[tuple[Client, str], None] = {}
+        """Sessions that are subscribed, each with the filter as it wrote it."""
+        self.claims: dict[int, tuple[Client, int]] = {}
+        """Of messages under way at QoS 2 since before a restart, by position: whose, and the packet id."""
+        self.attached = 0
+        """Members that are connected."""
+        self._log = vhost.broker.log
+        queue.cursor.skip_transient_until = _NEVER
+
+    def attach(self, member: Member) -> None:
+        """A member is connected."""
+        if self.attached == 0:
+            # What was published at QoS 0 while nobody was there is not kept for them.
+            self.queue.cursor.skip_transient_until = self._log.appender.next_lsn
+        self.attached += 1
+        self.queue.attach(member)
+
+    def detach(self, member: Member) -> None:
+        """A member's connection is over, or it left."""
+        self.queue.detach(member)
+        self.attached -= 1
+        if self.attached == 0:
+            self.queue.cursor.skip_transient_until = _NEVER
+
+    def claimed(self, found: list[tuple[int, int]]) -> None:
+        """The cursor gave claimed positions: tell their owners, or settle what they are done with."""
+        cursor = self.queue.cursor
+        for lsn, seq in found:
+            client, packet_id = self.claims.pop(lsn)
+            if not client.inflight.found(packet_id, lsn, cursor, seq):
+                cursor.settle(seq)
+            elif client.connection is not None:
+                client.connection.send_again()
+
+
+class Member:
+    """One connected member: an `Outlet` of the group's queue."""
+
+    priority = 0
+
+    def __init__(self, delivery: Delivery, share: Share, choice: Choice) -> None:
+        self.share = share
+        self.choice = choice
+        """What the subscription makes of a message; replaced when its options change."""
+        self._delivery = delivery
+
+    def credit(self) -> int:
+        """Messages it would take now."""
+        return self._delivery.credit_at(self.choice.qos)
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        """Encode items of the cursor; how many were taken."""
+        return self._delivery.deliver_shared(cursor, first, step, self)
+
+    def cancelled(self, reason: str) -> None:
+        """The group ended, which it does with its last member: the session goes on."""
+
+
+class Shares:
+    """All groups of a broker."""
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self._all: dict[tuple[str, str], Share] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def member_count(self) -> int:
+        """Memberships of all sessions, connected or not."""
+        return sum(len(share.members) for share in self._all.values())
+
+    def join(self, client: Client, topic: str) -> int:
+        """Make the session a member; the LSN to wait for.
+
+        Raises:
+            RoutingError: it may not, or the filter has too many levels.
+            Taken: the filter is exclusive, and another session has it.
+
+        """
+        vhost = client.vhost
+        name, topic_filter = _name(topic)
+        share = self._all.get((vhost.name, name))
+        if share is not None and is_exclusive(topic):
+            raise Taken(topic)
+        if share is None:
+            queue = vhost.shares.queue(name, durable=client.persistent)
+            share = self._made(vhost, name, queue)
+        try:
+            lsn = vhost.shares.subscribe(name, topic_filter, client.identity)
+        except Exception:
+            if not share.members:
+                vhost.shares.delete(name)
+            raise
+        self._all[vhost.name, name] = share
+        if client.persistent:
+            lsn = max(lsn, vhost.shares.keep(name))
+        self._add(share, client, topic)
+        return lsn
+
+    def _made(self, vhost: Vhost, name: str, queue: Queue) -> Share:
+        self._backlog.limit(vhost, queue, lambda: None)
+        return Share(vhost, name, queue)
+
+    def _add(self, share: Share, client: Client, topic: str) -> None:
+        share.members[client, topic] = None
+        joined = client.shares
+        if joined is None:
+            joined = client.shares = {}
+        joined[topic] = share
+        client.inflight.join(share.queue.cursor, [other.queue.cursor for other in joined.values()])
+
+    def leave(self, client: Client, topic: str) -> int:
+        """The session is no member any more; with the last one the group ends. The LSN to wait for."""
+        assert client.shares is not None
+        share = client.shares.pop(topic)
+        del share.members[client, topic]
+        if share.members:
+            return 0
+        del self._all[share.vhost.name, share.name]
+        return share.vhost.shares.delete(share.name)
+
+    # At start
+
+    def queue_of(self, vhost: Vhost, qid: int) -> Cursor | None:
+        """The cursor of the restored group whose queue has this number."""
+        for entry in vhost.shares.entries.values():
+            if entry.queue.qid == qid:
+                return entry.queue.cursor
+        return None
+
+    def restore(self, client: Client, topic: str) -> None:
+        """The session was a member in the last run."""
+        vhost = client.vhost
+        name, _ = _name(topic)
+        share = self._all.get((vhost.name, name))
+        if share is None:
+            queue = vhost.shares.queue(name, durable=True)
+            share = self._all[vhost.name, name] = self._made(vhost, name, queue)
+        self._add(share, client, topic)
+
+    def restored(self, vhost: Vhost) -> None:
+        """All members are back: groups without one end; what is under way is claimed for its session."""
+        for name in vhost.shares.names():
+            share = self._all.get((vhost.name, name))
+            if share is None:
+                vhost.shares.delete(name)
+                continue
+            for client, _ in share.members:
+                for packet_id, lsn in client.inflight.under_way(share.queue.cursor):
+                    share.claims[lsn] = client, packet_id
+
+
+def _name(topic: str) -> tuple[str, str]:
+    group, topic_filter = split_shared(topic)
+    return f"$share/{group}/{topic_filter}", topic_filter

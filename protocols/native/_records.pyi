@@ -1,0 +1,45 @@
+"""A client's side of the native protocol: batches made in one go, deliveries taken apart in one go."""
+
+from typing import Any, TypeVar
+
+class Record:
+    """A delivered message, as the frame has it; a base for classes with more to say."""
+
+    position: int
+    """Where it is in the log."""
+    timestamp_ms: int
+    """When it was appended, since the epoch."""
+    tag: int
+    """Its number among its consumer's deliveries, from 1."""
+    body: bytes
+    key_block: bytes
+    """u8 size, exchange, u8 size, routing key."""
+    block: bytes
+    """Its properties, AMQP's content header from the flags on."""
+    given_back: int
+    """How often it was given back before."""
+    redelivered: bool
+    """It may have been delivered before."""
+    source: Any
+    """What the caller of `decode_delivery` gave."""
+
+_Kind = TypeVar("_Kind", bound=Record)
+
+def encode_records(bodies: list[bytes], props: list[bytes] | None, same: bytes) -> bytes:
+    """Records one behind the other; `props` None: all have the properties `same`."""
+
+def encode_produce(
+    handle: int, sequence: int, acks: int, bodies: list[bytes], props: list[bytes] | None, same: bytes
+) -> bytes:
+    """A whole PRODUCE frame.
+
+    Raises:
+        ValueError: lists of different lengths, or more than 2 GiB.
+
+    """
+
+def decode_delivery(payload: bytes, kind: type[_Kind], source: Any) -> tuple[int, int, list[_Kind]]:
+    """(first tag, request of the pull or 0, records) of the payload of a DELIVER frame.
+
+    The records are made without calling `kind.__init__`. Raises ValueError: cut short, or bytes left over.
+    """

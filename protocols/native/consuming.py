@@ -1,0 +1,203 @@
+"""The consumers of one connection: outlets of subscriptions, queues and readers; pulls; delayed returns.
+
+A consumer of a subscription or a queue gives back what it holds when it is closed or its connection is lost.
+A pull is credit that ends: no task waits for it, only a timer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.native._codec import Consumer, Pull
+from penstock.protocols.native.errors import RequestError
+from penstock.router.errors import RoutingError
+from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from penstock.protocols.native.session import Session
+    from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["Consuming"]
+
+_PULL: Final = struct.Struct(">IIIIII")
+_WAIT_MAX_MS: Final = 60_000
+_PULLS_MAX: Final = 1000
+"""That wait for one consumer."""
+_NACK_MIN_MS: Final = 1000
+_NACK_MAX_MS: Final = 60_000
+
+
+class Consuming:
+    """See the module."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._timers: dict[Consumer, Any] = {}
+        """Of acknowledgement timeouts."""
+
+    # Handles
+
+    def attach(
+        self,
+        handle: int,
+        queue: Queue,
+        *,
+        priority: int = 0,
+        auto: bool = False,
+        exclusive: bool = False,
+        name: str = "",
+        ranges: list[tuple[int, int]] | None = None,
+    ) -> Consumer:
+        """A new consumer of `queue`. Raises ConsumerRefused, QueueGone."""
+        session = self._session
+        consumer = Consumer(
+            session.codec,
+            handle,
+            queue,
+            session,
+            session.room,
+            priority=priority,
+            auto=auto,
+            unacked_max=session.options.max_unacked,
+            name=name,
+            ranges=ranges,
+        )
+        consumer.attached = True
+        queue.attach(consumer, exclusive=exclusive)
+        session.codec.add_consumer(consumer)
+        timeout_ms = queue.arguments.get("x-ack-timeout-ms")
+        if isinstance(timeout_ms, int) and timeout_ms:
+            self._watch(consumer, timeout_ms / 1000)
+        return consumer
+
+    def detach(self, consumer: Consumer) -> None:
+        """It is closed: what it holds goes back."""
+        if consumer.attached:
+            consumer.attached = False
+            consumer.release()
+            consumer.queue.detach(consumer)
+        self._forget(consumer)
+
+    def _forget(self, consumer: Consumer) -> None:
+        timer = self._timers.pop(consumer, None)
+        if timer is not None:
+            timer.cancel()
+        for pull in list(consumer.pulls):
+            consumer.end_pull(pull)
+
+    def cancelled(self, consumer: Consumer, reason: str) -> None:
+        """The queue let go of it."""
+        self._forget(consumer)
+        if not consumer.queue.deleted:
+            consumer.release()
+        self._session.codec.remove(consumer.id)
+        self._session.event(consumer.id, {"event": "closed", "reason": reason})
+
+    def voided(self, consumer: Consumer) -> None:
+        """Its subscription goes on elsewhere."""
+        self._session.event(consumer.id, {"event": "void", "next_tag": consumer.next})
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        for consumer in self._session.codec.all_consumers():
+            self._session.codec.remove(consumer.id)
+            self.detach(consumer)
+
+    def wake(self) -> None:
+        """There is room for output again."""
+        for consumer in self._session.codec.all_consumers():
+            if consumer.attached:
+                consumer.queue.credit_gained()
+
+    def permissions_changed(self) -> None:
+        """Those of what the user may not read any more are closed."""
+        session = self._session
+        for consumer in session.codec.all_consumers():
+            queue = consumer.queue
+            name = queue.stream.name if isinstance(queue, Subscription) else queue.name
+            try:
+                session.vhost.queue(name, session.actor, "read")
+            except RoutingError as error:
+                session.codec.remove(consumer.id)
+                self.detach(consumer)
+                session.event(consumer.id, {"event": "closed", "reason": error.message})
+
+    # Pulling
+
+    def pull(self, id: int, payload: bytes) -> None:
+        """PULL: request u32 | most messages u32 | most bytes u32 | least messages u32 | least bytes u32 |
+        longest wait u32, ms."""
+        session = self._session
+        if len(payload) != _PULL.size:
+            session.fault("malformed", f"PULL has {_PULL.size} bytes, not {len(payload)}")
+            return
+        request, messages, size, messages_min, size_min, wait_ms = _PULL.unpack(payload)
+        consumer = session.codec.consumer(id)
+        if consumer is None:
+            session.answer_error(request, RequestError("unknown_handle", f"there is no consumer {id}"))
+            return
+        if not messages or not size or len(consumer.pulls) >= _PULLS_MAX:
+            session.answer_error(
+                request,
+                RequestError("bad_field", f"a pull is for something, and {_PULLS_MAX} may wait"),
+            )
+            return
+        pull = Pull(request, messages, size, max(messages_min, 1), size_min)
+        wait_s = min(wait_ms, _WAIT_MAX_MS) / 1000
+        pull.timer = session.broker.tick.after(wait_s, lambda: consumer.end_pull(pull))
+        consumer.pull(pull)
+        consumer.queue.credit_gained()
+
+    # Settling
+
+    def may_cumulate(self, consumer: Consumer) -> bool:
+        """Cumulative acknowledgements are for those that get everything."""
+        if consumer.queue.kind in (Kind.SHARED, Kind.KEY_SHARED):
+            self._session.fail(
+                RequestError(
+                    "not_cumulative",
+                    f"a {consumer.queue.kind.value} subscription has no cumulative acknowledgements",
+                    remedy="acknowledge one by one, or ranges",
+                )
+            )
+            return False
+        return True
+
+    def acknowledged(self, consumer: Consumer, request: int) -> None:
+        """Answer when what is settled is kept."""
+        queue = consumer.queue
+        self._session.answer(request, {}, 0 if queue.deleted else queue.persist())
+
+    def give_back_later(
+        self, consumer: Consumer, cursor: Cursor, seq: int, count: int, delay_ms: int
+    ) -> None:
+        """It comes back after a delay, whatever becomes of its consumer; a restart brings it back at once."""
+        if delay_ms < 0:
+            arguments = consumer.queue.arguments
+            least = int(arguments.get("x-nack-min-ms", _NACK_MIN_MS))
+            most = int(arguments.get("x-nack-max-ms", _NACK_MAX_MS))
+            delay_ms = min(least << min(count, 30), most)
+        if delay_ms == 0:
+            cursor.requeue(seq)
+        else:
+
+            def give_back() -> None:
+                cursor.requeue(seq)
+
+            self._session.broker.tick.after(delay_ms / 1000, give_back)
+
+    def _watch(self, consumer: Consumer, timeout_s: float) -> None:
+        tick = self._session.broker.tick
+
+        def look() -> None:
+            now = tick.time()
+            if consumer.expire(now - timeout_s):
+                consumer.feed()
+            oldest = consumer.oldest()
+            wait_s = timeout_s if oldest is None else max(oldest + timeout_s - now, 0.001)
+            self._timers[consumer] = tick.after(wait_s, look)
+
+        self._timers[consumer] = tick.after(timeout_s, look)

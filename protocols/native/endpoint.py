@@ -1,0 +1,204 @@
+"""The native protocol on a socket: one asyncio protocol per connection around a sans-IO session; listeners.
+
+Owns transports, heartbeats and the checking of passwords; every decision is the session's. After each call
+into the session `_look` carries out what it wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from penstock.config import Address
+from penstock.errors import PenstockError
+from penstock.logs import fields
+from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.facts import ConnectionFacts, Totals
+from penstock.protocols.front import Front
+from penstock.protocols.native import kinds
+from penstock.protocols.native.options import NativeOptions
+from penstock.protocols.native.session import Login, Session, State
+from penstock.protocols.shared import Shared
+from penstock.router.broker import Broker
+
+__all__ = ["NativeConnection", "serve"]
+
+logger: Final = logging.getLogger("penstock.native")
+
+
+class ServerOptions(Protocol):
+    """What of the configuration's section `server` matters here."""
+
+    @property
+    def output_buffer_bytes(self) -> int: ...
+    @property
+    def max_connections(self) -> int: ...
+    @property
+    def output_stuck_s(self) -> float: ...
+
+
+class NativeConnection(Connection):
+    """One connection."""
+
+    def __init__(self, wiring: Wiring, broker: Broker, options: NativeOptions) -> None:
+        super().__init__(wiring)
+        self._broker = broker
+        self._options = options
+        self._login: asyncio.Task[None] | None = None
+        self._pressure = False
+        self.session = Session(
+            broker, options, self.out, owner=self, room=self.room, dirty=self.dirty, look=self._look
+        )
+
+    def received(self, buffer: bytearray, size: int) -> int:
+        consumed = self.session.receive(buffer, size)
+        self.want = self.session.codec.want
+        self._look()
+        return consumed
+
+    def _look(self) -> None:
+        """Carry out what the session wants."""
+        session = self.session
+        if session.login is not None:
+            login, session.login = session.login, None
+            self.greeted()
+            # Nothing of this peer is handled before its password is checked.
+            self.hold("login")
+            self._login = self.loop.create_task(self._check_login(login))
+        written, synced = session.codec.take_waits()
+        if written:
+            self.await_written(written)
+        if synced:
+            self.await_synced(synced)
+        if self._pressure and session.codec.published:
+            # Consumers must go on being read: their acknowledgements free the disk.
+            self.hold("pressure")
+        if session.ended is not None:
+            self.close(session.ended)
+
+    async def _check_login(self, login: Login) -> None:
+        users, session = self._broker.users, self.session
+        try:
+            if login.certified:
+                identity = users.certified(login.user, self.local)
+            else:
+                identity = await users.authenticate(
+                    login.user, login.password, self.local, peer=self.peer_host
+                )
+        except PenstockError as error:
+            logger.warning(
+                "login refused", extra=fields(connection=self.id, peer=self.peer, error=error.message)
+            )
+            session.refused_login(error)
+        else:
+            self.trusted = True
+            session.authenticated(login, identity)
+            if session.state is State.RUNNING:
+                self.logged_in(identity.username, vhost=session.vhost.name, client=session.client)
+        self._login = None
+        self.release("login")
+        self._look()
+        # What came behind the login lies in the connection.
+        self.loop.call_soon(self.handle_rest)
+
+    def on_secure(self, user: str | None) -> None:
+        self.session.certificate_user = user
+
+    def on_lost(self) -> None:
+        if self._login is not None:
+            self._login.cancel()
+        self.session.lost()
+        self.wiring.tick.schedule()
+
+    def on_writable(self) -> None:
+        self.session.writable()
+
+    def on_durable(self, ok: bool) -> None:
+        self.session.durable(ok)
+
+    def on_pressure(self, paused: bool) -> None:
+        self._pressure = paused
+        if not paused:
+            self.release("pressure")
+        elif self.session.codec.published:
+            self.hold("pressure")
+
+    def on_shutdown(self) -> None:
+        self.session.shutdown()
+        self.flush()
+
+    def on_clock(self, now: float) -> None:
+        session, silence = self.session, now - self.last_read_at
+        if session.state is not State.RUNNING or self.held or silence <= self._options.heartbeat_s:
+            return
+        if silence > 2 * self._options.heartbeat_s and session.pinged:
+            self.abort(f"nothing came for {silence:.0f} s, not even the answer to a PING")
+        elif not session.pinged:
+            session.pinged = True
+            session.codec.send(kinds.PING, 0, b"")
+            self.flush()
+
+    def message_counts(self) -> tuple[int, int]:
+        return self.session.codec.published, self.session.codec.delivered
+
+    def totals(self) -> Totals:
+        return self.session.totals()
+
+    def facts(self) -> ConnectionFacts | None:
+        session = self.session
+        if session.state is not State.RUNNING:
+            return None
+        return ConnectionFacts(
+            protocol="Penstock 1",
+            user=session.identity.username,
+            vhost=session.vhost.name,
+            state="flow" if self.held else "running",
+            client_properties={"product": session.client},
+            mechanism="PLAIN",
+            timeout_s=int(self._options.heartbeat_s),
+            frame_max=self._options.max_frame_bytes,
+            channel_max=0,
+            totals=session.totals(),
+            channels=[],
+        )
+
+    def force_close(self, reason: str) -> None:
+        self.session.force_close(reason)
+
+
+async def serve(
+    broker: Broker,
+    options: NativeOptions,
+    server: ServerOptions,
+    loop: asyncio.AbstractEventLoop,
+    shared: Shared | None = None,
+) -> Front:
+    """Listen at every address that is on, until `Front.drain`; `shared.tls` is needed for `tls_listen`.
+
+    Raises:
+        StartError: an address cannot be listened on.
+
+    """
+    shared = shared or Shared()
+    limits = Limits(
+        greeting_timeout_s=min(5.0, options.login_timeout_s),
+        login_timeout_s=options.login_timeout_s,
+        output_high_bytes=server.output_buffer_bytes,
+        output_stuck_s=server.output_stuck_s,
+    )
+    wiring = Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
+
+    def connection() -> NativeConnection:
+        return NativeConnection(wiring, broker, options)
+
+    front = Front("native", wiring, max_connections=server.max_connections)
+    if options.listen:
+        front.open("native", Address.parse(options.listen), connection)
+    if options.tls_listen and shared.tls is not None:
+        address = Address.parse(options.tls_listen)
+        layer = shared.tls.layer("penstock")
+        front.open("natives", address, connection, option="tls_listen", tls=layer)
+    broker.log.on_pressure.append(front.pressure)
+    front.pressure(broker.log.paused)
+    return front

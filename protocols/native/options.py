@@ -1,0 +1,33 @@
+"""Options of the native front end, with the key names of the configuration's section `native`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["CONTROL_MAX", "HANDLES_MAX", "LOGIN_MAX", "NativeOptions"]
+
+LOGIN_MAX: Final = 4096
+"""Bytes of a frame before the login is complete."""
+CONTROL_MAX: Final = 65_536
+"""Bytes of a frame of JSON."""
+HANDLES_MAX: Final = 10_000
+"""Producers and consumers of one connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeOptions:
+    """Limits of native connections."""
+
+    listen: str = ""
+    """HOST:PORT; "" = off."""
+    tls_listen: str = ""
+    """HOST:PORT for TLS; "" = off."""
+    max_frame_bytes: int = 16 << 20
+    """The largest frame taken; a batch is one frame."""
+    max_unacked: int = 50_000
+    """Deliveries that one consumer may have out."""
+    login_timeout_s: float = 10.0
+    """Time to be logged in."""
+    heartbeat_s: float = 30.0
+    """A connection that was silent for so long is asked whether it is there, and closed after twice that."""

@@ -1,0 +1,313 @@
+"""The producers of one connection: handles, numbered batches, delays, transactions.
+
+A named producer numbers its records; what it sends again is appended once, and a newer instance of the name
+fences off the older (`log_core.producers`, the rule for batches). Numbers go up to 2^31 - 1 and begin again
+at 0; a batch does not cross that.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import PenstockError
+from penstock.log_core._batch import PERSISTENT, Record
+from penstock.log_core.errors import OutOfSequence, ProducerFenced
+from penstock.protocols._properties import parse
+from penstock.protocols.native import frames, kinds
+from penstock.protocols.native._codec import Producer, split_records
+from penstock.protocols.native.errors import RequestError, refusal
+from penstock.router.delayed import HORIZON_MS
+from penstock.router.names import ENC_AMQP091
+
+if TYPE_CHECKING:
+    from penstock.protocols.native.session import Session
+
+__all__ = ["Producing"]
+
+_NUMBERS: Final = 2**31
+_AT: Final = struct.Struct(">QBBHIq")
+_PART: Final = struct.Struct(">II")
+_ACKED: Final = struct.Struct(">QQ")
+_ACKS_NONE, _ACKS_FSYNC = 0, 2
+
+_WORDS: Final = {
+    "unknown_handle": ("there is no producer with this handle", "open one first"),
+    "reserved_header": (
+        "a record has a header or property that is not served here: CC, BCC, x-penstock-*, x-mqtt-retain, "
+        "a reply-to of the broker, or an expiration that is no number",
+        "leave it out; delays, sequences and copies have fields of their own",
+    ),
+    "foreign_user": ("a record's user-id is not the user who is logged in", "leave it out"),
+}
+
+
+class Producing:
+    """See the module."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._names: dict[int, bytes] = {}
+
+    # Handles
+
+    def open(self, handle: int, key: bytes, name: bytes, epoch: int | None) -> tuple[int, int]:
+        """A new producer; its epoch, and the LSN to wait for.
+
+        Raises:
+            RequestError: the handle is in use.
+            RoutingError: nothing may or can be published there.
+            ProducerFenced: `epoch` is an older one.
+
+        """
+        session = self._session
+        route = session.codec.route(key)
+        if route.error is not None:
+            assert isinstance(route.error, PenstockError)
+            raise route.error
+        lsn = 0
+        if name:
+            epoch, lsn = session.log.producers.begin(name, epoch)
+            self._names[handle] = name
+        session.codec.add_producer(Producer(handle, key, name, epoch or 0))
+        return epoch or 0, lsn
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._names.clear()
+
+    def end_read(self) -> None:
+        """The frames of a read are handled: end the unit of named producers."""
+        self._session.log.producers.close()
+
+    # Batches
+
+    def refused(self, id: int, sequence: int, count: int, why: str | PenstockError) -> None:
+        """Tell the peer of a batch that was not appended."""
+        if isinstance(why, str):
+            message, remedy = _WORDS[why]
+            why = RequestError(why, message, remedy=remedy)
+        told = {"sequence": sequence, "count": count, **refusal(why)}
+        self._session.codec.send(kinds.REFUSED, id, frames.encode(told))
+        self._session.dirty()
+
+    def admit(self, producer: Producer, sequence: int, count: int) -> int | None:
+        """See `_codec.Host`."""
+        last = sequence + count - 1
+        if last >= _NUMBERS:
+            error = RequestError(
+                "out_of_sequence",
+                f"a batch with numbers {sequence} to {last}",
+                remedy=f"numbers go up to {_NUMBERS - 1}; begin again at 0 in a batch of its own",
+            )
+            self.refused(producer.id, sequence, count, error)
+            return None
+        try:
+            return self._session.log.producers.admit_batch(producer.name, producer.epoch, sequence, last)
+        except (ProducerFenced, OutOfSequence) as error:
+            if isinstance(error, OutOfSequence):
+                lsn = self._session.log.producers.repeated(producer.name, producer.epoch, last)
+                if lsn:
+                    return -lsn
+            self.refused(producer.id, sequence, count, error)
+            return None
+
+    def note(self, producer: Producer, sequence: int, count: int, position: int) -> None:
+        """A named producer's batch was appended."""
+        self._session.log.producers.note(
+            producer.name, sequence, sequence + count - 1, position, epoch=producer.epoch
+        )
+
+    def publish_each(
+        self, producer: Producer, sequence: int, acks: int, records: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Append one by one; a record that some queue has no room for makes the whole batch refused."""
+        session = self._session
+        if producer.name:
+            session.begin_unit()
+        first = last = 0
+        full = 0
+        for props, body in records:
+            lsn, refused = self._append(producer.key, props, body)
+            first = first or lsn
+            last = max(last, lsn)
+            full += refused
+        if producer.name:
+            self.note(producer, sequence, len(records), first)
+        if full:
+            error = RequestError(
+                "full",
+                f"{full} of {len(records)} records were refused by a queue that is full",
+                remedy="let it be consumed, and send the batch again: the others may come twice",
+            )
+            self.refused(producer.id, sequence, len(records), error)
+        elif acks != _ACKS_NONE:
+            session.codec.expect(producer.id, sequence, len(records), first, last, acks == _ACKS_FSYNC)
+
+    def _append(self, key: bytes, props: bytes, body: bytes) -> tuple[int, bool]:
+        session = self._session
+        found = parse(props)
+        assert found is not None
+        mode, priority, ttl, _, _ = found
+        route = session.codec.route(key)
+        if route.per_message:
+            assert session.broker.headers_of is not None
+            record = Record(0, key, props, body, (), 0, priority, ENC_AMQP091, 0, ttl, 0)
+            route = session.vhost.route(session.identity, ENC_AMQP091, key, session.broker.headers_of(record))
+        flags = PERSISTENT if mode == 2 else 0
+        published = session.vhost.publishing.append(
+            route, key, props, body, flags, priority, ENC_AMQP091, ttl
+        )
+        return published.lsn, published.refused
+
+    # Later
+
+    def produce_at(self, id: int, payload: bytes) -> None:
+        """PRODUCE_AT: a batch that is published at a time."""
+        if len(payload) < _AT.size:
+            self._session.fault("malformed", f"PRODUCE_AT has at least {_AT.size} bytes")
+            return
+        sequence, acks, compression, reserved, count, due_ms = _AT.unpack_from(payload)
+        if acks > _ACKS_FSYNC or compression or reserved:
+            self._session.fault("malformed", "PRODUCE_AT: acks is 0, 1 or 2, reserved bytes are 0")
+            return
+        session, records = self._session, payload[_AT.size :]
+        producer = session.codec.producer(id)
+        if producer is None:
+            self.refused(id, sequence, count, "unknown_handle")
+            return
+        checked = session.codec.check_records(records, count)
+        if checked == "malformed":
+            session.fault("malformed", f"a batch of {count} records does not fit its {len(records)} bytes")
+            return
+        try:
+            route = session.codec.route(producer.key)
+            if checked != "ok":
+                message, remedy = _WORDS[checked]
+                raise RequestError(checked, message, remedy=remedy)
+            if route.error is not None:
+                assert isinstance(route.error, PenstockError)
+                raise route.error
+            if producer.name:
+                raise RequestError(
+                    "unsupported",
+                    "a named producer cannot delay",
+                    remedy="open a producer without a name for that",
+                )
+            if not 0 <= due_ms <= session.log.wall_ms() + HORIZON_MS:
+                raise RequestError("bad_field", f"due at {due_ms} ms is beyond the horizon of 100 years")
+        except PenstockError as error:
+            self.refused(id, sequence, count, error)
+            return
+        first = lsn = 0
+        for props, body in split_records(records, count):
+            found = parse(props)
+            assert found is not None
+            mode, priority, ttl, _, _ = found
+            lsn = session.broker.delayed.schedule(
+                session.vhost.name,
+                due_ms,
+                ENC_AMQP091,
+                producer.key,
+                props,
+                body,
+                flags=PERSISTENT if mode == 2 else 0,
+                priority=priority,
+                ttl_ms=ttl,
+            )
+            first = first or lsn
+        if acks != _ACKS_NONE:
+            session.codec.expect(id, sequence, count, first, lsn, acks == _ACKS_FSYNC)
+
+    # All or nothing
+
+    def transact(self, request: int, payload: bytes) -> None:
+        """TRANSACT: batches of several producers and acknowledgements, as one atomic unit of the log.
+
+            batches u16 | settled u16 | batches x (producer u32 | count u32 | size u32 | records)
+                                      | settled x (consumer u32 | ranges u32 | ranges x (first u64, last u64))
+
+        Raises:
+            RequestError: it cannot be done; nothing was.
+
+        """
+        session = self._session
+        batches, settled = self._parts(payload)
+        consumers = []
+        for handle, ranges in settled:
+            consumer = session.codec.consumer(handle)
+            if consumer is None:
+                raise RequestError("unknown_handle", f"there is no consumer {handle}")
+            for first, last in ranges:
+                out = consumer.planned(first, last)
+                if last < first or len(out) != last - first + 1:
+                    raise RequestError(
+                        "stale_delivery",
+                        f"of the deliveries {first} to {last} of consumer {handle} some are not out any more",
+                        remedy="abort: they come again, or were settled",
+                    )
+            consumers.append((consumer, ranges))
+        positions = []
+        with session.log.unit():
+            for producer, _, records, count in batches:
+                # Resolved here, for the first message to a queue makes its feed.
+                route = session.codec.route(producer.key)
+                positions.append(session.codec.append_records(route, producer.key, records, count))
+            lsn = session.log.appender.next_lsn - 1 if positions else 0
+            for consumer, ranges in consumers:
+                for first, last in ranges:
+                    consumer.ack(first, last)
+                lsn = max(lsn, consumer.queue.persist())
+        for consumer, _ in consumers:
+            consumer.feed()
+        session.answer(request, {"positions": positions}, lsn)
+
+    def _parts(
+        self, payload: bytes
+    ) -> tuple[list[tuple[Producer, int, bytes, int]], list[tuple[int, list[tuple[int, int]]]]]:
+        codec = self._session.codec
+        try:
+            n_batches, n_settled = struct.unpack_from(">HH", payload)
+            at = 4
+            batches = []
+            for _ in range(n_batches):
+                handle, count, size = struct.unpack_from(">III", payload, at)
+                at += 12
+                records = payload[at : at + size]
+                if len(records) != size:
+                    raise RequestError("malformed", "TRANSACT is cut short")
+                at += size
+                producer = codec.producer(handle)
+                if producer is None:
+                    raise RequestError("unknown_handle", f"there is no producer {handle}")
+                checked = codec.check_records(records, count)
+                if checked == "malformed":
+                    raise RequestError("malformed", f"{count} records do not fit {size} bytes")
+                if checked != "ok":
+                    message, remedy = _WORDS[checked]
+                    raise RequestError(checked, message, remedy=remedy)
+                route = codec.route(producer.key)
+                if route.error is not None:
+                    assert isinstance(route.error, PenstockError)
+                    raise route.error
+                if route.special:
+                    raise RequestError(
+                        "unsupported",
+                        "a transaction cannot publish by headers, or to a queue that may refuse",
+                        remedy="publish to a topic",
+                    )
+                batches.append((producer, handle, records, count))
+            settled = []
+            for _ in range(n_settled):
+                handle, n = _PART.unpack_from(payload, at)
+                at += _PART.size
+                if n > 100_000 or at + 16 * n > len(payload):
+                    raise RequestError("malformed", "TRANSACT is cut short")
+                ranges = [_ACKED.unpack_from(payload, at + 16 * i) for i in range(n)]
+                at += 16 * n
+                settled.append((handle, ranges))
+        except struct.error as error:
+            raise RequestError("malformed", "TRANSACT is cut short") from error
+        if at != len(payload):
+            raise RequestError("malformed", f"TRANSACT has {len(payload) - at} bytes too many")
+        return batches, [(handle, [(first, last) for first, last in ranges]) for handle, ranges in settled]

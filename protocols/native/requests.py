@@ -1,0 +1,375 @@
+"""The requests of a native client: a JSON object with `do`, and what it needs.
+
+Each handler reads its fields, does it or raises, and answers, once what it promises is on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError
+from penstock.protocols.native.errors import RequestError
+from penstock.protocols.native.frames import Fields
+from penstock.protocols.native.options import HANDLES_MAX
+from penstock.router.arguments import Arguments
+from penstock.router.backfill import find_position
+from penstock.router.errors import NotFound
+from penstock.router.names import join_key_block, wire
+from penstock.router.since import parse_since
+from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from penstock.protocols.native.session import Session
+    from penstock.subscriptions.queue import Queue
+
+__all__ = ["REQUESTS"]
+
+Handler = Callable[["Session", int, Fields], None]
+
+_KINDS: Final = {
+    "exclusive": Kind.EXCLUSIVE,
+    "failover": Kind.FAILOVER,
+    "shared": Kind.SHARED,
+    "key_shared": Kind.KEY_SHARED,
+}
+_PRIORITY_MAX: Final = 1000
+
+
+def _handle(session: Session, id: int, fields: Fields) -> int:
+    handle = fields.number("handle", most=2**32 - 1)
+    if session.codec.has(handle):
+        raise RequestError(
+            "handle_in_use", f"the handle {handle} is in use", remedy="close it, or take another"
+        )
+    if session.codec.handles() >= HANDLES_MAX:
+        raise RequestError(
+            "limit_reached", f"a connection has at most {HANDLES_MAX} handles", remedy="close some"
+        )
+    return handle
+
+
+def _topic(session: Session, fields: Fields) -> tuple[Stream, int]:
+    """The stream that `topic` names, made if `create` says so; and the LSN to wait for."""
+    name = fields.text("topic")
+    create = fields.switch("create", False)
+    if create and name not in session.vhost.queues:
+        return _create(session, name, {})
+    queue = session.vhost.queue(name, session.actor, "read")
+    return _stream(queue), session.vhost.queues[queue.name].lsn
+
+
+def _stream(queue: Queue) -> Stream:
+    if not isinstance(queue, Stream):
+        raise RequestError(
+            "not_a_topic",
+            f"queue '{queue.name}' is no stream",
+            remedy="name it as queue, not as topic",
+        )
+    return queue
+
+
+def _create(session: Session, name: str, retention: Arguments) -> tuple[Stream, int]:
+    arguments = {"x-queue-type": "stream", **retention}
+    declared = session.vhost.declare_queue(name, session.actor, durable=True, arguments=arguments)
+    return _stream(declared.queue), declared.lsn
+
+
+def _at(session: Session, start: Any, found: Callable[[int], None]) -> None:
+    """Find the position that `start` names: "earliest", "latest", or a moment as `router.since` knows it."""
+    log = session.log
+    if start == "latest":
+        found(log.appender.next_lsn)
+    elif start == "earliest":
+        found(1)
+    else:
+        since = parse_since(start, log.now_ms())
+        if since is None:
+            raise RequestError(
+                "bad_field",
+                f"start cannot be {str(start)[:100]!r}",
+                remedy='it is "earliest", "latest", "pos:NUMBER", "-1h" (an hour ago), or a time: RFC 3339 '
+                "with its zone, or milliseconds since the epoch",
+            )
+        find_position(log, since, found)
+
+
+def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable[[int], None]:
+    """`action` with a position that was looked for, when the connection is still there; it may refuse."""
+
+    def found(position: int) -> None:
+        if not session.running:
+            return
+        try:
+            action(position)
+        except PenstockError as error:
+            session.answer_error(id, error)
+
+    return found
+
+
+# Producers and consumers
+
+
+def open_producer(session: Session, id: int, fields: Fields) -> None:
+    """{handle, topic, create?} or {handle, exchange, routing_key}, and {name?, epoch?}."""
+    handle = _handle(session, id, fields)
+    lsn = 0
+    if fields.has("topic"):
+        name = fields.text("topic")
+        if fields.switch("create", False) and name not in session.vhost.queues:
+            _, lsn = _create(session, name, {})
+        elif name not in session.vhost.queues:
+            raise NotFound("queue", name, session.vhost.name)
+        key = join_key_block("", name)
+    else:
+        key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
+    producer = fields.text("name", "")
+    epoch = fields.number("epoch", most=2**31) if fields.has("epoch") else None
+    fields.done()
+    full_name = wire(session.vhost.name) + b"\0\0" + wire(producer) if producer else b""
+    epoch_now, begun = session.producing.open(handle, key, full_name, epoch)
+    session.answer(id, {"handle": handle, "epoch": epoch_now}, max(lsn, begun))
+
+
+def subscribe(session: Session, id: int, fields: Fields) -> None:
+    """{handle, topic, subscription, kind?, start?, durable?, create?, priority?, and the options} or
+    {handle, queue, exclusive?, priority?}."""
+    handle = _handle(session, id, fields)
+    priority = fields.number("priority", 0, least=-_PRIORITY_MAX, most=_PRIORITY_MAX)
+    if fields.has("queue"):
+        queue = session.vhost.queue(fields.text("queue"), session.actor, "read")
+        exclusive = fields.switch("exclusive", False)
+        fields.done()
+        if isinstance(queue, Stream):
+            raise RequestError(
+                "not_a_queue",
+                f"queue '{queue.name}' is a stream",
+                remedy="name it as topic",
+            )
+        session.consuming.attach(handle, queue, priority=priority, exclusive=exclusive)
+        session.answer(id, {"handle": handle}, session.vhost.queues[queue.name].lsn)
+        return
+    stream, made = _topic(session, fields)
+    name = fields.text("subscription", most=200)
+    if not name:
+        raise RequestError("bad_field", "the field 'subscription' is empty", remedy="give it a name")
+    kind = _KINDS[fields.choice("kind", tuple(_KINDS), "shared")]
+    durable = fields.switch("durable", True)
+    start = fields.any("start", "latest")
+    options = _options(session, stream, fields)
+    consumer = fields.text("consumer", "") or f"{session.number}-{handle}"
+    ranges = _ranges(fields.any("ranges", []))
+    if fields.switch("sticky", False):
+        options["x-sticky"] = True
+    if ranges and (kind is not Kind.KEY_SHARED or "x-sticky" not in options):
+        raise RequestError("bad_field", "only consumers of sticky key_shared subscriptions have ranges")
+    fields.done()
+
+    def open_at(position: int) -> None:
+        subscription, lsn = session.vhost.subscriptions.open(
+            stream, name, kind, options, durable=durable, position=position
+        )
+        session.consuming.attach(handle, subscription, priority=priority, name=consumer, ranges=ranges)
+        session.answer(id, {"handle": handle}, max(made, lsn))
+
+    _at(session, start, _later(session, id, open_at))
+
+
+def _options(session: Session, stream: Stream, fields: Fields) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, most in (
+        ("ack_timeout_ms", 86_400_000),
+        ("nack_min_ms", 86_400_000),
+        ("nack_max_ms", 86_400_000),
+    ):
+        if fields.has(name):
+            options["x-" + name.replace("_", "-")] = fields.number(name, most=most)
+    if fields.has("max_deliveries"):
+        options["x-delivery-limit"] = fields.number("max_deliveries", least=1, most=65_535) - 1
+    if fields.has("dead_letter"):
+        topic = fields.text("dead_letter")
+        if topic not in session.vhost.queues:
+            raise NotFound("queue", topic, session.vhost.name)
+        options["x-dead-letter-exchange"] = ""
+        options["x-dead-letter-routing-key"] = topic
+    return options
+
+
+def _ranges(value: Any) -> list[tuple[int, int]]:
+    if not isinstance(value, list) or len(value) > 1000:
+        raise RequestError("bad_field", "ranges is a list of at most 1,000 [first, last]")
+    found = []
+    for one in value:
+        if not (isinstance(one, list) and len(one) == 2 and all(type(end) is int for end in one)):
+            raise RequestError("bad_field", f"no range of slots: {str(one)[:100]}", remedy="[first, last]")
+        found.append((one[0], one[1]))
+    return found
+
+
+def read(session: Session, id: int, fields: Fields) -> None:
+    """{handle, topic or queue, start?}: a reader, which takes nothing."""
+    handle = _handle(session, id, fields)
+    name = fields.text("topic") if fields.has("topic") else fields.text("queue")
+    queue = session.vhost.queue(name, session.actor, "read")
+    start = fields.any("start", "latest")
+    fields.done()
+
+    def read_at(position: int) -> None:
+        if isinstance(queue, Stream):
+            offset = queue.base + queue.feed.index_of(position)
+            source: Queue = queue.reader(offset)
+        else:
+            source = session.broker.queues.replay(queue, position)
+        session.consuming.attach(handle, source, auto=True)
+        session.answer(id, {"handle": handle})
+
+    _at(session, start, _later(session, id, read_at))
+
+
+def close(session: Session, id: int, fields: Fields) -> None:
+    """{handle}: a producer or a consumer is done with. What a consumer holds goes back."""
+    handle = fields.number("handle", most=2**32 - 1)
+    fields.done()
+    _, consumer = session.codec.remove(handle)
+    if consumer is not None:
+        session.consuming.detach(consumer)
+    session.answer(id, {})
+
+
+def seek(session: Session, id: int, fields: Fields) -> None:
+    """{topic, subscription, to}: the subscription goes on from there; what is out is void."""
+    stream, _ = _topic(session, fields)
+    subscription = session.vhost.subscriptions.get(stream.name, fields.text("subscription"))
+    to = fields.any("to")
+    fields.done()
+
+    def seek_to(position: int) -> None:
+        session.answer(id, {"position": position}, subscription.seek(position))
+
+    _at(session, to, _later(session, id, seek_to))
+
+
+# Topics and subscriptions
+
+
+def create_topic(session: Session, id: int, fields: Fields) -> None:
+    """{topic, max_age?, max_bytes?}: fine when it is there like that. max_age is e.g. "7D"."""
+    name = fields.text("topic")
+    retention: dict[str, Any] = {}
+    if fields.has("max_age"):
+        retention["x-max-age"] = fields.text("max_age")
+    if fields.has("max_bytes"):
+        retention["x-max-length-bytes"] = fields.number("max_bytes")
+    fields.done()
+    _, lsn = _create(session, name, retention)
+    session.answer(id, {}, lsn)
+
+
+def delete_topic(session: Session, id: int, fields: Fields) -> None:
+    """{topic}: with its messages and subscriptions; fine when there is none."""
+    name = fields.text("topic")
+    fields.done()
+    if name in session.vhost.queues:
+        _stream(session.vhost.queues[name].queue)
+    session.answer(id, {}, session.vhost.delete_queue(name, session.actor).lsn)
+
+
+def bind(session: Session, id: int, fields: Fields) -> None:
+    """{topic, exchange, routing_key}: what the exchange routes by that key goes to the topic, too."""
+    topic, exchange, key = fields.text("topic"), fields.text("exchange"), fields.text("routing_key")
+    fields.done()
+    session.answer(id, {}, session.vhost.bind_queue(topic, exchange, key, session.actor))
+
+
+def unbind(session: Session, id: int, fields: Fields) -> None:
+    """{topic, exchange, routing_key}: not any more."""
+    topic, exchange, key = fields.text("topic"), fields.text("exchange"), fields.text("routing_key")
+    fields.done()
+    session.answer(id, {}, session.vhost.unbind_queue(topic, exchange, key, session.actor))
+
+
+def topics(session: Session, id: int, fields: Fields) -> None:
+    """The topics that the user may read."""
+    fields.done()
+    vhost, allow = session.vhost, session.broker.authorizer.allow
+    names = [
+        name
+        for name, entry in vhost.queues.items()
+        if isinstance(entry.queue, Stream) and allow(session.identity, vhost.name, "read", name)
+    ]
+    session.answer(id, {"topics": sorted(names)})
+
+
+def describe(session: Session, id: int, fields: Fields) -> None:
+    """{topic}: what it holds, and its subscriptions."""
+    stream, _ = _topic(session, fields)
+    fields.done()
+    now_ms = session.log.now_ms()
+    session.answer(
+        id,
+        {
+            "topic": stream.name,
+            "messages": stream.ready_count,
+            "first_offset": stream.first_offset,
+            "next_offset": stream.next_offset,
+            "last_position": stream.feed.last_position,
+            "subscriptions": {
+                name: _described(subscription, now_ms)
+                for name, subscription in session.vhost.subscriptions.of(stream.name).items()
+            },
+        },
+    )
+
+
+def _described(subscription: Subscription, now_ms: int) -> dict[str, Any]:
+    cursor = subscription.cursor
+    return {
+        "kind": subscription.arguments["x-subscription-kind"],
+        "durable": subscription.durable,
+        "backlog": cursor.ready_count(),
+        "unacked": cursor.outstanding,
+        "mark": cursor.mark,
+        "consumers": subscription.consumer_count,
+        "delivered": subscription.delivered,
+        "acknowledged": cursor.settled,
+        "requeued": cursor.requeued,
+    }
+
+
+def delete_subscription(session: Session, id: int, fields: Fields) -> None:
+    """{topic, subscription}."""
+    stream, _ = _topic(session, fields)
+    name = fields.text("subscription")
+    fields.done()
+    session.answer(id, {}, session.vhost.subscriptions.delete(stream.name, name))
+
+
+def cancel(session: Session, id: int, fields: Fields) -> None:
+    """{due_ms, position, topic}: a delayed message, as its confirm named it, never comes."""
+    due_ms, position = fields.number("due_ms"), fields.number("position")
+    topic = fields.text("topic")
+    fields.done()
+    route = session.codec.route(join_key_block("", topic))
+    if route.error is not None:
+        raise RequestError("access_refused", f"write access to topic '{topic}' refused")
+    session.answer(id, {"cancelled": session.broker.delayed.cancel(due_ms, position)})
+
+
+REQUESTS: Final[dict[str, Handler]] = {
+    "open_producer": open_producer,
+    "subscribe": subscribe,
+    "read": read,
+    "close": close,
+    "seek": seek,
+    "create_topic": create_topic,
+    "delete_topic": delete_topic,
+    "bind": bind,
+    "unbind": unbind,
+    "topics": topics,
+    "describe": describe,
+    "delete_subscription": delete_subscription,
+    "cancel": cancel,
+}

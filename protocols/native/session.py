@@ -1,0 +1,402 @@
+"""One native connection, free of input and output: login, handles, batches, settling.
+
+Driven by bytes (`receive`), by the log (`durable`), by its host. A frame that the kernel does not handle
+comes to `frame` in its order. Nothing here raises for what a peer can send: a mistake in a request is
+answered, one in the protocol ends the connection with an ERROR frame.
+
+    GREETING   the preface and HELLO are next
+    LOGIN      LOGIN is next
+    CHECKING   the password is being verified; no frame is looked at
+    RUNNING    everything else
+    ENDED      nothing is looked at any more
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock import __version__
+from penstock.errors import PenstockError
+from penstock.protocols.facts import Totals
+from penstock.protocols.native import frames, kinds
+from penstock.protocols.native._codec import Codec, Consumer, Producer
+from penstock.protocols.native.consuming import Consuming
+from penstock.protocols.native.errors import RequestError, refusal
+from penstock.protocols.native.frames import Fields
+from penstock.protocols.native.kinds import PREFACE, VERSION
+from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
+from penstock.protocols.native.producing import Producing
+from penstock.protocols.native.requests import REQUESTS
+from penstock.router.identity import Actor, Identity
+from penstock.router.names import ENC_AMQP091, wire
+
+if TYPE_CHECKING:
+    from penstock.protocols.outbuffer import OutBuffer
+    from penstock.router.broker import Broker
+    from penstock.router.vhost import Vhost
+    from penstock.subscriptions._cursor import Cursor
+
+__all__ = ["Session", "State"]
+
+CAPABILITIES: Final = ("delay", "transact", "pull", "read", "seek")
+
+
+_numbers: Final = itertools.count(1)
+
+
+class State(Enum):
+    """See the module."""
+
+    GREETING = "greeting"
+    LOGIN = "login"
+    CHECKING = "checking"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Login:
+    """A login to be verified."""
+
+    def __init__(self, user: str, password: bytes, vhost: str, certified: bool) -> None:
+        self.user = user
+        self.password = password
+        self.vhost = vhost
+        self.certified = certified
+
+
+class Session:
+    """See the module."""
+
+    vhost: Vhost
+    identity: Identity
+    channel_count = 0
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: NativeOptions,
+        out: OutBuffer,
+        *,
+        owner: object,
+        room: Callable[[], int],
+        dirty: Callable[[], None],
+        look: Callable[[], None],
+    ) -> None:
+        """`look` is called when the host must see to `login`, `ended` or new waits outside of a read."""
+        self.broker = broker
+        self.options = options
+        self.log = broker.log
+        self.room = room
+        self.dirty = dirty
+        self.look = look
+        self.owner = owner
+        self.state = State.GREETING
+        self.codec = Codec(out, broker.log.appender, self, LOGIN_MAX)
+        self.login: Login | None = None
+        """To be verified by the host, which calls `authenticated` or `refused_login`."""
+        self.ended: str | None = None
+        """Why the connection is to be closed, when what is encoded is sent."""
+        self.pinged = False
+        self.number = next(_numbers)
+        """Of the session in this process; part of the names of consumers that give none."""
+        self.client = ""
+        self.certificate_user: str | None = None
+        self.actor: Actor
+        self.producing = Producing(self)
+        self.consuming = Consuming(self)
+        self._prefaced = False
+
+    @property
+    def running(self) -> bool:
+        """Whether somebody is logged in and nothing has ended."""
+        return self.state is State.RUNNING
+
+    # Bytes
+
+    def receive(self, buffer: bytearray, size: int) -> int:
+        """Handle what is whole in buffer[0:size]; how many bytes are done with."""
+        at = 0
+        if not self._prefaced:
+            if not PREFACE.startswith(buffer[: min(size, len(PREFACE))]):
+                self.fault("preface", "this is the native protocol: it begins with the bytes PENSTOCK")
+                return size
+            if size < len(PREFACE):
+                return 0
+            self._prefaced = True
+            at = len(PREFACE)
+        consumed = self.codec.receive(buffer, at, size)
+        self.producing.end_read()
+        return consumed
+
+    def frame(self, kind: int, id: int, payload: bytes) -> None:
+        """A frame that is not the kernel's."""
+        if self.state is State.ENDED:
+            return
+        try:
+            self._frame(kind, id, payload)
+        except PenstockError as error:
+            if self.state is not State.RUNNING or kind not in (kinds.REQUEST, kinds.TRANSACT):
+                self.fail(error)
+            else:
+                self.answer_error(id, error)
+
+    def _frame(self, kind: int, id: int, payload: bytes) -> None:
+        name = frames.NAMES.get(kind, f"0x{kind:02x}")
+        if self.state is State.GREETING:
+            if kind != kinds.HELLO:
+                raise RequestError("unexpected_frame", f"{name} before HELLO", remedy="send HELLO first")
+            self._hello(frames.decode(payload, LOGIN_MAX))
+            return
+        if self.state is State.LOGIN:
+            if kind != kinds.LOGIN:
+                raise RequestError("unexpected_frame", f"{name} before LOGIN", remedy="send LOGIN first")
+            self._login(frames.decode(payload, LOGIN_MAX))
+            return
+        match kind:
+            case kinds.REQUEST:
+                self._request(id, payload)
+            case kinds.PULL:
+                self.consuming.pull(id, payload)
+            case kinds.PRODUCE_AT:
+                self.producing.produce_at(id, payload)
+            case kinds.TRANSACT:
+                self.producing.transact(id, payload)
+            case kinds.PING:
+                self.codec.send(kinds.PONG, id, b"")
+                self.dirty()
+            case kinds.PONG:
+                self.pinged = False
+            case _:
+                raise RequestError("unexpected_frame", f"a client does not send {name} here")
+
+    # Login
+
+    def _hello(self, fields: Fields) -> None:
+        versions = fields.any("versions")
+        self.client = fields.text("client", "unknown")[:100] or "unknown"
+        fields.any("capabilities")
+        fields.done()
+        if not isinstance(versions, list) or VERSION not in versions:
+            raise RequestError(
+                "version",
+                f"the versions {str(versions)[:100]} are not spoken here",
+                remedy=f"speak {VERSION}",
+            )
+        self.state = State.LOGIN
+        self._send(
+            kinds.WELCOME,
+            {
+                "version": VERSION,
+                "server": f"penstock/{__version__}",
+                "capabilities": CAPABILITIES,
+                "mechanisms": ["PLAIN", *(["EXTERNAL"] if self.certificate_user else [])],
+                "max_frame_bytes": self.options.max_frame_bytes,
+                "heartbeat_s": self.options.heartbeat_s,
+            },
+        )
+
+    def _login(self, fields: Fields) -> None:
+        mechanism = fields.choice("mechanism", ("PLAIN", "EXTERNAL"), "PLAIN")
+        vhost = fields.text("vhost", "/")
+        if mechanism == "EXTERNAL":
+            fields.done()
+            if self.certificate_user is None:
+                raise RequestError(
+                    "login_refused",
+                    "EXTERNAL needs a client certificate that the gateway verified",
+                    remedy="connect with TLS and a certificate, or log in with PLAIN",
+                )
+            self.login = Login(self.certificate_user, b"", vhost, True)
+        else:
+            user = fields.text("user")
+            password = fields.text("password", most=1024).encode("utf-8", "surrogatepass")
+            fields.done()
+            self.login = Login(user, password, vhost, False)
+        self.state = State.CHECKING
+        self.codec.halted = True
+
+    def authenticated(self, login: Login, identity: Identity) -> None:
+        """The password is right: enter the vhost, and go on with what came behind the login."""
+        self.identity = identity
+        self.actor = Actor(identity, self.owner)
+        try:
+            self.vhost = self.broker.enter(identity, login.vhost)
+            self.broker.connections.enter(self)
+        except PenstockError as error:
+            self.fail(error)
+            return
+        self.state = State.RUNNING
+        self.codec.halted = False
+        self.codec.user = wire(identity.username)
+        self.codec.frame_max = self.options.max_frame_bytes
+        self.codec.table = self.vhost.publisher(identity, ENC_AMQP091)
+        self._send(kinds.READY, {"user": identity.username, "vhost": self.vhost.name})
+
+    def refused_login(self, error: PenstockError) -> None:
+        """It is not."""
+        self.fail(error)
+
+    # Requests
+
+    def _request(self, id: int, payload: bytes) -> None:
+        fields = frames.decode(payload)
+        name = fields.text("do")
+        handler = REQUESTS.get(name)
+        if handler is None:
+            raise RequestError(
+                "unknown_request", f"there is no request {name!r}", remedy=f"there are {', '.join(REQUESTS)}"
+            )
+        handler(self, id, fields)
+
+    def answer(self, id: int, value: dict[str, Any], lsn: int = 0) -> None:
+        """Answer a request, when everything up to `lsn` is on the disk."""
+        if lsn <= self.log.synced_lsn:
+            self._send(kinds.RESPONSE, value, id)
+            return
+
+        def told(ok: bool) -> None:
+            if self.state is not State.RUNNING:
+                return
+            if ok:
+                self._send(kinds.RESPONSE, value, id)
+            else:
+                self.answer_error(
+                    id, RequestError("log_failed", "the log failed", remedy="see its log lines")
+                )
+
+        self.log.when_synced(lsn, told)
+        self.broker.tick.schedule()
+
+    def answer_error(self, id: int, error: PenstockError) -> None:
+        """Refuse a request."""
+        self._send(kinds.ERROR, refusal(error), id)
+
+    def event(self, handle: int, value: dict[str, Any]) -> None:
+        """Tell the peer something of one of its handles."""
+        if self.state is State.RUNNING:
+            self._send(kinds.EVENT, value, handle)
+
+    def _send(self, kind: int, value: dict[str, Any], id: int = 0) -> None:
+        self.codec.send(kind, id, frames.encode(value))
+        self.dirty()
+
+    # What the kernel calls
+
+    def fault(self, code: str, message: str) -> None:
+        """The peer broke the protocol."""
+        self.fail(RequestError(code, message, remedy="correct the client; docs/protocols/native.md"))
+
+    def fail(self, error: PenstockError) -> None:
+        """End the connection, and say why."""
+        if self.state is State.ENDED:
+            return
+        self._send(kinds.ERROR, refusal(error))
+        self._end(str(error))
+
+    def _end(self, reason: str) -> None:
+        self.state = State.ENDED
+        self.codec.halted = True
+        self.ended = reason
+        self.look()
+
+    def unknown_handle(self, kind: int, id: int) -> None:
+        """Late frames of a consumer that is closed are passed over: both may close at the same time."""
+
+    def refused(self, id: int, sequence: int, count: int, why: str | PenstockError) -> None:
+        """A batch that is not appended."""
+        self.producing.refused(id, sequence, count, why)
+
+    def admit(self, producer: Producer, sequence: int, count: int) -> int | None:
+        return self.producing.admit(producer, sequence, count)
+
+    def begin_unit(self) -> None:
+        self.log.producers.open()
+
+    def note(self, producer: Producer, sequence: int, count: int, position: int) -> None:
+        self.producing.note(producer, sequence, count, position)
+
+    def publish_each(
+        self, producer: Producer, sequence: int, acks: int, records: list[tuple[bytes, bytes]]
+    ) -> None:
+        self.producing.publish_each(producer, sequence, acks, records)
+
+    def may_cumulate(self, consumer: Consumer) -> bool:
+        return self.consuming.may_cumulate(consumer)
+
+    def acknowledged(self, consumer: Consumer, request: int) -> None:
+        self.consuming.acknowledged(consumer, request)
+
+    def give_back_later(
+        self, consumer: Consumer, cursor: Cursor, seq: int, count: int, delay_ms: int
+    ) -> None:
+        self.consuming.give_back_later(consumer, cursor, seq, count, delay_ms)
+
+    def cancelled(self, consumer: Consumer, reason: str) -> None:
+        self.consuming.cancelled(consumer, reason)
+
+    def voided(self, consumer: Consumer) -> None:
+        self.consuming.voided(consumer)
+
+    def now(self) -> float:
+        return self.broker.tick.time()
+
+    # What the host and the router call
+
+    def durable(self, ok: bool) -> None:
+        """The log reached a position that was waited for; not `ok`: it failed."""
+        if self.state is not State.RUNNING:
+            return
+        if not ok:
+            for id, sequence, count in self.codec.drop_pending():
+                self.producing.refused(
+                    id,
+                    sequence,
+                    count,
+                    RequestError("log_failed", "the log failed; kept or not, nobody knows"),
+                )
+            self.fail(RequestError("log_failed", "the log failed", remedy="see its log lines"))
+        elif self.codec.confirm(self.log.written_lsn, self.log.synced_lsn):
+            self.dirty()
+
+    def writable(self) -> None:
+        """There is room for output again."""
+        self.consuming.wake()
+
+    def shutdown(self) -> None:
+        """The gateway stops."""
+        if self.state is not State.ENDED:
+            self.fail(RequestError("shutdown", "the gateway stops", remedy="connect again"))
+
+    def force_close(self, reason: str) -> None:
+        """An operator ends it."""
+        self.fail(RequestError("closed", reason))
+
+    def permissions_changed(self) -> None:
+        """What the user may do is not what it was: consumers of what it may not read are closed."""
+        if not self.broker.authorizer.enter(self.identity, self.vhost.name):
+            self.force_close(f"access to vhost '{self.vhost.name}' was withdrawn")
+        else:
+            self.consuming.permissions_changed()
+
+    def lost(self) -> None:
+        """The connection is gone: give everything back."""
+        if self.state is State.RUNNING or hasattr(self, "vhost"):
+            self.consuming.lost()
+            self.producing.lost()
+            self.broker.connections.leave(self)
+            self.vhost.connection_closed(self.owner)
+        self.state = State.ENDED
+        self.codec.halted = True
+
+    def totals(self) -> Totals:
+        """What it moved."""
+        codec = self.codec
+        return Totals(
+            published=codec.published,
+            confirmed=codec.confirmed,
+            delivered=codec.delivered,
+            acknowledged=codec.acknowledged,
+        )

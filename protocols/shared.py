@@ -1,0 +1,21 @@
+"""What all listeners of the process have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.protocols.admission import Admission
+from penstock.protocols.buffers import Buffers
+from penstock.protocols.tls import Tls
+
+__all__ = ["Shared"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """One per process; a front end hands it on to its listeners and connections."""
+
+    tls: Tls | None = None
+    """None = no certificate is configured, so no listener has TLS."""
+    admission: Admission = field(default_factory=Admission)
+    buffers: Buffers = field(default_factory=Buffers)

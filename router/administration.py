@@ -1,0 +1,274 @@
+"""What an administrator does: users, vhosts, permissions, limits, policies; durable, and in force at once.
+
+A method answers the LSN to wait for before the change is promised, 0 when nothing changed.
+Whoever calls has asked whether its caller may: the rule is RabbitMQ's tags (`policymaker` for policies,
+`administrator` for the rest), not permissions. What goes on by something that is taken away ends: connections
+of a deleted user or vhost are closed with RabbitMQ's words, changed permissions are asked again
+(`Connections.permissions_changed`).
+
+Source: RabbitMQ's rabbit_auth_backend_internal, rabbit_vhost, rabbit_connection_tracking.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from penstock.router.errors import InvalidParameter, NotFound
+from penstock.router.limits import USER_LIMITS, VHOST_LIMITS, check_limits
+from penstock.router.names import wire
+from penstock.router.permissions import Permission, TopicPermission
+from penstock.router.policies import PolicyKind, checked
+from penstock.router.policy_definitions import EFFECTLESS
+from penstock.router.queue_arguments import TYPES
+from penstock.router.vhost_state import VhostMetadata
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+
+__all__ = ["Administration"]
+
+logger = logging.getLogger("penstock.router")
+
+_NAME_MAX: Final = 255
+
+
+class Administration:
+    """See the module. `Broker.administration`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._users = broker.users
+        self._authorizer = broker.authorizer
+
+    # Users
+
+    def put_user(self, name: str, stored: str, tags: Iterable[str] = ()) -> int:
+        """Make or change a user.
+
+        `stored` is a hash that `Users.hash` made or `passwords.rabbitmq_hash` took over, or "" for one who
+        cannot log in with a password. Connections of the user have the new tags at once and are not closed.
+
+        Raises:
+            InvalidParameter: the name is empty or longer than 255 bytes.
+
+        """
+        _check_name("user", name)
+        lsn = self._users.set_user(name, stored, tags)
+        self._schedule()
+        self._tell(user=name)
+        return lsn
+
+    def delete_user(self, name: str) -> int:
+        """Remove a user with its permissions and limits; its connections are closed.
+
+        Raises:
+            NotFound: there is none.
+
+        """
+        self._known_user(name)
+        with self._broker.log.unit():
+            lsn = self._users.delete_user(name)
+            for member in self._broker.connections.of(user=name):
+                member.force_close(f"user '{name}' is deleted")
+            lsn = max(lsn, self._authorizer.forget_user(name))
+        self._schedule()
+        return lsn
+
+    def set_user_limits(self, name: str, limits: Mapping[str, object]) -> int:
+        """Set these limits of a user (`limits.USER_LIMITS`), and leave its others.
+
+        Raises:
+            NotFound: there is no such user.
+            InvalidParameter: there is no such limit, or it is no number.
+
+        """
+        self._known_user(name)
+        checked = check_limits(limits, USER_LIMITS)
+        self._schedule()
+        return self._users.set_limits(name, {**self._users.limits(name), **checked})
+
+    def clear_user_limits(self, name: str, limit: str | None = None) -> int:
+        """Take a limit of a user back; None: all.
+
+        Raises:
+            NotFound: there is no such user.
+
+        """
+        self._known_user(name)
+        self._schedule()
+        kept = {key: value for key, value in self._users.limits(name).items() if limit not in (None, key)}
+        return self._users.set_limits(name, kept)
+
+    def _known_user(self, name: str) -> None:
+        if self._users.identity(name) is None:
+            raise NotFound("user", name, "")
+
+    # Permissions
+
+    def set_permission(self, user: str, vhost: str, permission: Permission) -> int:
+        """Say what a user may do in a vhost.
+
+        Raises:
+            NotFound: there is no such user or vhost.
+            InvalidRegex: a pattern is no regular expression; nothing was changed.
+
+        """
+        self._known(user, vhost)
+        self._schedule()
+        return self._authorizer.set(user, vhost, permission)
+
+    def clear_permission(self, user: str, vhost: str) -> int:
+        """The user may not use the vhost any more; its connections there are closed. Raises NotFound."""
+        self._known(user, vhost)
+        self._schedule()
+        return self._authorizer.clear(user, vhost)
+
+    def set_topic_permission(self, user: str, vhost: str, exchange: str, permission: TopicPermission) -> int:
+        """Say which keys a user may use on a topic exchange. Raises NotFound and InvalidRegex."""
+        self._known(user, vhost)
+        self._schedule()
+        return self._authorizer.set_topic(user, vhost, exchange, permission)
+
+    def clear_topic_permission(self, user: str, vhost: str, exchange: str | None = None) -> int:
+        """The user may use every key on the exchange (None: on each of the vhost) again. Raises NotFound."""
+        self._known(user, vhost)
+        self._schedule()
+        return self._authorizer.clear_topic(user, vhost, exchange)
+
+    def _known(self, user: str, vhost: str) -> None:
+        self._known_user(user)
+        self._broker.vhost(vhost)
+
+    # Vhosts
+
+    def put_vhost(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        tags: Iterable[str] | None = None,
+        default_queue_type: str | None = None,
+    ) -> int:
+        """Make a vhost, or change what is said of it; what is None stays as it is.
+
+        Raises:
+            InvalidParameter: the name is empty or longer than 255 bytes, or there is no such queue type.
+
+        """
+        _check_name("vhost", name)
+        if default_queue_type not in (None, "", "undefined", *TYPES):
+            raise InvalidParameter(
+                f"Unsupported queue type '{default_queue_type}'", f"use {', '.join(TYPES)}"
+            )
+        found = self._broker.vhosts.get(name)
+        metadata = VhostMetadata() if found is None else found.metadata
+        if description is not None:
+            metadata = replace(metadata, description=description)
+        if tags is not None:
+            metadata = replace(metadata, tags=tuple(tags))
+        if default_queue_type is not None:
+            kind = "" if default_queue_type == "undefined" else default_queue_type
+            metadata = replace(metadata, default_queue_type=kind)
+        if found is not None and found.metadata == metadata:
+            return 0
+        vhost = found or self._broker.add_vhost(name)
+        vhost.metadata = metadata
+        self._schedule()
+        return self._broker.save_vhost(vhost)
+
+    def delete_vhost(self, name: str) -> int:
+        """Remove a vhost with all that is in it; its connections are closed.
+
+        Raises:
+            NotFound: there is none.
+
+        """
+        vhost = self._broker.vhost(name)
+        with self._broker.log.unit():
+            for member in self._broker.connections.of(vhost=name):
+                member.force_close(f"vhost '{name}' is deleted")
+            lsn = vhost.clear()
+            # MQTT sessions end with the permission of their user.
+            lsn = max(lsn, self._authorizer.forget_vhost(name), self._broker.remove_vhost(vhost))
+        self._schedule()
+        return lsn
+
+    def set_vhost_limits(self, name: str, limits: Mapping[str, object]) -> int:
+        """Set these limits of a vhost (`limits.VHOST_LIMITS`), and leave its others.
+
+        Raises:
+            NotFound: there is no such vhost.
+            InvalidParameter: there is no such limit, or it is no number.
+
+        """
+        vhost = self._broker.vhost(name)
+        vhost.limits = {**vhost.limits, **check_limits(limits, VHOST_LIMITS)}
+        self._schedule()
+        return self._broker.save_vhost(vhost)
+
+    def clear_vhost_limits(self, name: str, limit: str | None = None) -> int:
+        """Take a limit of a vhost back; None: all. Raises NotFound."""
+        vhost = self._broker.vhost(name)
+        vhost.limits = {key: value for key, value in vhost.limits.items() if limit not in (None, key)}
+        self._schedule()
+        return self._broker.save_vhost(vhost)
+
+    # Policies
+
+    def put_policy(
+        self,
+        vhost: str,
+        name: str,
+        *,
+        pattern: object,
+        definition: object,
+        priority: object = 0,
+        apply_to: object = "all",
+        operator: bool = False,
+    ) -> int:
+        """Make or change a policy or an operator policy; what it is for lives by it at once.
+
+        Values are checked as they come (of JSON).
+
+        Raises:
+            NotFound: there is no such vhost.
+            InvalidParameter: there is no such policy, in RabbitMQ's words; nothing was changed.
+
+        """
+        found = self._broker.vhost(vhost)
+        policy = checked(name, pattern, definition, priority, apply_to, operator=operator)
+        if ignored := sorted(EFFECTLESS & policy.definition.keys()):
+            logger.warning(
+                "policy %r in vhost %r: %s is kept and has no effect here", name, vhost, ", ".join(ignored)
+            )
+        return found.set_policy("operator_policy" if operator else "policy", policy)
+
+    def delete_policy(self, vhost: str, name: str, *, operator: bool = False) -> int:
+        """Take a policy or an operator policy back.
+
+        Raises:
+            NotFound: there is no such vhost or policy.
+
+        """
+        found = self._broker.vhost(vhost)
+        kind: PolicyKind = "operator_policy" if operator else "policy"
+        if found.policies.get(kind, name) is None:
+            raise NotFound("policy", name, vhost)
+        return found.delete_policy(kind, name)
+
+    # Inside
+
+    def _schedule(self) -> None:
+        self._broker.tick.schedule()
+
+    def _tell(self, user: str) -> None:
+        for member in self._broker.connections.of(user=user):
+            member.permissions_changed()
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not 1 <= len(wire(name)) <= _NAME_MAX:
+        raise InvalidParameter(f"a {kind} needs a name of 1 to {_NAME_MAX} bytes", "give it another name")

@@ -1,0 +1,48 @@
+"""How many of something a vhost or a user may have: RabbitMQ's vhost limits and user limits.
+
+    of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ)
+    of a user     max-connections   max-channels
+
+A limit is a number; one that is negative, or absent, is none. 0 allows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.router.errors import InvalidParameter
+
+__all__ = ["USER_LIMITS", "VHOST_LIMITS", "Limits", "check_limits", "over"]
+
+Limits = Mapping[str, int]
+
+VHOST_LIMITS: Final = ("max-connections", "max-queues")
+USER_LIMITS: Final = ("max-connections", "max-channels")
+
+_LIMIT_MAX: Final = 2**53
+
+
+def check_limits(limits: Mapping[str, object], known: tuple[str, ...]) -> dict[str, int]:
+    """The limits, when they may be set.
+
+    Raises:
+        InvalidParameter: there is no such limit, or it is no number.
+
+    """
+    checked = {}
+    for name, value in limits.items():
+        if name not in known:
+            raise InvalidParameter(f"Unrecognised limit {name!r}", f"use {' or '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LIMIT_MAX:
+            raise InvalidParameter(
+                f"{name} should be a number, actually was {value!r}", "give a whole number, -1 for no limit"
+            )
+        checked[name] = value
+    return checked
+
+
+def over(limits: Limits, name: str, count: int) -> int | None:
+    """The limit that forbids one more than `count`; None: there is room."""
+    most = limits.get(name, -1)
+    return most if 0 <= most <= count else None

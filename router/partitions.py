@@ -1,0 +1,36 @@
+"""Which log partition is which vhost's: the `lp` of a batch says whose records are in it.
+
+The vhost `/` has partition 0 and no row; every other one gets the next number and a row when it is made,
+table `lp`: the number, u32 big-endian -> the name. Rows stay when a vhost is deleted, so that a reader of the
+log can still tell whose records those were; a vhost made again under the same name has the same number.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.router.metadata import Tables
+from penstock.router.names import text, wire
+
+__all__ = ["DEFAULT_VHOST", "LP_TABLE", "Partitions"]
+
+DEFAULT_VHOST: Final = "/"
+LP_TABLE: Final = "lp"
+
+
+class Partitions:
+    """The numbers given out so far."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._numbers = {DEFAULT_VHOST: 0}
+        for key, name in tables.items(LP_TABLE):
+            self._numbers[text(bytes(name))] = int.from_bytes(key, "big")
+
+    def of(self, vhost: str) -> int:
+        """The number of a vhost; a new one, which is put in the table, when it has none."""
+        number = self._numbers.get(vhost)
+        if number is None:
+            number = self._numbers[vhost] = max(self._numbers.values()) + 1
+            self._tables.put(LP_TABLE, number.to_bytes(4, "big"), wire(vhost))
+        return number

@@ -1,0 +1,49 @@
+"""Frames of messages, from a log or from a table that `sink` made."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.spark.errors import SparkError
+from penstock.spark.jobs.common import choice_of
+from penstock.spark.tables import PARTITION, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["HEADER", "add_input", "frame_of"]
+
+HEADER = "try_element_at(transform(filter(headers, h -> h.name = '{name}'), h -> cast(h.value AS string)), 1)"
+"""SQL for the first header of a name, as text; null when there is none."""
+
+
+def add_input(parser: argparse.ArgumentParser) -> None:
+    """Arguments that say where messages come from."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", type=Path, metavar="DIR", help="penstock's data folder")
+    source.add_argument("--from", dest="table", metavar="TABLE", help="a table: delta:PATH or parquet:PATH")
+    parser.add_argument("--where", metavar="SQL", help="a condition on the columns of the table")
+
+
+def frame_of(spark: SparkSession, arguments: argparse.Namespace, columns: str | None = None) -> DataFrame:
+    """The messages that the arguments say; with `columns`, at least these. Raises SparkError."""
+    chosen = choice_of(arguments)
+    if arguments.table is not None:
+        if chosen:
+            raise SparkError(f"a table is not asked by {', '.join(chosen)}", remedy="use --where")
+        frame = _of_table(spark, arguments.table)
+    else:
+        if columns is not None and arguments.where is None:
+            chosen["columns"] = columns
+        frame = spark.read.format("penstock").options(**chosen).load(str(arguments.data))
+    return frame if arguments.where is None else frame.where(arguments.where)
+
+
+def _of_table(spark: SparkSession, uri: str) -> DataFrame:
+    table = open_table(uri)
+    files = table.paths()
+    if not files:
+        raise SparkError(f"there is nothing in {uri}")
+    return spark.read.option("basePath", str(table.path)).parquet(*files).drop(PARTITION)

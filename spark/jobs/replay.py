@@ -1,0 +1,110 @@
+"""Messages of a log or a table back into a gateway: `penstock spark replay --data DIR --url URL --name NAME`.
+
+    spark-submit .../penstock/spark/jobs/replay.py --from delta:PATH --where "..." --url URL --name NAME
+
+In the order of the log, with one task; with --tasks N in the order of each routing key. A run that is
+repeated under the same --name sends only what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.spark.jobs.common import add_choice, program
+from penstock.spark.jobs.frames import add_input, frame_of
+from penstock.spark.schema import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["main", "send"]
+
+_SHOWN = 20
+
+
+def send(
+    frame: DataFrame,
+    url: str,
+    name: str,
+    *,
+    exchange: str | None = None,
+    routing_key: str | None = None,
+    tasks: int = 1,
+    rate: float = 0.0,
+) -> None:
+    """Publish the messages of a frame with the columns of `traffic`, in the order of `offset`.
+
+    Args:
+        name: Of the run: repeated under the same name, it sends what is missing.
+        exchange, routing_key: For all; None: what each row says.
+        tasks: How many publish at a time; the order is that of each routing key when more than one.
+        rate: Messages per second in all at most; 0: no limit.
+
+    """
+    parted = frame.repartition(1) if tasks == 1 else frame.repartition(tasks, "address", "routing_key")
+    ordered = parted.sortWithinPartitions("offset").select(
+        *[name for name in COLUMNS if name in frame.columns]
+    )
+    writer = ordered.write.format("penstock").mode("append").option("url", url).option("producer", name)
+    if exchange is not None:
+        writer = writer.option("exchange", exchange)
+    if routing_key is not None:
+        writer = writer.option("routingKey", routing_key)
+    writer.option("rate", str(rate / tasks)).save()
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    add_input(parser)
+    add_choice(parser, data=False)
+    parser.add_argument("--url", required=True, help="the gateway: amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    parser.add_argument(
+        "--name", required=True, help="of this run; repeat a run under its name after a failure"
+    )
+    parser.add_argument(
+        "--to-exchange", metavar="X", help="publish all to this exchange (default: where each was)"
+    )
+    parser.add_argument("--to-key", metavar="K", help="with this routing key (default: each its own)")
+    parser.add_argument(
+        "--tasks", type=int, default=1, help="how many publish at a time (default: %(default)s)"
+    )
+    parser.add_argument("--rate", type=float, default=0.0, help="messages per second (default: no limit)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be sent, and where to")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from penstock.spark.session import session
+
+    spark = session("penstock spark replay", cores=arguments.cores, memory=arguments.memory)
+    frame = frame_of(spark, arguments)
+    if arguments.dry_run:
+        groups = frame.groupBy("address").count().orderBy("count", ascending=False).collect()
+        for row in groups[:_SHOWN]:
+            print(f"{row['count']:10} {row['address']}")
+        if len(groups) > _SHOWN:
+            print(f"{'':10} and {len(groups) - _SHOWN} more exchanges or topics")
+        print(f"{sum(row['count'] for row in groups):10} messages would be sent")
+    else:
+        send(
+            frame,
+            arguments.url,
+            arguments.name,
+            exchange=arguments.to_exchange,
+            routing_key=arguments.to_key,
+            tasks=arguments.tasks,
+            rate=arguments.rate,
+        )
+        print(f"sent as {arguments.name}")
+    spark.stop()
+    return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command."""
+    return program("replay", "Send messages of a log or a table to a gateway again.", _add, _run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

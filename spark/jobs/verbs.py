@@ -1,0 +1,33 @@
+"""`penstock spark VERB`: finds the job's module and runs it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["VERBS", "run"]
+
+VERBS: Final = {
+    "sink": "traffic into a Delta or Parquet table, each message once",
+    "replay": "messages of the log or a table back into a gateway",
+    "analytics": "rates, sizes and top talkers, as an HTML report",
+    "dlq": "dead letters: what failed, why and from where; requeue them",
+    "doctor": "what is missing here, and the command that installs it",
+}
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the verb `words` begin with; its exit code."""
+    if not words or words[0] in ("-h", "--help"):
+        print("usage: penstock spark VERB ...\n")
+        for verb, text in VERBS.items():
+            print(f"  {verb:10} {text}")
+        print("\npenstock spark VERB --help tells more; docs/spark.md has the spark-submit lines.")
+        return 0 if words else 2
+    if words[0] not in VERBS:
+        print(f"penstock: error: no verb {words[0]!r}; the verbs are {', '.join(VERBS)}", file=sys.stderr)
+        return 2
+    code: int = importlib.import_module(f"penstock.spark.jobs.{words[0]}").main(words[1:])
+    return code

@@ -1,0 +1,358 @@
+"""What the files of a log hold, as seen from outside: segments, positions, where the readable part ends.
+
+Reads only, takes no lock, and may look at the folder of a running penstock, whose CPU it does not use. A view
+is kept by whoever plans reads (a Spark driver) and `refresh`ed: closed segments are known from their sparse
+index, of the one being written only what is new is walked over. Nothing here is read on an event loop.
+
+The readable end is the last record known to be durable ("synced"), as batches say in `synced_lsn`: what a
+power cut could still take back is never handed out. With `written=True` it is the last whole record on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from penstock.log_core._scan import Scanner
+from penstock.log_core.checkpoint import read_checkpoint
+from penstock.log_core.errors import Damage
+from penstock.log_core.layout import (
+    SALVAGED,
+    SEALED,
+    TIME_INDEX,
+    WAL,
+    WAL_HEAD_BYTES,
+    Folder,
+    Head,
+    read_sealed,
+)
+from penstock.log_core.manifest import CleanMark, Manifest
+from penstock.log_core.segment import MARK_BYTES, Segment
+from penstock.log_core.tables import split_key
+from penstock.spark.errors import SparkError
+
+__all__ = ["LogView", "Place"]
+
+_STEP_BYTES: Final = 1024 * 1024
+_BASE_LSN_AT: Final = 32
+_LP_TABLE: Final = "lp"
+
+
+@dataclass(eq=False)
+class _Known:
+    """One segment."""
+
+    segment: Segment
+    """As the log core describes it; `end` and `next_lsn` are how far it was walked."""
+    inode: int
+    prev_lsn: int
+    """The last LSN before it; 0: it goes on where the one before ends."""
+    closed: bool
+    synced_lsn: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of one segment: the records with LSNs in [first, last)."""
+
+    segment: int
+    """Its number."""
+    first: int
+    last: int
+    offset: int
+    """A batch begins at this byte, at or before `first`, unless the segment was rewritten since."""
+    nbytes: int
+    """About how much that is on disk."""
+
+
+@dataclass
+class LogView:
+    """See the module."""
+
+    path: Path
+    log_id: str = ""
+    _known: dict[int, _Known] = field(default_factory=dict)
+    _vhosts: dict[int, bytes] = field(default_factory=lambda: {0: b"/"})
+    _states_from: int = 0
+    _clean_lsn: int = 0
+
+    def __post_init__(self) -> None:
+        self._folder = Folder(self.path)
+        self._scanner = Scanner()
+        if not self._folder.wal.is_dir():
+            raise SparkError(
+                f"there is no log in {self.path}", remedy="give penstock's data folder as option 'path'"
+            )
+
+    # Looking
+
+    def refresh(self) -> None:
+        """Look again. Raises Damage, SparkError (another log lies there now), OSError."""
+        manifest = self._manifest()
+        if self.log_id and manifest.log_id.hex() != self.log_id:
+            raise SparkError(
+                f"{self.path} holds another log ({manifest.log_id.hex()}) than before ({self.log_id})",
+                remedy="restart the query with a new checkpoint",
+            )
+        self.log_id = manifest.log_id.hex()
+        self._clean_lsn = self._clean()
+        numbers = [n for n in self._folder.segment_numbers() if n >= manifest.first_segment]
+        for gone in self._known.keys() - set(numbers):
+            del self._known[gone]
+        for number in numbers:
+            try:
+                self._look(number)
+            except FileNotFoundError:
+                self._known.pop(number, None)  # deleted in the meantime
+
+    def _manifest(self) -> Manifest:
+        for attempt in range(3):
+            try:
+                return Manifest.read(self._folder.manifest)
+            except FileNotFoundError:
+                if attempt == 2:
+                    raise SparkError(
+                        f"{self.path} has no MANIFEST",
+                        remedy="start penstock on it once, which makes it anew",
+                    ) from None
+        raise AssertionError
+
+    def _clean(self) -> int:
+        try:
+            return CleanMark.read(self._folder.clean).lsn
+        except (FileNotFoundError, Damage):
+            return 0
+
+    def _look(self, number: int) -> None:
+        path = self._folder.segment(number)
+        known = self._known.get(number)
+        if known is not None and known.closed and known.inode == path.stat().st_ino:
+            return
+        with path.open("rb") as file:
+            fd = file.fileno()
+            stat = os.fstat(fd)
+            if known is None or known.inode != stat.st_ino:
+                raw = file.read(WAL_HEAD_BYTES)
+                if not any(raw):
+                    return  # being prepared
+                head = Head.decode(raw, path, WAL)
+                segment = Segment(number, path, head.base_lsn, head.epoch, head.base_lsn)
+                segment.sealed = bool(head.flags & SEALED)
+                segment.gaps = bool(head.flags & (SALVAGED | SEALED))
+                known = _Known(segment, stat.st_ino, head.prev_lsn, False)
+            if self._take_index(known, stat.st_size) or self._walk(known, fd, stat.st_size):
+                self._known[number] = known
+
+    def _take_index(self, known: _Known, size: int) -> bool:
+        """A closed segment needs no walk; its index fits when the file ends where it says."""
+        segment = known.segment
+        try:
+            head, _ = read_sealed(self._folder.time_index(segment.number), TIME_INDEX)
+            if segment.base_lsn not in (0, head.base_lsn):
+                return False
+            found = Segment(segment.number, segment.path, head.base_lsn, segment.epoch, head.base_lsn)
+            found.read_time_index(self._folder)
+        except (FileNotFoundError, Damage):
+            return False
+        if found.end != size:
+            return False  # of what the segment was before it was rewritten
+        found.sealed, found.gaps = segment.sealed, segment.gaps
+        known.segment = found
+        known.closed = True
+        known.synced_lsn = found.next_lsn - 1
+        return True
+
+    def _walk(self, known: _Known, fd: int, size: int) -> bool:
+        """Walk over what is new; False: there is nothing in it yet."""
+        segment = known.segment
+        want = _STEP_BYTES
+        while segment.end < size:
+            length = min(want, size - segment.end)
+            if self._scanner.read(fd, length, segment.end) < 96:
+                break
+            if not segment.base_lsn:
+                (segment.base_lsn,) = struct.unpack("<Q", self._scanner.bytes_at(_BASE_LSN_AT, 8))
+                segment.next_lsn = segment.base_lsn
+            start, latest = segment.end, segment.max_ts
+
+            def mark(lsn: int, offset: int, time_ms: int, start: int = start, latest: int = latest) -> None:
+                marks = segment.marks
+                assert marks is not None
+                if not marks.offsets or start + offset - marks.offsets[-1] >= MARK_BYTES:
+                    marks.add(lsn, start + offset, max(time_ms, latest))
+
+            found = self._scanner.scan(
+                0,
+                segment.next_lsn,
+                segment.epoch,
+                base=segment.base_lsn,
+                gaps=segment.gaps,
+                on_state=self._on_state,
+                push=False,
+                sparse=mark,
+            )
+            if found.batches:
+                segment.end += found.end
+                segment.next_lsn = found.next_lsn
+                segment.min_ts = segment.min_ts or found.min_ts
+                segment.max_ts = max(segment.max_ts, found.max_ts)
+                known.synced_lsn = max(known.synced_lsn, found.synced_lsn)
+                want = _STEP_BYTES
+            elif found.reason is not None and length < size - segment.end:
+                want *= 4  # a batch, or an atomic unit, larger than what was read
+            else:
+                break  # the end, or a write that is under way
+        if segment.next_lsn == segment.base_lsn:
+            if not known.prev_lsn:
+                segment.base_lsn = segment.next_lsn = 0
+            return known.prev_lsn > 0
+        return True
+
+    # Vhosts
+
+    def vhosts(self) -> dict[int, bytes]:
+        """The vhosts' names by log partition. Reads the newest checkpoint, and what was written since."""
+        manifest = self._manifest()
+        for lsn in manifest.checkpoints:
+            try:
+                where = read_checkpoint(self._folder.checkpoint(lsn), self._on_state)
+            except (FileNotFoundError, Damage):
+                continue
+            self._states_from = max(self._states_from, where.segment)
+            break
+        for number, known in sorted(self._known.items()):
+            if number >= self._states_from and known.closed and not known.segment.sealed:
+                with known.segment.path.open("rb") as file:
+                    self._scanner.read(file.fileno(), known.segment.end - WAL_HEAD_BYTES, WAL_HEAD_BYTES)
+                segment = known.segment
+                self._scanner.scan(
+                    0,
+                    segment.base_lsn,
+                    segment.epoch,
+                    base=segment.base_lsn,
+                    gaps=True,
+                    on_state=self._on_state,
+                    push=False,
+                )
+                self._states_from = number + 1
+        return dict(self._vhosts)
+
+    def _on_state(self, block: bytes, value: bytes | None) -> None:
+        table, key = split_key(block)
+        if table == _LP_TABLE and value is not None:
+            self._vhosts[int.from_bytes(key, "big")] = bytes(value)
+
+    # Positions
+
+    @property
+    def _segments(self) -> list[_Known]:
+        return [self._known[number] for number in sorted(self._known)]
+
+    @property
+    def first(self) -> int:
+        """The LSN that the oldest segment begins with."""
+        segments = self._segments
+        return segments[0].segment.base_lsn if segments else 1
+
+    @property
+    def complete_from(self) -> int:
+        """From this LSN on everything that was published is there; below it only what some queue needs."""
+        complete = 0
+        for known in self._segments:
+            if known.segment.sealed:
+                complete = known.segment.next_lsn
+        return max(complete, self.first)
+
+    def end(self, *, written: bool = False) -> int:
+        """The LSN behind the last readable record; see the module."""
+        segments = self._segments
+        if not segments:
+            return 1
+        end = segments[-1].segment.next_lsn
+        if written:
+            return end
+        synced = max(self._clean_lsn, *(max(known.synced_lsn, known.prev_lsn) for known in segments))
+        return min(end, synced + 1)
+
+    def loss_between(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Ranges [from, to) within [first, last) that are in no segment although they were written."""
+        missing = []
+        at = first
+        for known in self._segments:
+            segment = known.segment
+            # LSNs jump after an unclean stop: those between the last LSN and the first of the new file were
+            # never used.
+            begin = min(known.prev_lsn + 1, segment.base_lsn) if known.prev_lsn else segment.base_lsn
+            if at < min(begin, last):
+                missing.append((at, min(begin, last)))
+            at = max(at, segment.next_lsn)
+            if at >= last:
+                break
+        return missing
+
+    def places(self, first: int, last: int, split_bytes: int) -> list[Place]:
+        """Where [first, last) lies, in log order, in parts of about `split_bytes` at most."""
+        found = []
+        for known in self._segments:
+            segment = known.segment
+            if segment.next_lsn <= first or segment.base_lsn >= last:
+                continue
+            begin, end = max(first, segment.base_lsn), min(last, segment.next_lsn)
+            marks = segment.marks
+            assert marks is not None
+            start = marks.offset_of(begin)
+            low = bisect_right(marks.lsns, begin)
+            for index in range(low, len(marks.lsns)):
+                lsn, offset = marks.lsns[index], marks.offsets[index]
+                if lsn >= end:
+                    break
+                if offset - start >= split_bytes:
+                    found.append(Place(segment.number, begin, lsn, start, offset - start))
+                    begin, start = lsn, offset
+            behind = bisect_right(marks.lsns, end - 1)
+            stop = marks.offsets[behind] if behind < len(marks.offsets) else segment.end
+            found.append(Place(segment.number, begin, end, start, max(stop - start, 0)))
+        return found
+
+    def advance(self, start: int, end: int, records: int | None, nbytes: int | None) -> int:
+        """The furthest LSN in (start, end] with at most so many records and about so many bytes before it.
+
+        At least one mark of the sparse index (64 KiB) further than `start`, so that a query goes on.
+        """
+        left = records
+        room = nbytes
+        at = start
+        for place in self.places(start, end, MARK_BYTES):
+            count = place.last - place.first
+            if left is not None and count >= left:
+                return place.first + left
+            if room is not None and place.nbytes > room and at > start:
+                return at
+            at = place.last
+            left = None if left is None else left - count
+            room = None if room is None else room - place.nbytes
+        return end
+
+    def before_time(self, time_ms: int) -> int | None:
+        """An LSN at or before the first record not older than `time_ms`, at most about 64 KiB before it.
+
+        None: no record is that young.
+        """
+        for known in self._segments:
+            segment = known.segment
+            if segment.max_ts >= time_ms:
+                marks = segment.marks
+                assert marks is not None
+                offset = marks.offset_of_time(time_ms)
+                at = bisect_right(marks.offsets, offset) - 1
+                return marks.lsns[at] if at >= 0 else segment.base_lsn
+        return None
+
+    @property
+    def folder(self) -> Folder:
+        """The names of the files."""
+        return self._folder

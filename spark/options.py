@@ -1,0 +1,202 @@
+"""What a user may tell the data source, read once and checked: an unknown option or value is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from penstock.spark.errors import SparkOptionError
+from penstock.spark.filters import PROTOCOLS, Wanted, amqp_pattern, mqtt_filter
+
+__all__ = ["ReadOptions", "parse_duration_s", "parse_time_ms"]
+
+_KNOWN: Final = (
+    "path",
+    "columns",
+    "payload",
+    "vhosts",
+    "exchanges",
+    "topics",
+    "routingKeys",
+    "protocols",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "isolation",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "taskBytes",
+)
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TASK_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of the source; docs/spark.md lists them for users."""
+
+    path: Path
+    columns: str | None
+    payload: str
+    payload_max: int
+    vhosts: tuple[str, ...]
+    encodings: int
+    wanted: Wanted
+    starting: str | int | None
+    """`earliest`, `latest`, a position, or None: by time or by the kind of query."""
+    ending: str | int | None
+    starting_ms: int | None
+    ending_ms: int | None
+    fail_on_data_loss: bool
+    written: bool
+    """Up to what is written, not only what is synced."""
+    max_offsets: int | None
+    max_bytes: int | None
+    min_offsets: int | None
+    max_delay_s: float
+    min_partitions: int
+    task_bytes: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Read the options of a query, whose names may be in any case. Raises SparkOptionError."""
+        given = {name.lower(): value for name, value in options.items()}
+        known = {name.lower(): name for name in _KNOWN}
+        for name in given:
+            if name not in known:
+                raise SparkOptionError(name, given[name], f"the options are {', '.join(_KNOWN)}")
+        if not given.get("path"):
+            raise SparkOptionError("path", "", "give penstock's data folder (log.data_dir)")
+        payload = given.get("payload", "full")
+        head = re.fullmatch(r"head:([0-9]+)", payload)
+        if payload not in ("full", "none") and head is None:
+            raise SparkOptionError("payload", payload, "give full, none or head:BYTES")
+        topics, keys = _words(given, "topics"), _words(given, "routingKeys")
+        for topic in topics:
+            if "#" in topic[:-1] or (topic.endswith("#") and topic not in ("#",) and topic[-2] != "/"):
+                raise SparkOptionError(
+                    "topics", topic, "give MQTT topic filters: # stands last, for whole levels"
+                )
+            mqtt_filter(topic)
+        for key in keys:
+            amqp_pattern(key)
+        if "startingoffsets" in given and "startingtimestamp" in given:
+            raise SparkOptionError(
+                "startingTimestamp", given["startingtimestamp"], "leave out startingOffsets"
+            )
+        if "endingoffsets" in given and "endingtimestamp" in given:
+            raise SparkOptionError("endingTimestamp", given["endingtimestamp"], "leave out endingOffsets")
+        return cls(
+            path=Path(given["path"]),
+            columns=given.get("columns"),
+            payload=payload,
+            payload_max=int(head[1]) if head else -1,
+            vhosts=_words(given, "vhosts"),
+            encodings=_encodings(_words(given, "protocols")),
+            wanted=Wanted(_words(given, "exchanges"), topics, keys),
+            starting=_position(given, "startingOffsets"),
+            ending=_position(given, "endingOffsets"),
+            starting_ms=_time(given, "startingTimestamp"),
+            ending_ms=_time(given, "endingTimestamp"),
+            fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
+            written=_choice(given, "isolation", ("synced", "written")) == "written",
+            max_offsets=_number(given, "maxOffsetsPerTrigger", 1),
+            max_bytes=_number(given, "maxBytesPerTrigger", 1),
+            min_offsets=_number(given, "minOffsetsPerTrigger", 1),
+            max_delay_s=parse_duration_s("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
+            min_partitions=_number(given, "minPartitions", 1) or 1,
+            task_bytes=_number(given, "taskBytes", 65536) or _TASK_BYTES,
+        )
+
+
+def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in given.get(name.lower(), "").split(",") if word.strip())
+
+
+def _encodings(names: tuple[str, ...]) -> int:
+    bits = 0
+    for name in names:
+        if name not in PROTOCOLS:
+            raise SparkOptionError("protocols", name, f"give some of {', '.join(PROTOCOLS)}")
+        bits |= 1 << PROTOCOLS[name]
+    return bits
+
+
+def _position(given: Mapping[str, str], name: str) -> str | int | None:
+    text = given.get(name.lower())
+    if text is None or text in ("earliest", "latest"):
+        return text
+    remedy = 'give earliest, latest, an offset, or JSON such as {"0": 1234}'
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise SparkOptionError(name, text, remedy) from None
+    if isinstance(value, dict) and set(value) >= {"0"}:
+        value = value["0"]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise SparkOptionError(name, text, remedy)
+    return value
+
+
+def _time(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    return None if text is None else parse_time_ms(name, text)
+
+
+def parse_time_ms(name: str, text: str) -> int:
+    """A moment as milliseconds since the epoch: those, or ISO 8601 (UTC without a zone).
+
+    Raises SparkOptionError, naming the option.
+    """
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SparkOptionError(
+            name, text, 'give a time such as "2026-05-01T10:00:00Z", or milliseconds since 1970'
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_duration_s(name: str, text: str) -> float:
+    """A duration such as 500ms, 30s, 15m, 2h or 1d, in seconds; SparkOptionError names the option."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)", text.strip())
+    if found is None:
+        raise SparkOptionError(name, text, "give a duration such as 500ms, 30s, 15m, 2h or 1d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise SparkOptionError(name, text, "give true or false")
+    return text.lower() == "true"
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = given.get(name.lower(), choices[0])
+    if text not in choices:
+        raise SparkOptionError(name, text, f"give {' or '.join(choices)}")
+    return text
+
+
+def _number(given: Mapping[str, str], name: str, least: int) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise SparkOptionError(name, text, f"give a whole number, at least {least}")
+    return int(text)

@@ -1,0 +1,88 @@
+"""From positions to tasks: what a query reads, in pieces worth a task each. Nothing of Spark is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.spark.errors import SparkOptionError
+from penstock.spark.log_view import LogView, Place
+from penstock.spark.options import ReadOptions
+from penstock.spark.reading import Selection, position_at, report_loss
+
+__all__ = ["ending_position", "grouped", "plan", "selection_of", "starting_position"]
+
+_TASK_RECORDS = 1_000_000
+
+
+def starting_position(view: LogView, options: ReadOptions, default: str) -> int:
+    """Where a query begins: by its options, else `default`, `earliest` or `latest`."""
+    end = view.end(written=options.written)
+    if options.starting_ms is not None:
+        return position_at(view, options.starting_ms, end)
+    starting = default if options.starting is None else options.starting
+    if isinstance(starting, int):
+        if starting > end:
+            raise SparkOptionError("startingOffsets", starting, f"the log ends at {end}")
+        return starting
+    return end if starting == "latest" else view.first
+
+
+def ending_position(view: LogView, options: ReadOptions) -> int:
+    """Where a batch query ends: behind its last record."""
+    end = view.end(written=options.written)
+    if options.ending_ms is not None:
+        return position_at(view, options.ending_ms, end)
+    if options.ending == "earliest":
+        raise SparkOptionError("endingOffsets", "earliest", "give latest or an offset")
+    if isinstance(options.ending, int):
+        if options.ending > end:
+            raise SparkOptionError("endingOffsets", options.ending, f"the log ends at {end}")
+        return options.ending
+    return end
+
+
+def selection_of(
+    view: LogView, options: ReadOptions, columns: Sequence[str], complete_from: int
+) -> Selection:
+    """What every task of the query wants."""
+    vhosts = view.vhosts() if options.vhosts or "vhost" in columns else {0: b"/"}
+    wanted = tuple(name.encode("utf-8", "surrogateescape") for name in options.vhosts)
+    return Selection(
+        columns=tuple(columns),
+        vhosts=tuple(vhosts.items()),
+        wanted=options.wanted,
+        wanted_vhosts=wanted,
+        encodings=options.encodings,
+        payload_max=options.payload_max,
+        complete_from=complete_from,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+
+
+def plan(
+    view: LogView, options: ReadOptions, selection: Selection, start: int, end: int
+) -> list[tuple[Place, ...]]:
+    """The tasks that read [start, end): small parts grouped, large ones split. Raises DataLoss."""
+    report_loss(view.loss_between(start, end), selection, "the segments were deleted by retention")
+    whole = view.places(start, end, 1 << 62)
+    size = sum(place.nbytes for place in whole)
+    task_bytes = max(65536, min(options.task_bytes, -(-size // options.min_partitions)))
+    return grouped(view.places(start, end, task_bytes), task_bytes)
+
+
+def grouped(places: Sequence[Place], task_bytes: int) -> list[tuple[Place, ...]]:
+    """Neighbours together up to `task_bytes`, in order."""
+    tasks: list[tuple[Place, ...]] = []
+    task: list[Place] = []
+    nbytes = records = 0
+    for place in places:
+        count = place.last - place.first
+        if task and (nbytes + place.nbytes > task_bytes or records + count > _TASK_RECORDS):
+            tasks.append(tuple(task))
+            task, nbytes, records = [], 0, 0
+        task.append(place)
+        nbytes += place.nbytes
+        records += count
+    if task:
+        tasks.append(tuple(task))
+    return tasks

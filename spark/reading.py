@@ -1,0 +1,188 @@
+"""Parts of segments to Arrow record batches: what each task of a query does, in whatever process it runs.
+
+A part is found again by its segment's number, not by what the planner saw: meanwhile the segment may have
+been rewritten (then it is read from its beginning, and what is gone is reported) or deleted. An open file
+stays readable whatever happens to its name.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.log_core.errors import Damage
+from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.spark._columns import Rows
+from penstock.spark.errors import DataLoss
+from penstock.spark.filters import Wanted
+from penstock.spark.log_view import LogView, Place
+from penstock.spark.schema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ROWS_MAX", "Selection", "position_at", "read_places"]
+
+_LOG: Final = logging.getLogger("penstock.spark")
+
+ROWS_MAX: Final = 16384
+"""Rows of a record batch, about: a batch of the log is taken whole."""
+_BYTES_MAX: Final = 16 << 20
+_READ_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a query wants of the records it reads; the same for all tasks."""
+
+    columns: tuple[str, ...]
+    vhosts: tuple[tuple[int, bytes], ...] = ((0, b"/"),)
+    """Names by log partition."""
+    wanted: Wanted = field(default_factory=Wanted)
+    wanted_vhosts: tuple[bytes, ...] = ()
+    """Empty: all."""
+    encodings: int = 0
+    """Bits of the wanted ones; 0: all."""
+    payload_max: int = -1
+    """Bytes of a payload that are kept; -1: all."""
+    complete_from: int = 0
+    """Records that are missing below this LSN are no loss: they were not needed any more."""
+    fail_on_data_loss: bool = True
+
+    def rows(self) -> Rows:
+        """An empty collector of such rows."""
+        return Rows(
+            self.columns,
+            vhosts=dict(self.vhosts),
+            decide=None if self.wanted.everything else self.wanted.matcher(),
+            wanted_vhosts=frozenset(self.wanted_vhosts) or None,
+            encodings=self.encodings,
+            payload_max=self.payload_max,
+        )
+
+
+def read_places(path: Path, places: Iterable[Place], selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The wanted records of `places`, in their order.
+
+    Raises:
+        DataLoss: records are missing, and `selection` does not allow that.
+        Damage: bytes are not what was written.
+
+    """
+    folder = Folder(path)
+    rows = selection.rows()
+    schema = arrow_schema(selection.columns)
+    lost: list[tuple[int, int]] = []
+    for place in places:
+        for _ in _take(folder, place, rows, lost):
+            yield _batch(rows, schema)
+        report_loss(lost, selection, f"segment {place.segment} was rewritten or deleted")
+        lost.clear()
+    if rows.count:
+        yield _batch(rows, schema)
+
+
+def report_loss(lost: Sequence[tuple[int, int]], selection: Selection, why: str) -> None:
+    """Raise DataLoss, or log it, for those of the ranges that were to be there."""
+    ranges = [
+        (max(first, selection.complete_from), end) for first, end in lost if end > selection.complete_from
+    ]
+    if not ranges:
+        return
+    loss = DataLoss(ranges, why)
+    if selection.fail_on_data_loss:
+        raise loss
+    _LOG.warning("%s", loss.message)
+
+
+def _take(folder: Folder, place: Place, rows: Rows, lost: list[tuple[int, int]]) -> Iterator[None]:
+    """Fill `rows` from one place; each time they are full the caller releases them."""
+    path = folder.segment(place.segment)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        lost.append((place.first, place.last))
+        return
+    try:
+        head = Head.decode(os.pread(fd, WAL_HEAD_BYTES, 0), path, WAL)
+        gaps = bool(head.flags & (SEALED | SALVAGED))
+        # A rewritten segment has other offsets than the planner may have seen.
+        offset = WAL_HEAD_BYTES if gaps else place.offset
+        rows.next_lsn = place.first
+        want = min(_READ_BYTES, max(place.nbytes, 4096)) if not gaps else _READ_BYTES
+        while rows.next_lsn < place.last:
+            data = os.pread(fd, want, offset)
+            if not data and gaps:
+                lost.append((rows.next_lsn, place.last))  # a salvaged file has no note at its end
+                return
+            at = 0
+            while True:
+                at, need, reason, expected, found = rows.take(
+                    data, at, place.first, place.last, head.epoch, ROWS_MAX, _BYTES_MAX
+                )
+                if reason is not None:
+                    raise Damage(path, offset + at, reason, expected, found)
+                if rows.gaps:
+                    if not gaps:
+                        raise Damage(path, offset + at, f"LSNs {rows.gaps[0]} are missing")
+                    lost += rows.gaps
+                    rows.gaps.clear()
+                if rows.count < ROWS_MAX and rows.nbytes < _BYTES_MAX:
+                    break
+                yield None
+            if rows.next_lsn < place.last and at == 0 and need <= len(data) and not gaps:
+                raise Damage(path, offset, "the file ends here")
+            if not at and need <= len(data):
+                lost.append((rows.next_lsn, place.last))
+                return
+            offset += at
+            want = max(_READ_BYTES, need)
+    finally:
+        os.close(fd)
+
+
+def _batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    count, columns, headers, children = rows.release()
+    arrays: dict[str, Any] = {}
+    for name, nulls, valid, values, ends in columns:
+        field = schema.field(name).type
+        if pa.types.is_list(field):
+            struct = field.value_type
+            parts = [
+                pa.Array.from_buffers(
+                    struct.field(index).type, headers, [None, pa.py_buffer(child[3]), pa.py_buffer(child[2])]
+                )
+                for index, child in enumerate(children)
+            ]
+            items = pa.StructArray.from_arrays(parts, fields=list(struct))
+            arrays[name] = pa.Array.from_buffers(field, count, [None, pa.py_buffer(ends)], children=[items])
+            continue
+        buffers = [None if valid is None else pa.py_buffer(valid)]
+        if ends is not None:
+            buffers.append(pa.py_buffer(ends))
+        buffers.append(pa.py_buffer(values))
+        arrays[name] = pa.Array.from_buffers(field, count, buffers, null_count=nulls)
+    return pa.RecordBatch.from_arrays([arrays[field.name] for field in schema], schema=schema)
+
+
+def position_at(view: LogView, time_ms: int, end: int) -> int:
+    """The LSN of the first record not older than `time_ms`; `end` when there is none before it."""
+    start = view.before_time(time_ms)
+    if start is None or start >= end:
+        return end
+    selection = Selection(("offset", "append_time"), complete_from=end)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pa.scalar(time_ms * 1000, pa.timestamp("us", tz="UTC"))
+    for batch in read_places(view.path, view.places(start, end, 1 << 20), selection):
+        found = batch.column(0).filter(pc.greater_equal(batch.column(1), wanted))
+        if len(found):
+            return int(found[0].as_py())
+    return end

@@ -1,0 +1,105 @@
+"""The table `traffic`, version 1: one row per message in the log, whatever protocol it came by.
+
+Columns are only ever added, by name and nullable. The Spark and the Arrow schema are made from one list.
+docs/spark.md says what each column holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.spark.errors import SparkOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["COLUMNS", "SCHEMA_VERSION", "arrow_schema", "ddl", "names_of", "select"]
+
+SCHEMA_VERSION: Final = 1
+
+_HEADERS: Final = "array<struct<name:string,type:string,value:binary>>"
+
+COLUMNS: Final[dict[str, str]] = {
+    "protocol": "string",
+    "vhost": "string",
+    "address": "string",
+    "routing_key": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "append_time": "timestamp",
+    "event_time": "timestamp",
+    "expires_at": "timestamp",
+    "priority": "tinyint",
+    "qos": "tinyint",
+    "persistent": "boolean",
+    "retain": "boolean",
+    "message_id": "string",
+    "correlation_id": "binary",
+    "reply_to": "string",
+    "content_type": "string",
+    "content_encoding": "string",
+    "type": "string",
+    "app_id": "string",
+    "user_id": "string",
+    "headers": _HEADERS,
+    "payload_size": "int",
+    "payload": "binary",
+}
+"""Name to Spark type, in table order."""
+
+
+def select(columns: str | None, payload: str) -> list[str]:
+    """The columns that `columns=` (comma separated; None: all) and `payload=` ask for, in table order.
+
+    Raises:
+        SparkOptionError: one of them is no column.
+
+    """
+    names = list(COLUMNS) if columns is None else [name.strip() for name in columns.split(",")]
+    for name in names:
+        if name not in COLUMNS:
+            raise SparkOptionError("columns", name, f"give some of {', '.join(COLUMNS)}")
+    if payload == "none":
+        names = [name for name in names if name != "payload"]
+    chosen = set(names)
+    return [name for name in COLUMNS if name in chosen]
+
+
+def ddl(names: Sequence[str]) -> str:
+    """The Spark schema of these columns, in the order given."""
+    return ", ".join(f"`{name}` {COLUMNS[name]}" for name in names)
+
+
+def names_of(schema: StructType) -> list[str]:
+    """The columns of a schema that Spark hands over (the user may have given it).
+
+    Raises:
+        SparkOptionError: a column is none of the table, or of another type.
+
+    """
+    for field in schema.fields:
+        wanted = COLUMNS.get(field.name)
+        if wanted is None or field.dataType.simpleString() != wanted:
+            remedy = f"it is {wanted}" if wanted else f"the columns are {', '.join(COLUMNS)}"
+            raise SparkOptionError("schema", f"{field.name} {field.dataType.simpleString()}", remedy)
+    return [field.name for field in schema.fields]
+
+
+def arrow_schema(names: Sequence[str]) -> pa.Schema:
+    """The Arrow schema of these columns, exactly as Spark expects it of a data source."""
+    import pyarrow as pa
+
+    header = pa.struct([("name", pa.string()), ("type", pa.string()), ("value", pa.binary())])
+    types: dict[str, Any] = {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "tinyint": pa.int8(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        _HEADERS: pa.list_(header),
+    }
+    return pa.schema([(name, types[COLUMNS[name]]) for name in names])

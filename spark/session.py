@@ -1,0 +1,72 @@
+"""A Spark session set up for this: one machine, as many shuffle partitions as cores, UTC, state in RocksDB.
+
+`spark.sql.shuffle.partitions` is 200 by default, which makes each stateful micro-batch some seconds long on a
+small machine; times of messages are UTC whatever the machine's zone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from penstock.spark.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SETTINGS", "find_java", "session"]
+
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def find_java() -> str | None:
+    """The `java` that Spark will run: of JAVA_HOME, else of PATH; None: there is none."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
+
+
+def session(
+    name: str, *, cores: int | None = None, memory: str = "1g", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The session of this process, made with our settings if there is none.
+
+    Under `spark-submit` master and memory are those it was given.
+
+    Raises:
+        SparkError: there is no Java.
+
+    """
+    if find_java() is None:
+        raise SparkError(
+            "there is no Java, which Spark needs",
+            remedy="install Java 17 or newer (Debian: default-jre-headless)",
+        )
+    # Spark starts its workers with what PATH calls python3, which need not have penstock.
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(variable, sys.executable)
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    count = cores or os.cpu_count() or 1
+    conf = SparkConf()
+    if not conf.contains("spark.master"):
+        conf.setMaster(f"local[{count}]").set("spark.driver.memory", memory)
+    conf.setIfMissing("spark.app.name", name)
+    conf.setIfMissing("spark.sql.shuffle.partitions", str(count))
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        conf.setIfMissing(key, value)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

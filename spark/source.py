@@ -1,0 +1,195 @@
+"""The data source `format("penstock")`: batch and streaming reads of the table `traffic`.
+
+Spark makes these objects in processes of its own and pickles them, so they hold no file and no connection;
+the planner's view of the log lives where the planner runs. Executors read the files of the data folder
+themselves ("direct" transport): the gateway is not asked and does no work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+from penstock.spark.errors import SparkError
+from penstock.spark.log_view import LogView, Place
+from penstock.spark.options import ReadOptions
+from penstock.spark.planning import ending_position, plan, selection_of, starting_position
+from penstock.spark.reading import Selection, read_places
+from penstock.spark.schema import ddl, names_of, select
+from penstock.spark.sink import BatchSink, StreamSink, WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["PenstockSource"]
+
+
+class Task(InputPartition):
+    """Parts of segments that one task reads, in order, and what it wants of them."""
+
+    def __init__(self, places: tuple[Place, ...], selection: Selection) -> None:
+        super().__init__(0)
+        self.places = places
+        self.selection = selection
+
+
+class PenstockSource(DataSource):
+    """`spark.read.format("penstock")`, `spark.readStream.format("penstock")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "penstock"
+
+    def schema(self) -> str:
+        """All columns, or those of `columns=`."""
+        options = ReadOptions.parse(self.options)
+        return ddl(select(options.columns, options.payload))
+
+    def reader(self, schema: StructType) -> TrafficReader:
+        """A batch query."""
+        return TrafficReader(ReadOptions.parse(self.options), names_of(schema))
+
+    def streamReader(self, schema: StructType) -> TrafficStream:
+        """A streaming query."""
+        return TrafficStream(ReadOptions.parse(self.options), names_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """Messages out of a frame."""
+        return BatchSink(WriteOptions.parse(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        """Messages out of a stream of frames."""
+        return StreamSink(WriteOptions.parse(self.options), schema, overwrite)
+
+
+class _Reads:
+    """What both kinds of query have in common."""
+
+    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task, in an executor."""
+        if isinstance(partition, Task):
+            yield from read_places(self.options.path, partition.places, partition.selection)
+
+
+class TrafficReader(_Reads, DataSourceReader):
+    """Reads [start, end) once; both are fixed when the query is planned."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks."""
+        view = LogView(self.options.path)
+        view.refresh()
+        start = starting_position(view, self.options, "earliest")
+        end = ending_position(view, self.options)
+        # What was asked for by its position is missed when it is not there; `earliest` and a time take
+        # what there is.
+        asked = isinstance(self.options.starting, int)
+        selection = selection_of(view, self.options, self.columns, 0 if asked else view.complete_from)
+        tasks = plan(view, self.options, selection, start, end) if start < end else []
+        # Spark takes an empty list for one task without a description.
+        return [Task(places, selection) for places in tasks] or [Task((), selection)]
+
+
+class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what comes. Positions are in the checkpoint:
+
+        {"0": next LSN of shard 0, "complete_from": LSN, "log": id of the log}
+
+    Below `complete_from` the first start of the query found only what some queue still needed.
+    """
+
+    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
+        super().__init__(options, columns)
+        self._view: LogView | None = None
+        self._target: int | None = None
+        self._waiting_since = 0.0
+
+    def _refreshed(self, offset: dict[str, Any] | None = None) -> LogView:
+        view = self._view
+        if view is None:
+            view = self._view = LogView(self.options.path)
+        if offset is not None and not view.log_id:
+            view.log_id = str(offset["log"])
+        view.refresh()
+        return view
+
+    # Positions
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins."""
+        view = self._refreshed()
+        start = starting_position(view, self.options, "latest")
+        complete_from = 0 if isinstance(self.options.starting, int) else view.complete_from
+        return {"0": start, "complete_from": complete_from, "log": view.log_id}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Ours are options, several of which can hold at once; Spark's classes can say only one."""
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far the next micro-batch goes."""
+        options = self.options
+        view = self._refreshed(start)
+        at = int(start["0"])
+        end = view.end(written=options.written)
+        if self._target is not None:
+            end = min(end, self._target)
+        if end < at:
+            raise SparkError(
+                f"the checkpoint is at offset {at}, and the log ends at {end}",
+                remedy="the log was put back to an older state: restart the query with a new checkpoint",
+            )
+        if self._target is None and options.min_offsets is not None and not self._due(view, at, end):
+            return start
+        if options.max_offsets is not None or options.max_bytes is not None:
+            end = view.advance(at, end, options.max_offsets, options.max_bytes)
+        return {**start, "0": end}
+
+    def _due(self, view: LogView, at: int, end: int) -> bool:
+        """Whether enough has come, or too much time passed since something did."""
+        assert self.options.min_offsets is not None
+        count = sum(place.last - place.first for place in view.places(at, end, 1 << 62))
+        now = time.monotonic()
+        if count == 0:
+            self._waiting_since = 0.0
+            return True
+        self._waiting_since = self._waiting_since or now
+        if count < self.options.min_offsets and now - self._waiting_since < self.options.max_delay_s:
+            return False
+        self._waiting_since = 0.0
+        return True
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The end of the log, for the query's progress."""
+        if self._view is None:
+            return None
+        return {"0": self._view.end(written=self.options.written)}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end of this run."""
+        self._target = self._refreshed().end(written=self.options.written)
+
+    # Reading
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch."""
+        view = self._refreshed(start)
+        first, last = int(start["0"]), int(end["0"])
+        selection = selection_of(view, self.options, self.columns, int(start["complete_from"]))
+        tasks = plan(view, self.options, selection, first, last) if first < last else []
+        return [Task(places, selection) for places in tasks] or [Task((), selection)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The checkpoint has it; nothing is kept here."""
+
+    def stop(self) -> None:
+        """Nothing is open."""

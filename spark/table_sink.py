@@ -1,0 +1,223 @@
+"""A stream of the log into a table, each message once: Spark plans and retries, Python translates.
+
+The source `penstock-ranges` hands each task not rows but where its rows lie; the sink `penstock-table` reads
+them there and writes Parquet with pyarrow. So no payload goes through the JVM, which is several times cheaper
+than its Parquet writer. What a task wrote counts when the commit of its micro-batch lists it (`tables`).
+
+A micro-batch that comes again (its commit was lost) finds the table's position at its end and is skipped.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from penstock.spark.errors import SparkError
+from penstock.spark.options import ReadOptions
+from penstock.spark.reading import read_places
+from penstock.spark.schema import select
+from penstock.spark.source import Task, TrafficStream
+from penstock.spark.tables import PARTITION, DataFile, open_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RangesSource", "TableSink"]
+
+_ROW_GROUP_BYTES: Final = 64 << 20
+
+
+class RangesSource(DataSource):
+    """Format `penstock-ranges`: a row for each task of the source, which says where its rows lie."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "penstock-ranges"
+
+    def schema(self) -> str:
+        """One column."""
+        return "task binary"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Streams only."""
+        raise SparkError("penstock-ranges is read as a stream")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The source's own stream, with other rows."""
+        options = ReadOptions.parse(self.options)
+        return _Ranges(options, select(options.columns, options.payload))
+
+
+class _Ranges(TrafficStream):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        if isinstance(partition, Task) and partition.places:
+            described = pickle.dumps((self.options.path, partition.places, partition.selection))
+            yield pa.RecordBatch.from_pydict({"task": pa.array([described], pa.binary())})
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task wrote, and of which part of the log."""
+
+    files: tuple[DataFile, ...] = ()
+    first: int = 0
+    last: int = 0
+
+
+class TableSink(DataSource):
+    """Format `penstock-table`: writes what `penstock-ranges` points to. Options: `to`, `log`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "penstock-table"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> _TableWriter:
+        """The writer."""
+        return _TableWriter(dict(self.options))
+
+
+class _TableWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.to = options["to"]
+        self.log = options["log"]
+        self.compact_every = int(options.get("compactevery", "0"))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task: read its part of the log, write its files."""
+        root = open_table(self.to).path
+        files: list[DataFile] = []
+        bounds: list[int] = []
+        for batch in iterator:
+            for described in batch.column(0).to_pylist():
+                path, places, selection = pickle.loads(described)
+                files += write_files(root, read_places(path, places, selection))
+                bounds += [places[0].first, places[-1].last]
+        return Written(tuple(files), min(bounds, default=0), max(bounds, default=0))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks are done: publish their files, unless the table has them."""
+        written = [message for message in messages if isinstance(message, Written) and message.last]
+        files = [file for message in written for file in message.files]
+        if not written:
+            return
+        table = open_table(self.to)
+        first = min(message.first for message in written)
+        last = max(message.last for message in written)
+        position = table.position(self.log)
+        if position is None or position <= first:
+            if files:
+                table.publish(self.log, files, last)
+                if self.compact_every and (batchId + 1) % self.compact_every == 0:
+                    table.compact()
+            return
+        self._forget(table.path, files)
+        if position < last:
+            raise SparkError(
+                f"the table has the log up to {position}, and half of [{first}, {last})",
+                remedy="stop the other job that writes to this table, or begin without the checkpoint",
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """The files of this attempt count for nothing."""
+        root = open_table(self.to).path
+        self._forget(root, [f for m in messages if isinstance(m, Written) for f in m.files])
+
+    def _forget(self, root: Path, files: Iterable[DataFile]) -> None:
+        for file in files:
+            (root / file.path).unlink(missing_ok=True)
+
+
+def write_files(root: Path, batches: Iterable[pa.RecordBatch]) -> Sequence[DataFile]:
+    """Write rows as Parquet files under `root`, one per day of their append_time."""
+    writers: dict[str, _File] = {}
+    try:
+        for batch in batches:
+            for date, part in _by_date(batch):
+                writer = writers.get(date)
+                if writer is None:
+                    writer = writers[date] = _File(root, date, part.schema)
+                writer.add(part)
+        return [writer.close() for writer in writers.values()]
+    except BaseException:
+        for writer in writers.values():
+            writer.discard()
+        raise
+
+
+def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    dates = pc.cast(batch.column("append_time"), pa.date32(), safe=False)
+    days = pc.unique(dates)
+    for day in days:
+        part = batch if len(days) == 1 else batch.filter(pc.equal(dates, day))
+        yield day.as_py().isoformat(), part
+
+
+class _File:
+    """One file being written; rows wait until they are worth a row group."""
+
+    def __init__(self, root: Path, date: str, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
+        self.date = date
+        self.name = f"{PARTITION}={date}/{uuid.uuid4()}.zstd.parquet"
+        self.path = root / self.name
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows = self._waiting_bytes = 0
+        self.first, self.last = 1 << 63, 0
+        self._waiting: list[Any] = []
+        # Payloads hardly repeat: a dictionary and statistics of them cost time and room for nothing.
+        plain = [name for name in schema.names if name != "payload"]
+        self._writer = pq.ParquetWriter(
+            self.path, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
+        )
+
+    def add(self, part: pa.RecordBatch) -> None:
+        import pyarrow.compute as pc
+
+        bounds = pc.min_max(part.column("offset"))
+        self.first = min(self.first, bounds["min"].as_py())
+        self.last = max(self.last, bounds["max"].as_py())
+        self.rows += part.num_rows
+        self._waiting.append(part)
+        self._waiting_bytes += part.nbytes
+        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            self._waiting.clear()
+            self._waiting_bytes = 0
+
+    def close(self) -> DataFile:
+        self._flush()
+        self._writer.close()
+        nbytes = self.path.stat().st_size
+        return DataFile(self.name, self.date, self.rows, nbytes, self.first, self.last)
+
+    def discard(self) -> None:
+        self._writer.close()
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,95 @@
+"""The command line's client of the management API: one connection, JSON both ways, errors in one line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote, unquote, urlsplit
+
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    import http.client
+
+__all__ = ["DEFAULT_URL", "ApiError", "Client", "segment"]
+
+DEFAULT_URL: Final = "http://guest:guest@127.0.0.1:15672"
+_TIMEOUT_S: Final = 60.0
+
+
+class ApiError(PenstockError):
+    """The API refused a request (`status`), or could not be reached (`status` 0)."""
+
+    def __init__(self, message: str, status: int, *, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.status = status
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path."""
+    return quote(name, safe="")
+
+
+class Client:
+    """Requests to one gateway. PENSTOCK_USER and PENSTOCK_PASSWORD overrule what the URL has."""
+
+    def __init__(self, url: str) -> None:
+        import http.client  # with all of TLS behind it, and `penstock --version` is quick
+
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ApiError(f"{url} is no URL of a management API", 0, remedy="write http://HOST:PORT")
+        user = os.environ.get("PENSTOCK_USER") or unquote(parts.username or "guest")
+        password = os.environ.get("PENSTOCK_PASSWORD") or unquote(parts.password or "guest")
+        self.address = f"{parts.hostname}:{parts.port or 15672}"
+        self._authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+        self._failures = (OSError, http.client.HTTPException)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection: http.client.HTTPConnection = kind(
+            parts.hostname, parts.port or 15672, timeout=_TIMEOUT_S
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path below /api, or at a whole path. Raises ApiError."""
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str, body: object = None, **headers: str) -> Any:
+        """Send a request; the JSON of the answer, None when it has none.
+
+        Raises:
+            ApiError: it was refused, or nobody answered.
+
+        """
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"authorization": self._authorization, "content-type": "application/json", **headers}
+        try:
+            where = path if path.startswith("/") else f"/api/{path}"
+            self._connection.request(method, where, data, sent)
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except self._failures as error:
+            raise ApiError(
+                f"no answer from the management API at {self.address}: {error}",
+                0,
+                remedy="start penstock with management.listen set, or name another one with --url",
+            ) from error
+        if answer.status >= 400:
+            raise ApiError(_reason(text) or answer.reason, answer.status)
+        return json.loads(text) if text else None
+
+
+def _reason(text: bytes) -> str:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return ""
+    reason = said.get("reason") or said.get("detail") if isinstance(said, dict) else None
+    return reason if isinstance(reason, str) else ""

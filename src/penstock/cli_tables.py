@@ -1,0 +1,74 @@
+"""What commands print: tables for people, JSON for programs, and rabbitmqctl's lines with tabs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["erlang", "lookup", "print_rows", "tabbed"]
+
+Item = Mapping[str, Any]
+
+
+def lookup(item: Item, column: str) -> Any:
+    """The value of a column; dots go into inner objects. None when it is not there."""
+    value: Any = item
+    for name in column.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def print_rows(items: Sequence[Item], columns: Sequence[str], form: str) -> None:
+    """Print the columns of each item as a table, or as a JSON list of objects."""
+    if form == "json":
+        print(json.dumps([{name: lookup(item, name) for name in columns} for item in items], indent=2))
+        return
+    rows = [[_cell(lookup(item, name)) for name in columns] for item in items]
+    widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
+    for row in ([name.upper() for name in columns], *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            text = "-"
+        case bool():
+            text = "yes" if value else "no"
+        case float():
+            text = f"{value:.1f}"
+        case dict() | list():
+            text = json.dumps(value, separators=(",", ":")) if value else "-"
+        case _:
+            text = str(value)
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def erlang(value: Any) -> str:
+    """A value as rabbitmqctl prints it: tables and lists as Erlang terms."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return f"[{','.join(f'{{{json.dumps(k)},{_inner(v)}}}' for k, v in value.items())}]"
+        case list():
+            return f"[{', '.join(erlang(item) for item in value)}]"
+    return str(value)
+
+
+def _inner(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else erlang(value)
+
+
+def tabbed(rows: Iterable[Iterable[Any]]) -> None:
+    """Print rows with tabs between their cells."""
+    for row in rows:
+        print("\t".join(erlang(cell).translate(_ESCAPES) for cell in row))
+
+
+_ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})

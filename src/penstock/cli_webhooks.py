@@ -1,0 +1,121 @@
+"""`penstock webhooks ...`: make, look at and steer webhooks, through the management address."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from penstock.cli_client import ApiError, Client, segment
+from penstock.cli_manage import Nouns, argument, columns, json_object, list_of
+from penstock.cli_tables import print_rows
+
+__all__ = ["add_webhooks"]
+
+_SHOWN = "name,state,url,format,ordering,delivered,backlog,dead,last_status,last_error"
+_ATTEMPTS = "at,status,result,attempt,ms,ids,answer"
+
+
+def add_webhooks(nouns: Nouns) -> None:
+    """Add the noun with its verbs."""
+    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
+    name = argument("name", metavar="NAME")
+    webhooks = nouns.add("webhooks", "messages pushed to URLs")
+    webhooks("list", list_of("webhooks/{vhost}"), vhost, columns(_SHOWN), help="list webhooks")
+    webhooks("show", _show, vhost, name, help="settings and state of a webhook")
+    webhooks(
+        "set",
+        _set,
+        vhost,
+        name,
+        argument("settings", metavar="JSON", type=_settings, help="settings, or @FILE: see docs/webhooks.md"),
+        help="make or change a webhook; prints its secret if one was made",
+    )
+    webhooks("delete", _do("DELETE", ""), vhost, name, help="end a webhook")
+    webhooks("pause", _do("POST", "/pause"), vhost, name, help="send nothing until it is resumed")
+    webhooks("resume", _do("POST", "/resume"), vhost, name, help="go on, also after it was switched off")
+    webhooks("test", _do("POST", "/test"), vhost, name, help="send a message that is in no queue")
+    webhooks("rotate", _do("POST", "/rotate-secret"), vhost, name, help="a new secret beside the old one")
+    webhooks(
+        "redrive",
+        _redrive,
+        vhost,
+        name,
+        argument("--max", type=int, default=1000, help="at most so many (default: %(default)s)"),
+        help="send its dead letters again",
+    )
+    webhooks(
+        "replay",
+        _replay,
+        vhost,
+        name,
+        argument("since", metavar="FROM", help='a time, an interval such as "-1h", or pos:N'),
+        argument("--to", help="where to end (default: now)"),
+        help="send again what was sent since then",
+    )
+    webhooks(
+        "attempts",
+        _attempts,
+        vhost,
+        name,
+        argument("--from", dest="since", default="-1h", help="a time or an interval (default: %(default)s)"),
+        columns(_ATTEMPTS),
+        help="the delivery log",
+    )
+
+
+def _settings(text: str) -> dict[str, Any]:
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text()
+        except OSError as error:
+            raise argparse.ArgumentTypeError(f"cannot read {text[1:]}: {error.strerror}") from error
+    return json_object(text)
+
+
+def _path(parsed: argparse.Namespace, rest: str = "") -> str:
+    return f"/v1/vhosts/{segment(parsed.vhost)}/webhooks/{segment(parsed.name)}{rest}"
+
+
+def _print(answer: object) -> None:
+    if answer is not None:
+        print(json.dumps(answer, indent=2))
+
+
+def _show(client: Client, parsed: argparse.Namespace) -> None:
+    _print(client.get(_path(parsed)))
+
+
+def _set(client: Client, parsed: argparse.Namespace) -> None:
+    _print(client.request("PUT", _path(parsed), parsed.settings))
+
+
+def _do(method: str, rest: str) -> Any:
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        _print(client.request(method, _path(parsed, rest)))
+
+    return action
+
+
+def _redrive(client: Client, parsed: argparse.Namespace) -> None:
+    _print(client.request("POST", _path(parsed, "/redrive"), {"max": parsed.max}))
+
+
+def _replay(client: Client, parsed: argparse.Namespace) -> None:
+    body = {"from": parsed.since} | ({"to": parsed.to} if parsed.to else {})
+    _print(client.request("POST", _path(parsed, "/replay"), body))
+
+
+def _attempts(client: Client, parsed: argparse.Namespace) -> None:
+    rows: list[dict[str, Any]] = []
+    start = parsed.since
+    while True:
+        read = client.get(_path(parsed, f"/attempts?max=1000&from={segment(start)}"))
+        if not isinstance(read, dict):
+            raise ApiError("the answer is no delivery log", 0)
+        rows += [json.loads(message["value"]) for message in read["messages"]]
+        if not read["messages"]:
+            break
+        start = str(read["next"])
+    print_rows(rows, parsed.columns.split(","), parsed.output)

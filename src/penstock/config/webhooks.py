@@ -1,0 +1,80 @@
+"""The section `webhooks`: where requests to webhooks may go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.config.kinds import MIB, BadValue, Bytes, Count, Names, Networks, Switch, Text, option
+
+__all__ = ["Webhooks"]
+
+
+@dataclass(frozen=True)
+class Ports(Names):
+    """A list of port numbers."""
+
+    def from_value(self, value: object) -> tuple[int, ...]:  # type: ignore[override]
+        if not isinstance(value, list) or not all(
+            isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65536 for port in value
+        ):
+            raise BadValue("this is no list of port numbers", "write it as [80, 443]")
+        return tuple(value)
+
+    def from_text(self, text: str) -> tuple[int, ...]:  # type: ignore[override]
+        parts = [part.strip() for part in text.strip().strip("[]").split(",") if part.strip()]
+        return self.from_value([int(part) if part.isascii() and part.isdigit() else part for part in parts])
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}}
+
+    def range(self) -> str:
+        return "port numbers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """Messages pushed to URLs; see docs/webhooks.md. Webhooks themselves are made over HTTP."""
+
+    allow_networks: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Networks(),
+            "Networks that webhooks may reach although they are private, at any port and without TLS. "
+            "Everything that is not a public address is refused otherwise.",
+        ),
+    )
+    refuse_networks: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Networks(),
+            "Networks that webhooks may not reach although they are public: your own servers, and NAT64 "
+            "prefixes of your own.",
+        ),
+    )
+    allow_http: bool = field(
+        default=False, metadata=option(Switch(), "Whether URLs may begin with http:// everywhere.")
+    )
+    ports: tuple[int, ...] = field(
+        default=(80, 443), metadata=option(Ports(), "Ports that webhooks may go to at public addresses.")
+    )
+    ca_file: str = field(
+        default="",
+        metadata=option(Text("a path"), "Authorities that are trusted besides the system's, as PEM."),
+    )
+    origin: str = field(
+        default="",
+        metadata=option(
+            Text(),
+            "What receivers are asked to allow (WebHook-Request-Origin): your domain. "
+            '"" = the name of this machine.',
+        ),
+    )
+    max_webhooks: int = field(
+        default=1000, metadata=option(Count(0, 100_000), "Webhooks there may be, in all vhosts together.")
+    )
+    max_window_bytes: int = field(
+        default=16 * MIB,
+        metadata=option(
+            Bytes(64 * 1024, 1 << 32), "Bodies of messages that one webhook holds in memory while it retries."
+        ),
+    )

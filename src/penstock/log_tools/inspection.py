@@ -1,0 +1,291 @@
+"""`penstock log inspect|verify`: what files a data folder has, and whether they are what was written.
+
+Both only read, take no lock, and may look at the folder of a running penstock: files that come and go
+meanwhile, and the unfinished end of the newest segment, are no problems then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from penstock.errors import StartError
+from penstock.log_core._scan import Scanned, Scanner
+from penstock.log_core.checkpoint import read_checkpoint
+from penstock.log_core.errors import Damage
+from penstock.log_core.feed_index import ROW_BYTES, read_directory, verify_entries
+from penstock.log_core.history import read_history, read_history_entries
+from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.manifest import CleanMark, Manifest
+from penstock.log_core.segment import Segment
+from penstock.log_core.tables import split_key
+
+__all__ = ["Walked", "inspect", "verify", "walk"]
+
+_MIB: Final = 1024 * 1024
+_LOOKS: Final = 10
+
+
+@dataclass(slots=True)
+class Walked:
+    """One segment, walked over from its first batch on."""
+
+    number: int
+    path: Path
+    head: Head
+    found: Scanned
+    written: int
+    """Behind the last byte that is not zero."""
+    valid_behind: bool
+    """Valid batches lie behind the place where the walk stopped."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Something that is no batch lies behind the last one."""
+        return self.found.reason is not None or self.written > self.found.end
+
+    @property
+    def sealed(self) -> bool:
+        """It holds only what was needed when it was rewritten."""
+        return bool(self.head.flags & SEALED)
+
+
+def _when(ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000)) if ms else "-"
+
+
+def walk(folder: Folder) -> Iterator[Walked | Damage]:
+    """All segments, oldest first; Damage for one whose head cannot be read.
+
+    What looks amiss is looked at again, later: it may have been written to meanwhile.
+    """
+    scanner = Scanner()
+    before: Walked | Damage | None = None
+    lsn = before_lsn = 1
+    for number in folder.segment_numbers():
+        one = _walk_one(folder, number, scanner, lsn)
+        if one is None:
+            continue
+        if isinstance(before, Walked) and isinstance(one, Walked) and one.found.batches:
+            if before.is_broken or one.found.first_lsn > before.found.next_lsn:
+                before = _walk_one(folder, before.number, scanner, before_lsn) or before
+        if before is not None:
+            yield before
+        before, before_lsn = one, lsn
+        lsn = one.found.next_lsn if isinstance(one, Walked) else lsn
+    for _ in range(_LOOKS):
+        if not (isinstance(before, Walked) and before.is_broken and before.valid_behind):
+            break
+        again = _walk_one(folder, before.number, scanner, before_lsn)
+        grown = isinstance(again, Walked) and again.found.end > before.found.end
+        before = again or before
+        if not grown:
+            break
+    if before is not None:
+        yield before
+
+
+def _walk_one(folder: Folder, number: int, scanner: Scanner, lsn: int) -> Walked | Damage | None:
+    """One segment, which begins with `lsn` unless it says otherwise; None: it is gone, or only prepared."""
+    path = folder.segment(number)
+    try:
+        with path.open("rb") as file:
+            scanner.read(file.fileno(), os.fstat(file.fileno()).st_size)
+    except FileNotFoundError:
+        return None
+    raw = scanner.bytes_at(0, min(scanner.size, WAL_HEAD_BYTES))
+    if not any(raw):
+        return None
+    try:
+        head = Head.decode(raw, path, WAL)
+    except Damage as damage:
+        return damage
+    gaps = bool(head.flags & (SALVAGED | SEALED))
+    start = head.base_lsn
+    if not start:
+        hit = scanner.search(WAL_HEAD_BYTES, 1, head.epoch)
+        start = hit.lsn if hit is not None and hit.offset == WAL_HEAD_BYTES else lsn
+    found = scanner.scan(WAL_HEAD_BYTES, start, head.epoch, base=start, gaps=gaps, push=False)
+    behind = found.end < scanner.size and scanner.search(found.end + 32, found.next_lsn, head.epoch)
+    return Walked(number, path, head, found, scanner.written_end(found.end), bool(behind))
+
+
+def inspect(folder: Folder, out: TextIO, *, as_json: bool = False) -> None:
+    """Describe a data folder. Raises StartError when it is of another version."""
+    if as_json:
+        out.write(json.dumps(_described(folder), indent=2) + "\n")
+        return
+    try:
+        manifest = Manifest.read(folder.manifest)
+        out.write(f"log {manifest.log_id.hex()}, epoch {manifest.epoch}, ")
+        out.write(f"first segment {manifest.first_segment}\n")
+    except (FileNotFoundError, Damage) as error:
+        out.write(f"MANIFEST: {error}\n")
+    try:
+        mark = CleanMark.read(folder.clean)
+        out.write(f"stopped cleanly at LSN {mark.lsn}\n")
+    except (FileNotFoundError, Damage):
+        out.write("not stopped cleanly, or running\n")
+    for checkpoint in sorted(folder.checkpoints.glob("*.ckpt")):
+        tables: dict[str, int] = {}
+
+        def count(block: bytes, _: bytes, tables: dict[str, int] = tables) -> None:
+            table = split_key(block)[0]
+            tables[table] = tables.get(table, 0) + 1
+
+        try:
+            where = read_checkpoint(checkpoint, count)
+        except (FileNotFoundError, Damage) as error:
+            out.write(f"checkpoint: {error}\n")
+            continue
+        rows = ", ".join(f"{table} {rows}" for table, rows in sorted(tables.items())) or "empty"
+        out.write(f"checkpoint at LSN {where.lsn}: {rows}\n")
+    out.write("segment      first LSN       last LSN   batches   records    MiB  from                  to\n")
+    for walked in walk(folder):
+        if isinstance(walked, Damage):
+            out.write(f"{walked}\n")
+            continue
+        found = walked.found
+        out.write(f"{walked.number:7} {found.first_lsn:14} {found.next_lsn - 1:14} {found.batches:9} ")
+        out.write(f"{found.records:9} {found.end / _MIB:6.1f}  ")
+        out.write(f"{_when(found.min_ts):20}  {_when(found.max_ts)}\n")
+
+
+def _described(folder: Folder) -> dict[str, Any]:
+    """What `inspect` says, for programs."""
+
+    def read(one: Callable[[Path], Any], path: Path) -> Any:
+        try:
+            return one(path)
+        except (FileNotFoundError, Damage):
+            return None
+
+    manifest: Manifest | None = read(Manifest.read, folder.manifest)
+    mark: CleanMark | None = read(CleanMark.read, folder.clean)
+    return {
+        "log_id": manifest.log_id.hex() if manifest else None,
+        "epoch": manifest.epoch if manifest else None,
+        "first_segment": manifest.first_segment if manifest else None,
+        "stopped_cleanly_at": mark.lsn if mark else None,
+        "checkpoints": manifest.checkpoints if manifest else [],
+        "segments": [
+            {"number": walked.number}
+            | {
+                name: getattr(walked.found, name)
+                for name in ("batches", "records", "min_ts", "max_ts", "end")
+            }
+            | {"first_position": walked.found.first_lsn, "last_position": walked.found.next_lsn - 1}
+            for walked in walk(folder)
+            if isinstance(walked, Walked)
+        ],
+    }
+
+
+def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
+    """Check every file of a data folder against its CRCs and the others; the number of problems found.
+
+    Each problem is one line with file, byte, and the expected and found CRC where it is one. What a start
+    would cut off as never promised is noted and not counted.
+    """
+    told: list[dict[str, Any]] = []
+    notes: list[str] = []
+
+    def problem(error: object) -> None:
+        entry: dict[str, Any] = {"message": str(error)}
+        if isinstance(error, Damage):
+            entry |= {"file": str(error.path), "byte": error.offset, "reason": error.reason}
+            entry |= {"expected_crc": error.expected, "found_crc": error.found}
+        told.append(entry)
+        if not as_json:
+            out.write(f"{error}\n")
+
+    def note(text: str) -> None:
+        notes.append(text)
+        if not as_json:
+            out.write(f"note: {text}\n")
+
+    for read, small in ((Manifest.read, folder.manifest), (CleanMark.read, folder.clean)):
+        try:
+            read(small)
+        except FileNotFoundError:
+            if small == folder.manifest:
+                problem(f"{small} is missing")
+        except (Damage, StartError) as error:
+            problem(error)
+    for checkpoint in sorted(folder.checkpoints.glob("*.ckpt")):
+        try:
+            read_checkpoint(checkpoint, lambda block, value: None)
+        except FileNotFoundError:
+            pass  # replaced in the meantime
+        except (Damage, StartError) as error:
+            problem(error)
+    for history in sorted(folder.histories.glob("*.his")):
+        try:
+            for part in read_history(history):
+                read_history_entries(history, part.base)
+        except FileNotFoundError:
+            pass  # read to its end in the meantime
+        except (Damage, StartError) as error:
+            problem(error)
+    records = 0
+    size = 0
+    segments = [walked for walked in walk(folder)]
+    synced = max((w.found.synced_lsn for w in segments if isinstance(w, Walked)), default=0)
+    for at, walked in enumerate(segments):
+        if isinstance(walked, Damage):
+            problem(walked)
+            continue
+        found = walked.found
+        records += found.records
+        size += found.end
+        if walked.is_broken:
+            reason = found.reason or "zeros where a batch was written"
+            damage = Damage(walked.path, found.end, reason, found.crc_expected, found.crc_found)
+            later = segments[at + 1 :]
+            rolled = any(isinstance(w, Walked) and w.found.batches for w in later)
+            if not rolled and not walked.valid_behind and found.next_lsn > synced:
+                note(f"{damage}; never synced, a start would cut it off")
+                continue
+            problem(damage)
+            continue
+        following = segments[at + 1] if at + 1 < len(segments) else None
+        if isinstance(following, Walked):
+            prev = following.head.prev_lsn if following.head.base_lsn else following.found.first_lsn - 1
+            if following.found.batches and prev > found.next_lsn - 1:
+                problem(f"{walked.path}: LSNs {found.next_lsn} to {prev} are missing behind it")
+        _verify_indexes(folder, walked, problem)
+    if as_json:
+        summary = {"segments": len(segments), "records": records, "bytes": size}
+        out.write(json.dumps({**summary, "problems": told, "notes": notes}, indent=2) + "\n")
+    else:
+        out.write(
+            f"{len(segments)} segments, {records} records, {size / _MIB:.1f} MiB: {len(told)} problems\n"
+        )
+    return len(told)
+
+
+def _verify_indexes(folder: Folder, walked: Walked, problem: Callable[[object], None]) -> None:
+    found = walked.found
+    base = walked.head.base_lsn if walked.head.flags & SEALED else found.first_lsn
+    segment = Segment(walked.number, walked.path, base, walked.head.epoch, base)
+    try:
+        segment.read_time_index(folder)
+        if (segment.next_lsn, segment.end) != (found.next_lsn, found.end):
+            problem(f"{folder.time_index(walked.number)} says that the segment ends at byte {segment.end}")
+    except FileNotFoundError:
+        pass  # not closed yet; a start makes it
+    except (Damage, StartError) as error:
+        problem(error)
+    try:
+        path = folder.feed_index(walked.number)
+        rows = len(read_directory(path, base)) // ROW_BYTES
+        verify_entries(path, rows)
+    except FileNotFoundError:
+        pass
+    except (Damage, StartError) as error:
+        problem(error)

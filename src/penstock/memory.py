@@ -1,0 +1,101 @@
+"""The memory alarm: publishers wait while this process uses more than its share of the memory there is.
+
+What is used is the resident memory that is not backed by files (the kernel takes that back by itself),
+sampled on a timer. What there is, is the machine's memory or the limit of the control group, whichever is
+less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["SAMPLE_S", "MemoryAlarm", "available_bytes", "used_bytes"]
+
+SAMPLE_S: Final = 0.5
+"""Time between two looks."""
+_TRIM_S: Final = 5.0
+"""While the alarm holds, the C library is asked this often to give back what it keeps of freed memory."""
+
+_PAGE: Final = resource.getpagesize()
+
+
+def used_bytes() -> int:
+    """Resident memory of this process that no file backs."""
+    with open("/proc/self/statm", "rb") as file:
+        words = file.read().split()
+    return (int(words[1]) - int(words[2])) * _PAGE
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """Memory of the machine, or the least limit of a control group of this process; `root` is for tests."""
+    found = [_total(root / "proc/meminfo")]
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            top, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # A limit of any group above holds too. In a container the group's own path may not be visible.
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for depth in range(len(parts) + 1):
+            text = _read(top.joinpath(*parts[:depth], name)).strip()
+            if text.isdigit():
+                found.append(int(text))
+    return min(found)
+
+
+def _total(meminfo: Path) -> int:
+    for line in _read(meminfo).splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"{meminfo} does not say how much memory there is")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+class MemoryAlarm:
+    """Calls `switch` when the alarm begins and ends."""
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        switch: Callable[[bool], object],
+        *,
+        used: Callable[[], int] = used_bytes,
+        clock: Callable[[], float],
+    ) -> None:
+        self.limit_bytes: Final = limit_bytes
+        self._switch = switch
+        self._used = used
+        self._clock = clock
+        self._on = False
+        self._trim_at = 0.0
+
+    def check(self) -> None:
+        """Look at the memory in use; called on a timer, by the loop."""
+        on = self._used() > self.limit_bytes
+        if on != self._on:
+            self._on = on
+            self._switch(on)
+        if on and self._clock() >= self._trim_at:
+            self._trim_at = self._clock() + _TRIM_S
+            # Not on the loop: it takes milliseconds.
+            asyncio.get_running_loop().run_in_executor(None, _trim)
+
+
+def _trim() -> None:
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):  # of the GNU library only
+        libc.malloc_trim(0)

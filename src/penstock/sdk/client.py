@@ -1,0 +1,393 @@
+"""The client: one connection that is made again when it is lost, and what hangs on it.
+
+Producers and consumers register as `Resumable`; after a reconnect each resumes, in the order they were made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
+from penstock.sdk.link import Link, Receiver, open_link
+from penstock.sdk.message import MessageId
+from penstock.sdk.url import parse_url
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.sdk.admin import Admin
+    from penstock.sdk.consumer import Consumer
+    from penstock.sdk.producer import Producer
+    from penstock.sdk.transaction import Transaction
+
+__all__ = ["Client", "connect"]
+
+_BACKOFF_S: Final = 0.05
+_BACKOFF_MAX_S: Final = 15.0
+
+
+class Resumable(Receiver, Protocol):
+    """A producer or a consumer."""
+
+    async def resume(self, link: Link) -> None:
+        """There is a new connection. Raises ClientError."""
+
+    def paused(self) -> None:
+        """The connection is lost."""
+
+    def failed(self, error: ClientError) -> None:
+        """It cannot go on."""
+
+    async def close(self) -> None:
+        """See the classes."""
+
+
+class Client:
+    """A connection to a gateway. Made by `connect`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        certificate_login: bool = False,
+        connect_timeout_s: float = 10.0,
+        reconnect: bool = True,
+    ) -> None:
+        from dataclasses import replace
+
+        target = parse_url(url)
+        if user is not None:
+            target = replace(target, user=user)
+        if password is not None:
+            target = replace(target, password=password)
+        self.target = target
+        self._tls = tls
+        self._certified = certificate_login
+        self._timeout_s = connect_timeout_s
+        self._reconnects = reconnect
+        self._link: Link | None = None
+        self._error: ClientError | None = None
+        self._members: dict[int, Resumable] = {}
+        self._next_handle = 0
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._connected = asyncio.Event()
+        self._closed = False
+        self.reconnects = 0
+        """How often a lost connection was made again."""
+
+    # Connecting
+
+    async def connect(self) -> Self:
+        """Connect, once; what follows is done by itself. Raises ConnectionLost, LoginRefused."""
+        self._link = await self._open()
+        self._connected.set()
+        return self
+
+    async def _open(self) -> Link:
+        return await open_link(self.target, self._tls, self._certified, self._timeout_s, self._on_lost)
+
+    def _on_lost(self, link: Link, why: ClientError) -> None:
+        if link is not self._link or self._closed:
+            return
+        self._link = None
+        self._connected.clear()
+        for member in list(self._members.values()):
+            member.paused()
+        if not self._reconnects or isinstance(why, LoginRefused):
+            self._give_up(why)
+        else:
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        """Full jitter: each wait is a random part of a bound that doubles."""
+        bound_s = _BACKOFF_S
+        while True:
+            await asyncio.sleep(random.uniform(0, bound_s))
+            bound_s = min(2 * bound_s, _BACKOFF_MAX_S)
+            try:
+                link = await self._open()
+            except LoginRefused as error:
+                self._give_up(error)
+                return
+            except ClientError:
+                continue
+            try:
+                # Nobody else may use it before all that hung on the last one hangs on it.
+                for handle, member in list(self._members.items()):
+                    link.route(handle, member)
+                    try:
+                        await member.resume(link)
+                    except ConnectionLost:
+                        raise
+                    except ClientError as error:
+                        if error.retryable:
+                            raise
+                        self.forget(handle)
+                        member.failed(error)
+            except ClientError:
+                link.abort()
+                for member in list(self._members.values()):
+                    member.paused()
+                continue
+            if not link.alive:
+                continue
+            self._link = link
+            self.reconnects += 1
+            self._reconnecting = None
+            self._connected.set()
+            return
+
+    def _give_up(self, why: ClientError) -> None:
+        self._error = why
+        self._connected.set()
+        for handle, member in list(self._members.items()):
+            self.forget(handle)
+            member.failed(why)
+
+    async def link(self) -> Link:
+        """The connection, when there is one (again). Raises Closed, ConnectionLost."""
+        while True:
+            if self._closed:
+                raise Closed("the client is closed")
+            if self._error is not None:
+                raise self._error
+            if self._link is not None and self._link.alive:
+                return self._link
+            self._connected.clear()
+            await self._connected.wait()
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link is not None and self._link.alive
+
+    async def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        """A request of docs/protocols/native.md. Raises ClientError."""
+        return await (await self.link()).request(do, **fields)
+
+    # Members
+
+    def register(self, member: Resumable) -> int:
+        """A handle for a new producer or consumer."""
+        self._next_handle += 1
+        self._members[self._next_handle] = member
+        return self._next_handle
+
+    def forget(self, handle: int) -> None:
+        """It is closed."""
+        self._members.pop(handle, None)
+        if self._link is not None:
+            self._link.route(handle, None)
+
+    # What users make
+
+    def producer(
+        self,
+        topic: str | None = None,
+        *,
+        exchange: str | None = None,
+        routing_key: str = "",
+        queue: str | None = None,
+        name: str | None = None,
+        acks: str = "all",
+        linger_ms: float = 0,
+        batch_bytes: int = 262_144,
+        batch_messages: int = 10_000,
+        buffer_bytes: int = 32 << 20,
+        create: bool = True,
+    ) -> Producer:
+        """A producer to a topic, a queue, or an exchange with a routing key; `async with` opens it.
+
+        Args:
+            name: Makes it idempotent: what it sends again after a lost connection is kept once, and a newer
+                producer of that name fences it off.
+            acks: What `send` waits for: "all" the disk, "written" the operating system, "none" nothing.
+            linger_ms: How long a batch waits for more; at 0 it has what one turn of the loop brings.
+            batch_bytes, batch_messages: What a batch holds at most.
+            buffer_bytes: What may be under way; above it `send` waits and `send_nowait` raises BufferFull.
+            create: Make the topic when there is none.
+
+        """
+        from penstock.sdk.producer import Producer
+
+        return Producer(
+            self,
+            _place(topic, queue, exchange, routing_key, create),
+            name=name,
+            acks=acks,
+            linger_s=linger_ms / 1000,
+            batch_bytes=batch_bytes,
+            batch_messages=batch_messages,
+            buffer_bytes=buffer_bytes,
+        )
+
+    def subscribe(
+        self,
+        topic: str | None = None,
+        subscription: str | None = None,
+        *,
+        queue: str | None = None,
+        kind: str = "shared",
+        start: str = "latest",
+        durable: bool = True,
+        exclusive: bool = False,
+        priority: int = 0,
+        prefetch: int = 1000,
+        prefetch_bytes: int = 16 << 20,
+        ack_timeout_s: float | None = None,
+        nack_backoff_s: tuple[float, float] | None = None,
+        max_deliveries: int | None = None,
+        dead_letter: str | None = None,
+        create: bool = True,
+        consumer: str | None = None,
+        ranges: Sequence[tuple[int, int]] | None = None,
+    ) -> Consumer:
+        """A consumer of a topic's subscription, or of an AMQP queue; `async with` opens it.
+
+        Args:
+            kind: "exclusive" (one consumer), "failover" (one at a time, others stand by), "shared" (each
+                message to one of them), "key_shared" (each key to one of them).
+            start: Where a new subscription begins: "earliest", "latest", "pos:NUMBER", "-1h", a time.
+            durable: It outlives its consumers and a restart.
+            prefetch, prefetch_bytes: What may wait in this process; 0 messages: only `pull` brings some.
+            ack_timeout_s: What is not acknowledged in time comes again, to whoever is there.
+            nack_backoff_s: How long what is given back waits; it doubles from the first to the second.
+            consumer: Its name, by which the active one, or the keys, are chosen.
+            ranges: For sticky key-shared subscriptions: the slots, of 65,536, that this consumer gets.
+            max_deliveries, dead_letter: After so many a message goes to the topic `dead_letter`.
+
+        """
+        from penstock.sdk.consumer import Consumer
+
+        if queue is not None:
+            fields: dict[str, Any] = {"queue": queue, "exclusive": exclusive, "priority": priority}
+        elif topic is None or subscription is None:
+            raise TypeError("subscribe needs a topic and a subscription, or a queue")
+        else:
+            least, most = (None, None) if nack_backoff_s is None else nack_backoff_s
+            fields = {
+                "topic": topic,
+                "subscription": subscription,
+                "kind": kind,
+                "start": start,
+                "durable": durable,
+                "priority": priority,
+                "create": create,
+                "ack_timeout_ms": None if ack_timeout_s is None else int(ack_timeout_s * 1000),
+                "nack_min_ms": None if least is None else int(least * 1000),
+                "nack_max_ms": None if most is None else int(most * 1000),
+                "max_deliveries": max_deliveries,
+                "dead_letter": dead_letter,
+                "consumer": consumer,
+                "ranges": None if ranges is None else [list(one) for one in ranges],
+                "sticky": None if ranges is None else True,
+            }
+        return Consumer(self, "subscribe", fields, prefetch, prefetch_bytes)
+
+    def reader(
+        self,
+        topic: str | None = None,
+        *,
+        queue: str | None = None,
+        start: str = "latest",
+        prefetch: int = 1000,
+        prefetch_bytes: int = 16 << 20,
+    ) -> Consumer:
+        """Messages of a topic, or of a queue without taking them, from `start` on; see `subscribe`.
+
+        After a lost connection it goes on behind the last message that was given out.
+        """
+        from penstock.sdk.consumer import Consumer
+
+        if (topic is None) == (queue is None):
+            raise TypeError("a reader needs a topic or a queue")
+        return Consumer(
+            self, "read", {"topic": topic, "queue": queue, "start": start}, prefetch, prefetch_bytes
+        )
+
+    def transaction(self) -> Transaction:
+        """`async with client.transaction() as tx`: sends and acknowledgements, all or none."""
+        from penstock.sdk.transaction import Transaction
+
+        return Transaction(self)
+
+    @property
+    def admin(self) -> Admin:
+        """Topics, subscriptions, bindings."""
+        from penstock.sdk.admin import Admin
+
+        return Admin(self)
+
+    async def cancel(self, topic: str, id: MessageId) -> bool:
+        """Have a delayed message never come; False: it came already, or there is none of this id."""
+        answer = await self.request("cancel", topic=topic, position=id.position, due_ms=id.due_ms)
+        return bool(answer["cancelled"])
+
+    # Closing
+
+    async def close(self) -> None:
+        """Flush and close everything. Idempotent."""
+        if self._closed:
+            return
+        for member in reversed(list(self._members.values())):
+            await member.close()
+        self._closed = True
+        self._connected.set()
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.gather(self._reconnecting, return_exceptions=True)
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.connect() if self._link is None else self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _place(
+    topic: str | None, queue: str | None, exchange: str | None, routing_key: str, create: bool
+) -> Mapping[str, Any]:
+    if sum(one is not None for one in (topic, queue, exchange)) != 1:
+        raise TypeError("a producer needs a topic, a queue or an exchange")
+    if topic is not None:
+        return {"topic": topic, "create": create}
+    if queue is not None:
+        return {"exchange": "", "routing_key": queue}
+    return {"exchange": exchange, "routing_key": routing_key}
+
+
+class connect:  # used as a function
+    """Connect to a gateway: `client = await connect(url)`, or `async with connect(url) as client:`.
+
+    The arguments are those of `Client`.
+
+    Raises (when awaited):
+        ConnectionLost: nobody is there.
+        LoginRefused: the user may not come in.
+
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._client = Client(url, **options)
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._client.connect().__await__()
+
+    async def __aenter__(self) -> Client:
+        return await self._client.connect()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()

@@ -1,0 +1,380 @@
+"""A consumer: a subscription's, a queue's, or a reader; gives out messages, acknowledges, resumes.
+
+Messages wait here as far as credit was granted; it is granted again when half is given out. When the
+connection is lost, what waits is dropped, and what was given out becomes stale: the gateway delivers it
+again, flagged as redelivered. A reader goes on behind the last message it gave out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.native import kinds
+from penstock.protocols.native._records import decode_delivery
+from penstock.sdk.errors import ClientError, Closed, StaleDelivery
+from penstock.sdk.message import Message
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.sdk.client import Client
+    from penstock.sdk.link import Link
+
+__all__ = ["Consumer", "Source", "joined", "packed"]
+
+_CREDIT: Final = struct.Struct(">II")
+_PULL: Final = struct.Struct(">IIIIII")
+_ACK: Final = struct.Struct(">IBBH")
+_NACK: Final = struct.Struct(">iBBH")
+_RANGE: Final = struct.Struct(">QQ")
+_RECORD_BYTES: Final = 28
+"""Of a message in a delivery, besides what is its own."""
+_CREDIT_MAX: Final = 2**32 - 1
+
+
+class Source:
+    """What the messages belong to that a consumer got by one connection, or between two seeks."""
+
+    __slots__ = ("consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+
+
+class Consumer:
+    """Made by `Client.subscribe` and `Client.reader`; `async with` opens it, and closes it at the end."""
+
+    def __init__(
+        self, client: Client, do: str, fields: Mapping[str, Any], prefetch: int, prefetch_bytes: int
+    ) -> None:
+        self.client = client
+        self.handle = 0
+        self._do = do
+        self._fields = dict(fields)
+        self._prefetch = prefetch
+        self._prefetch_bytes = min(prefetch_bytes, _CREDIT_MAX)
+        self._waiting: deque[Message] = deque()
+        self._used = 0
+        self._used_bytes = 0
+        self._arrived: deque[asyncio.Future[None]] = deque()
+        self._pulls: dict[int, tuple[list[Message], asyncio.Future[dict[str, Any]]]] = {}
+        self._link: Link | None = None
+        self._error: ClientError | None = None
+        self._acks: list[tuple[int, int]] = []
+        self._loop: asyncio.AbstractEventLoop
+        self._source = Source(self)
+        self.events: deque[dict[str, Any]] = deque(maxlen=100)
+        """What the gateway said of it, e.g. {"event": "void"}."""
+
+    # Opening and closing
+
+    async def open(self) -> Self:
+        """Register with the gateway. Raises Busy, ClientError."""
+        self._loop = asyncio.get_running_loop()
+        self.handle = self.client.register(self)
+        try:
+            link = await self.client.link()
+            link.route(self.handle, self)
+            await self.resume(link)
+        except BaseException:
+            self.client.forget(self.handle)
+            self.handle = 0
+            raise
+        return self
+
+    async def resume(self, link: Link) -> None:
+        """There is a connection: consume there."""
+        await link.request(self._do, handle=self.handle, **self._fields)
+        self._link = link
+        self._used = self._used_bytes = 0
+        if self._prefetch:
+            link.send(kinds.CREDIT, self.handle, _CREDIT.pack(self._prefetch, self._prefetch_bytes))
+
+    def paused(self) -> None:
+        """The connection is lost: what waits comes again, what was given out is stale."""
+        if self._do == "read" and self._waiting:
+            self._fields["start"] = f"pos:{self._waiting[0].position}"
+        self._link = None
+        self._void()
+        for _, answer in self._pulls.values():
+            if not answer.done():
+                answer.set_result({})
+        self._pulls.clear()
+
+    def _void(self) -> None:
+        self._source = Source(self)
+        self._waiting.clear()
+        self._acks.clear()
+
+    def failed(self, error: ClientError) -> None:
+        """It cannot go on."""
+        self._error = error
+        self._link = None
+        for future in self._arrived:
+            if not future.done():
+                future.set_result(None)
+        for _, answer in self._pulls.values():
+            if not answer.done():
+                answer.set_exception(error)
+
+    async def close(self) -> None:
+        """Give back what was not acknowledged. Idempotent."""
+        if not self.handle:
+            return
+        handle, self.handle = self.handle, 0
+        self._send_acks(handle)
+        self.client.forget(handle)
+        link, self._link = self._link, None
+        self.failed(self._error or Closed("the consumer is closed"))
+        if link is not None and link.alive:
+            await link.request("close", handle=handle)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Frames
+
+    def frame(self, kind: int, payload: bytes) -> None:
+        """DELIVER, PULLED or EVENT."""
+        if kind == kinds.DELIVER:
+            _, pull, messages = decode_delivery(payload, Message, self._source)
+            if pull:
+                waiting = self._pulls.get(pull)
+                if waiting is not None:
+                    waiting[0].extend(messages)
+            else:
+                self._waiting.extend(messages)
+                self._wake()
+        elif kind == kinds.PULLED:
+            request, _ = struct.unpack(">II", payload)
+            pulled = self._pulls.pop(request, None)
+            if pulled is not None and not pulled[1].done():
+                pulled[1].set_result({})
+        else:
+            event = json.loads(payload)
+            self.events.append(event)
+            if event["event"] == "void":
+                # What waits here is void, and the credit it took is given again.
+                for message in self._waiting:
+                    self._count(message)
+                self._void()
+                self._regrant()
+            elif event["event"] == "closed":
+                self.client.forget(self.handle)
+                self.handle = 0
+                self.failed(Closed(f"the gateway closed the consumer: {event['reason']}"))
+
+    def _wake(self) -> None:
+        while self._arrived:
+            future = self._arrived.popleft()
+            if not future.done():
+                future.set_result(None)
+                break
+
+    # Receiving
+
+    async def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message; None: none came in time. Raises Closed, ClientError."""
+        while not self._waiting:
+            if self._error is not None:
+                raise self._error
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._arrived.append(future)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await future
+            except TimeoutError:
+                return None
+            finally:
+                if future in self._arrived:
+                    self._arrived.remove(future)
+        message = self._waiting.popleft()
+        self._give(message)
+        if self._waiting:
+            self._wake()
+        return message
+
+    def _count(self, message: Message) -> None:
+        self._used += 1
+        self._used_bytes += _RECORD_BYTES + len(message.key_block) + len(message.block) + len(message.body)
+
+    def _give(self, message: Message) -> None:
+        self._count(message)
+        if self._do == "read":
+            self._fields["start"] = f"pos:{message.position + 1}"
+        if 2 * self._used >= self._prefetch or 2 * self._used_bytes >= self._prefetch_bytes:
+            self._regrant()
+
+    def _regrant(self) -> None:
+        used, size = self._used, min(self._used_bytes, _CREDIT_MAX)
+        self._used = self._used_bytes = 0
+        if self._link is not None and used:
+            self._link.send(kinds.CREDIT, self.handle, _CREDIT.pack(used, size))
+
+    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
+        """At least one message and what else is here, `most` at most; [] when none came in time."""
+        first = await self.receive(timeout_s)
+        if first is None:
+            return []
+        found = [first]
+        waiting = self._waiting
+        while waiting and len(found) < most:
+            message = waiting.popleft()
+            self._give(message)
+            found.append(message)
+        return found
+
+    async def batches(self, most: int = 1000) -> AsyncIterator[list[Message]]:
+        """`receive_many`, for ever."""
+        while True:
+            try:
+                found = await self.receive_many(most)
+            except Closed:
+                return
+            if found:
+                yield found
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while True:
+            try:
+                message = await self.receive()
+            except Closed:
+                return
+            if message is not None:
+                yield message
+
+    async def pull(
+        self,
+        most: int = 1000,
+        *,
+        most_bytes: int = 16 << 20,
+        least: int = 1,
+        least_bytes: int = 0,
+        wait_s: float = 0.5,
+    ) -> list[Message]:
+        """Ask for messages and wait until `least` are there, or `wait_s` is over. For prefetch=0."""
+        link = await self.client.link()
+        if self._error is not None:
+            raise self._error
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        request = link.number(answer)
+        found: list[Message] = []
+        self._pulls[request] = found, answer
+        wait_ms = min(int(wait_s * 1000), 60_000)
+        link.send(kinds.PULL, self.handle, _PULL.pack(request, most, most_bytes, least, least_bytes, wait_ms))
+        try:
+            await answer
+        finally:
+            self._pulls.pop(request, None)
+        if self._do == "read" and found:
+            self._fields["start"] = f"pos:{found[-1].position + 1}"
+        return [message for message in found if not self.is_stale(message)]
+
+    # Settling
+
+    def is_stale(self, message: Message) -> bool:
+        """Whether the message is not ours any more."""
+        return message.source is not self._source
+
+    async def ack(self, messages: Message | Iterable[Message], *, durable: bool = False) -> None:
+        """They are done.
+
+        Args:
+            durable: Wait until the gateway has that on the disk; otherwise it is there within 0.1 s.
+
+        Raises:
+            StaleDelivery: one of them is not ours any more; none is acknowledged.
+
+        """
+        self._add_acks(self.tags(messages))
+        if durable:
+            link = await self.client.link()
+            answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+            ranges, self._acks = self._acks, []
+            request = link.number(answer)
+            link.send(kinds.ACK, self.handle, _ACK.pack(request, 0, 0, 0) + packed(ranges))
+            await answer
+
+    async def ack_cumulative(self, message: Message) -> None:
+        """This one and all before it are done; for subscriptions where one consumer gets everything."""
+        self.tags(message)
+        if self._link is not None:
+            self._send_acks(self.handle)
+            self._link.send(kinds.ACK, self.handle, _ACK.pack(0, 1, 0, 0) + _RANGE.pack(0, message.tag))
+
+    async def nack(self, messages: Message | Iterable[Message], *, delay_s: float | None = None) -> None:
+        """They come again: after `delay_s`, or after the subscription's backoff."""
+        tags = self.tags(messages)
+        if self._link is not None:
+            delay_ms = -1 if delay_s is None else min(int(delay_s * 1000), 2**31 - 1)
+            self._link.send(kinds.NACK, self.handle, _NACK.pack(delay_ms, 0, 0, 0) + packed(_ranges(tags)))
+
+    async def reject(self, messages: Message | Iterable[Message]) -> None:
+        """They leave the subscription undone: to its dead-letter topic, when it has one."""
+        tags = self.tags(messages)
+        if self._link is not None:
+            self._link.send(kinds.NACK, self.handle, _NACK.pack(0, 1, 0, 0) + packed(_ranges(tags)))
+
+    def tags(self, messages: Message | Iterable[Message]) -> list[int]:
+        """The delivery tags of messages. Raises StaleDelivery."""
+        some: Sequence[Message] = [messages] if isinstance(messages, Message) else list(messages)
+        source = self._source
+        for message in some:
+            if message.source is not source:
+                raise StaleDelivery(
+                    f"the message at {message.id} is not this consumer's any more",
+                    remedy="drop it: it comes again, flagged as redelivered",
+                )
+        return [message.tag for message in some]
+
+    def _add_acks(self, tags: list[int]) -> None:
+        if not tags:
+            return
+        if not self._acks:
+            self._loop.call_soon(self._send_acks, self.handle)
+        self._acks += _ranges(tags)
+
+    def _send_acks(self, handle: int) -> None:
+        ranges, self._acks = self._acks, []
+        if ranges and self._link is not None:
+            payload = _ACK.pack(0, 0, 0, 0) + packed(joined(ranges))
+            self._link.send(kinds.ACK, handle, payload)
+
+    # Moving
+
+    async def seek(self, to: str) -> None:
+        """The subscription goes on from there; see `Client.subscribe` for `to`. What is out is stale."""
+        await self.client.request(
+            "seek", topic=self._fields["topic"], subscription=self._fields["subscription"], to=to
+        )
+
+
+def _ranges(tags: Iterable[int]) -> list[tuple[int, int]]:
+    """As few ranges as hold these tags and no others."""
+    return joined([(tag, tag) for tag in tags])
+
+
+def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    ranges.sort()
+    found: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def packed(ranges: list[tuple[int, int]]) -> bytes:
+    return b"".join(_RANGE.pack(first, last) for first, last in ranges)

@@ -1,0 +1,105 @@
+"""What a client may meet. Each says what happened and what to do; `code` is the wire's, `retryable` whether
+the same may go well later.
+
+PenstockError
+└── ClientError
+    ├── ConnectionLost      there is no connection, and none could be made
+    ├── LoginRefused        user, password or vhost
+    ├── BufferFull          more is under way than `buffer_bytes`; nothing was taken
+    ├── StaleDelivery       the message is not this consumer's any more: it comes again
+    ├── Closed              the client, producer or consumer was closed
+    ├── Busy                the subscription has a consumer, and takes no other
+    ├── Fenced              a newer producer of the same name has begun
+    └── Refused             anything else that the gateway refused
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import PenstockError
+
+__all__ = [
+    "BufferFull",
+    "Busy",
+    "ClientError",
+    "Closed",
+    "ConnectionLost",
+    "Fenced",
+    "LoginRefused",
+    "Refused",
+    "StaleDelivery",
+    "from_wire",
+]
+
+
+class ClientError(PenstockError):
+    """The root of what the client raises."""
+
+    code = "client"
+    retryable = False
+
+
+class ConnectionLost(ClientError):
+    """There is no connection. What was under way may have happened or not."""
+
+    code = "connection_lost"
+    retryable = True
+
+
+class LoginRefused(ClientError):
+    """The gateway does not let this user in."""
+
+    code = "login_refused"
+
+
+class BufferFull(ClientError):
+    """The producer has as much under way as it may; this message was not taken."""
+
+    code = "buffer_full"
+    retryable = True
+
+
+class StaleDelivery(ClientError):
+    """The delivery is void: its connection was lost or its subscription went elsewhere. It comes again."""
+
+    code = "stale_delivery"
+
+
+class Closed(ClientError):
+    """It was closed."""
+
+    code = "closed"
+
+
+class Busy(ClientError):
+    """An exclusive subscription has its consumer."""
+
+    code = "subscription_busy"
+    retryable = True
+
+
+class Fenced(ClientError):
+    """A newer producer of this name has begun: this one may not send any more."""
+
+    code = "fenced"
+
+
+class Refused(ClientError):
+    """The gateway refused it; see `code`."""
+
+    code = "refused"
+
+
+_KINDS: dict[str, type[ClientError]] = {
+    kind.code: kind for kind in (LoginRefused, Closed, Busy, Fenced, StaleDelivery)
+}
+
+
+def from_wire(told: dict[str, Any]) -> ClientError:
+    """The error that the gateway told."""
+    code = str(told.get("code", "refused"))
+    error = _KINDS.get(code, Refused)(str(told.get("message", code)), remedy=str(told.get("remedy", "")))
+    error.code = code
+    error.retryable = bool(told.get("retryable", False))
+    return error

@@ -1,0 +1,243 @@
+"""One connection to a gateway: frames in and out, the login, requests and their answers.
+
+Knows no producer and no consumer: frames of a handle go to whoever took it with `route`. A link lives as long
+as its socket; `client` makes the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from penstock.protocols.native import kinds
+from penstock.sdk.errors import ClientError, ConnectionLost, from_wire
+from penstock.sdk.url import Target
+
+__all__ = ["Link", "Receiver", "open_link"]
+
+_HEAD: Final = struct.Struct(">IBBHI")
+_CAPABILITIES: Final = ("delay", "transact", "pull", "read", "seek")
+
+
+class Receiver(Protocol):
+    """Who has a handle."""
+
+    def frame(self, kind: int, payload: bytes) -> None:
+        """A frame for it. Must not raise."""
+
+
+class Link(asyncio.Protocol):
+    """See the module."""
+
+    def __init__(self, lost: Callable[[Link, ClientError], None]) -> None:
+        self._lost = lost
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._receivers: dict[int, Receiver] = {}
+        self._next_request = 0
+        self._out: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._error: ClientError | None = None
+        self.welcome: dict[str, Any] = {}
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._steps: asyncio.Queue[dict[str, Any] | ClientError] = asyncio.Queue()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]  # uvloop's is one by its methods only
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        at, end = 0, len(buffer)
+        while end - at >= 4:
+            size = int.from_bytes(buffer[at : at + 4], "big") + 4
+            if end - at < size:
+                break
+            _, kind, _, _, handle = _HEAD.unpack_from(buffer, at)
+            self._frame(kind, handle, bytes(memoryview(buffer)[at + _HEAD.size : at + size]))
+            at += size
+        del buffer[:at]
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = self._error or ConnectionLost(
+            f"the connection to the gateway was lost{'' if exc is None else f': {exc}'}",
+            remedy="it is made again by itself, unless the client is closed",
+        )
+        self._error = why
+        self._writable.set()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(why)
+        self._answers.clear()
+        self._steps.put_nowait(why)
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._lost(self, why)
+
+    def _frame(self, kind: int, handle: int, payload: bytes) -> None:
+        match kind:
+            case kinds.DELIVER | kinds.CONFIRM | kinds.REFUSED | kinds.PULLED | kinds.EVENT:
+                receiver = self._receivers.get(handle)
+                if receiver is not None:
+                    receiver.frame(kind, payload)
+            case kinds.RESPONSE:
+                answer = self._answers.pop(handle, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(json.loads(payload))
+            case kinds.ERROR:
+                error = from_wire(json.loads(payload))
+                answer = self._answers.pop(handle, None)
+                if answer is not None:
+                    if not answer.done():
+                        answer.set_exception(error)
+                elif handle == 0:
+                    self._error = error
+                    self._steps.put_nowait(error)
+                    self.abort()
+            case kinds.PING:
+                self.send(kinds.PONG, handle, b"")
+            case kinds.WELCOME | kinds.READY:
+                self._steps.put_nowait(json.loads(payload))
+
+    # Writing
+
+    def write(self, frame: bytes) -> None:
+        """Send a whole frame, with the others of this turn of the loop."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def send(self, kind: int, handle: int, payload: bytes) -> None:
+        """Send a frame."""
+        self.write(_HEAD.pack(len(payload) + 8, kind, 0, 0, handle) + payload)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+
+    async def drain(self) -> None:
+        """Wait until the socket takes more. Raises ConnectionLost."""
+        await self._writable.wait()
+        if self._error is not None:
+            raise self._error
+
+    # Requests
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be used."""
+        return self._error is None
+
+    def route(self, handle: int, receiver: Receiver | None) -> None:
+        """Frames for the handle go to `receiver`; None: to nobody."""
+        if receiver is None:
+            self._receivers.pop(handle, None)
+        else:
+            self._receivers[handle] = receiver
+
+    def number(self, answer: asyncio.Future[dict[str, Any]]) -> int:
+        """The number of a new request, whose answer goes to `answer`."""
+        self._next_request = self._next_request % (2**32 - 1) + 1
+        self._answers[self._next_request] = answer
+        return self._next_request
+
+    async def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        """Ask, and wait for the answer.
+
+        Raises:
+            ClientError: the gateway refuses, or the connection is lost.
+
+        """
+        if self._error is not None:
+            raise self._error
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        wanted = {name: value for name, value in fields.items() if value is not None}
+        self.send(kinds.REQUEST, self.number(answer), json.dumps({"do": do, **wanted}).encode())
+        return await answer
+
+    # Opening and closing
+
+    async def login(self, target: Target, certified: bool) -> None:
+        """Introduce ourselves. Raises LoginRefused, ConnectionLost."""
+        from penstock import __version__
+
+        hello = {"versions": [1], "client": f"penstock-python/{__version__}", "capabilities": _CAPABILITIES}
+        login: dict[str, Any] = {"mechanism": "EXTERNAL", "vhost": target.vhost}
+        if not certified:
+            login = {
+                "mechanism": "PLAIN",
+                "user": target.user,
+                "password": target.password,
+                "vhost": target.vhost,
+            }
+        self.write(kinds.PREFACE)
+        self.send(kinds.HELLO, 0, json.dumps(hello).encode())
+        self.send(kinds.LOGIN, 0, json.dumps(login).encode())
+        for _ in range(2):
+            step = await self._steps.get()
+            if isinstance(step, ClientError):
+                raise step
+            if "version" in step:
+                self.welcome = step
+
+    def abort(self) -> None:
+        """Drop it."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self) -> None:
+        """Send what is to be sent, and close."""
+        if self._out:
+            self._flush()
+        if self._transport is not None:
+            self._transport.close()
+            await self.closed
+
+
+async def open_link(
+    target: Target,
+    tls: ssl.SSLContext | None,
+    certified: bool,
+    timeout_s: float,
+    lost: Callable[[Link, ClientError], None],
+) -> Link:
+    """A connection that is logged in.
+
+    Raises:
+        ConnectionLost: nobody is there, or not in time.
+        LoginRefused: the user may not come in.
+
+    """
+    loop = asyncio.get_running_loop()
+    context = (tls or ssl.create_default_context()) if target.tls else None
+    link: Link | None = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, link = await loop.create_connection(lambda: Link(lost), target.host, target.port, ssl=context)
+            await link.login(target, certified)
+            return link
+    except (OSError, TimeoutError) as error:
+        raise ConnectionLost(
+            f"no gateway answers at {target.host}:{target.port}: {str(error) or 'it took too long'}",
+            remedy="is it running, with native.listen set to this address?",
+        ) from error
+    finally:
+        if link is not None and not link.welcome:
+            link.abort()

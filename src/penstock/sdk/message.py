@@ -1,0 +1,128 @@
+"""Messages as the client gives them out, and their properties as it sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.native._records import Record
+from penstock.protocols.native.kinds import KEY_HEADER
+
+if TYPE_CHECKING:
+    from penstock.sdk.consumer import Source
+
+__all__ = ["Message", "MessageId", "properties_block"]
+
+PLAIN: Final = b"\x10\x00\x02"
+"""The properties of a message that has none but to be kept: delivery-mode 2."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageId:
+    """Where a message is: the position in the log, which rises with each message of a topic."""
+
+    position: int
+    """0: it is kept, but was sent twice over a lost connection, and where is not known any more."""
+    due_ms: int = 0
+    """Of a delayed message: when it is published; `Client.cancel` needs both."""
+
+    def __str__(self) -> str:
+        return f"pos:{self.position}"
+
+
+def properties_block(
+    key: bytes | str | None,
+    headers: Mapping[str, Any] | None,
+    ttl_ms: int | None,
+    persistent: bool,
+    properties: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The properties of a message, encoded.
+
+    Raises:
+        ValueError: a header's name is too long, or a value cannot be encoded.
+
+    """
+    if key is None and not headers and ttl_ms is None and persistent and not properties:
+        return PLAIN
+    from penstock.protocols.properties import encode_properties
+
+    made: dict[str, Any] = {**(properties or {}), "delivery_mode": 2 if persistent else 1}
+    if key is not None or headers:
+        made["headers"] = {**({} if key is None else {KEY_HEADER: key}), **(headers or {})}
+    if ttl_ms is not None:
+        made["expiration"] = str(ttl_ms)
+    return encode_properties(made)
+
+
+class Message(Record):
+    """A delivered message.
+
+    `body`, `position`, `timestamp_ms`, `redelivered` and `given_back` are those of `Record`.
+    """
+
+    source: Source
+
+    @property
+    def id(self) -> MessageId:
+        """Its name: `start=str(message.id)` reads from it on."""
+        return MessageId(self.position)
+
+    @cached_property
+    def properties(self) -> dict[str, Any]:
+        """All its properties by AMQP's names, e.g. `content_type`; MQTT's and HTTP's are translated."""
+        from penstock.protocols.properties import decode_properties
+
+        return decode_properties(self.block)
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Its headers; MQTT's user properties."""
+        found = self.properties.get("headers")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def key(self) -> str | bytes | None:
+        """Its ordering key, None without one."""
+        if KEY_HEADER.encode() not in self.block:
+            return None
+        found = self.headers.get(KEY_HEADER)
+        return found if isinstance(found, str | bytes) else None
+
+    @property
+    def exchange(self) -> str:
+        """What it was published to; "" for topics and queues."""
+        return self.key_block[1 : 1 + self.key_block[0]].decode("utf-8", "surrogateescape")
+
+    @property
+    def routing_key(self) -> str:
+        """What it was routed by: the topic's name, an AMQP routing key."""
+        return self.key_block[2 + self.key_block[0] :].decode("utf-8", "surrogateescape")
+
+    @property
+    def stale(self) -> bool:
+        """It cannot be acknowledged any more; it comes again."""
+        return self.source.consumer.is_stale(self)
+
+    def process(self) -> _Processing:
+        """`async with message.process():` acknowledges it, or gives it back when the block raises."""
+        return _Processing(self)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.position} {self.body[:40]!r}{' redelivered' if self.redelivered else ''}>"
+
+
+class _Processing:
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    async def __aenter__(self) -> Message:
+        return self._message
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self._message.source.consumer.ack(self._message)
+        else:
+            await self._message.source.consumer.nack(self._message)

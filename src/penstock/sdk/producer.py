@@ -1,0 +1,459 @@
+"""A producer: gathers messages into batches, keeps them until they are confirmed, sends them again.
+
+A batch is sent when it is full, when its oldest message has waited `linger`, or on `flush`. Until its confirm
+comes it is kept; after a reconnect all that are kept are sent again in their order. With a name the gateway
+knows their numbers and keeps each once; without one what was sent twice may be there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import time
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.native import kinds
+from penstock.protocols.native._records import encode_produce, encode_records
+from penstock.sdk.errors import BufferFull, ClientError, Closed, Fenced, from_wire
+from penstock.sdk.message import PLAIN, MessageId, properties_block
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.sdk.client import Client
+    from penstock.sdk.link import Link
+    from penstock.sdk.transaction import Transaction
+
+__all__ = ["Producer"]
+
+_ACKS: Final = {"all": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN, "none": kinds.ACKS_NONE}
+_CONFIRM: Final = struct.Struct(">QQII")
+_AT: Final = struct.Struct(">QBBHIq")
+_NUMBERS: Final = 2**31
+"""Numbers of a named producer's messages begin again at 0 from here on."""
+_RECORD_BYTES: Final = 64
+"""What a message counts for besides its bytes."""
+
+_Future = asyncio.Future[MessageId]
+
+
+class _Batch:
+    """Sent, and not confirmed yet."""
+
+    __slots__ = ("bodies", "count", "due_ms", "future", "futures", "props", "sequence", "size")
+
+    def __init__(
+        self,
+        sequence: int,
+        bodies: list[bytes],
+        props: list[bytes] | None,
+        futures: list[_Future | None] | None,
+        future: asyncio.Future[list[MessageId]] | None,
+        size: int,
+        due_ms: int,
+    ) -> None:
+        self.sequence = sequence
+        self.bodies = bodies
+        self.props = props
+        self.count = len(bodies)
+        self.futures = futures
+        self.future = future
+        self.size = size
+        self.due_ms = due_ms
+
+    def frames(self, handle: int, acks: int) -> list[bytes]:
+        """As it is sent."""
+        if not self.due_ms:
+            return [encode_produce(handle, self.sequence, acks, self.bodies, self.props, PLAIN)]
+        head = _AT.pack(self.sequence, acks, 0, 0, self.count, self.due_ms)
+        payload = head + encode_records(self.bodies, self.props, PLAIN)
+        return [struct.pack(">IBBHI", len(payload) + 8, kinds.PRODUCE_AT, 0, 0, handle), payload]
+
+    def done(self, position: int) -> None:
+        """It is confirmed: its first message is at `position`."""
+        if self.futures is not None:
+            for i, future in enumerate(self.futures):
+                if future is not None and not future.done():
+                    future.set_result(MessageId(position and position + i, self.due_ms))
+        if self.future is not None and not self.future.done():
+            ids = [MessageId(position and position + i, self.due_ms) for i in range(self.count)]
+            self.future.set_result(ids)
+
+    def failed(self, error: ClientError) -> None:
+        """It was refused."""
+        for future in (*(self.futures or ()), self.future):
+            if future is not None and not future.done():
+                future.set_exception(error)
+
+
+class Producer:
+    """Made by `Client.producer`; `async with` opens it, and flushes and closes it at the end."""
+
+    def __init__(
+        self,
+        client: Client,
+        place: Mapping[str, Any],
+        *,
+        name: str | None,
+        acks: str,
+        linger_s: float,
+        batch_bytes: int,
+        batch_messages: int,
+        buffer_bytes: int,
+    ) -> None:
+        if acks not in _ACKS:
+            raise ValueError(f"acks is one of {', '.join(_ACKS)}, not {acks!r}")
+        self.client = client
+        self.handle = 0
+        self.name = name
+        self.epoch: int | None = None
+        self._place = place
+        self._acks = _ACKS[acks]
+        self._linger_s = linger_s
+        self._batch_bytes = batch_bytes
+        self._batch_messages = batch_messages
+        self._buffer_bytes = buffer_bytes
+        self._bodies: list[bytes] = []
+        self._props: list[bytes] = []
+        self._plain = True
+        self._futures: list[_Future | None] = []
+        self._gathered = 0
+        self._timer: asyncio.Handle | None = None
+        self._sequence = 0
+        self._sent: OrderedDict[int, _Batch] = OrderedDict()
+        self._under_way = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._empty: list[asyncio.Future[None]] = []
+        self._link: Link | None = None
+        self._error: ClientError | None = None
+        self._loop: asyncio.AbstractEventLoop
+
+    # Opening and closing
+
+    async def open(self) -> Self:
+        """Register with the gateway. Raises ClientError."""
+        self._loop = asyncio.get_running_loop()
+        self.handle = self.client.register(self)
+        try:
+            link = await self.client.link()
+            link.route(self.handle, self)
+            await self.resume(link)
+        except BaseException:
+            self.client.forget(self.handle)
+            raise
+        return self
+
+    async def resume(self, link: Link) -> None:
+        """There is a connection: open the handle there, and send again what is not confirmed."""
+        answer = await link.request(
+            "open_producer", handle=self.handle, name=self.name, epoch=self.epoch, **self._place
+        )
+        if self.name is not None:
+            self.epoch = answer["epoch"]
+        self._link = link
+        for batch in self._sent.values():
+            for frame in batch.frames(self.handle, self._acks):
+                link.write(frame)
+
+    def paused(self) -> None:
+        """The connection is lost: what is sent waits for the next one."""
+        self._link = None
+        if self._acks == kinds.ACKS_NONE:
+            # Nobody will confirm these; they may have come or not.
+            self._sent.clear()
+
+    def failed(self, error: ClientError) -> None:
+        """It cannot go on: everything under way fails."""
+        self._error = error
+        self._link = None
+        self._flush()
+        batches = list(self._sent.values())
+        self._sent.clear()
+        for batch in batches:
+            self._finished(batch)
+            batch.failed(error)
+
+    async def close(self) -> None:
+        """Flush and close. Idempotent."""
+        if not self.handle:
+            return
+        try:
+            await self.flush()
+        finally:
+            handle, self.handle = self.handle, 0
+            self.client.forget(handle)
+            link, self._link = self._link, None
+            self._error = self._error or Closed("the producer is closed")
+            if link is not None and link.alive:
+                await link.request("close", handle=handle)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Sending
+
+    async def send(
+        self,
+        body: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        deliver_at: datetime | float | None = None,
+        deliver_after_s: float | None = None,
+        ttl_s: float | None = None,
+        persistent: bool = True,
+        **properties: Any,
+    ) -> MessageId:
+        """Send a message, and wait for what `acks` promises.
+
+        Args:
+            body: Bytes; text is encoded in UTF-8.
+            key: Messages of one key keep their order on key-shared subscriptions.
+            headers: Text, bytes, numbers, booleans, None, lists and dicts of such, by name.
+            deliver_at: When it is published: a datetime with a zone, or seconds since the epoch.
+            deliver_after_s: The same, from now.
+            ttl_s: How long it is good for, once it is published.
+            persistent: False: it may be lost by a restart.
+            properties: Further ones by AMQP's names: content_type, correlation_id, message_id, priority...
+
+        Raises:
+            ClientError: it was refused, or cannot be sent any more. Cancelled: it may be kept or not.
+
+        """
+        data, block = _encoded(body, key, headers, ttl_s, persistent, properties)
+        due_ms = _due_ms(deliver_at, deliver_after_s)
+        await self._wait_for_room(len(data) + len(block))
+        if due_ms:
+            return (await self._send_later([data], [block], due_ms))[0]
+        return await self._add(data, block)
+
+    def send_nowait(
+        self,
+        body: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        ttl_s: float | None = None,
+        persistent: bool = True,
+        **properties: Any,
+    ) -> asyncio.Future[MessageId]:
+        """The same without waiting: a future with the message's id.
+
+        Raises:
+            BufferFull: `buffer_bytes` are under way; nothing was taken.
+
+        """
+        data, block = _encoded(body, key, headers, ttl_s, persistent, properties)
+        if self._under_way and self._under_way + len(data) + len(block) + _RECORD_BYTES > self._buffer_bytes:
+            raise BufferFull(
+                f"{self._under_way} bytes are under way", remedy="await send, or raise buffer_bytes"
+            )
+        return self._add(data, block)
+
+    async def send_many(self, bodies: Sequence[bytes], *, key: bytes | str | None = None) -> list[MessageId]:
+        """Send messages in as few batches as they fit, and wait for all; the fast way for many."""
+        self.check()
+        block = PLAIN if key is None else properties_block(key, None, None, True)
+        waiting = []
+        at = 0
+        bodies = bodies if isinstance(bodies, list) else list(bodies)
+        while at < len(bodies):
+            await self._wait_for_room(1)
+            end, size = at, 0
+            while end < len(bodies) and end - at < self._batch_messages and size < self._batch_bytes:
+                size += len(bodies[end]) + len(block)
+                end += 1
+            some = bodies[at:end]
+            self._flush()
+            future: asyncio.Future[list[MessageId]] = self._loop.create_future()
+            props = None if block is PLAIN else [block] * len(some)
+            self._send(some, props, None, future, size + _RECORD_BYTES * len(some), 0)
+            waiting.append(future)
+            at = end
+        found: list[MessageId] = []
+        for one in await asyncio.gather(*waiting):
+            found += one
+        return found
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far is confirmed. Raises what made the producer fail."""
+        self._flush()
+        if self._sent and self._acks != kinds.ACKS_NONE:
+            empty: asyncio.Future[None] = self._loop.create_future()
+            self._empty.append(empty)
+            await empty
+        elif self._link is not None:
+            await self._link.drain()
+
+    def transaction(self) -> Transaction:
+        """`async with producer.transaction() as tx`: see `Client.transaction`; `tx.send` sends here."""
+        from penstock.sdk.transaction import Transaction
+
+        return Transaction(self.client, self)
+
+    @property
+    def under_way(self) -> int:
+        """Bytes that are gathered or sent and not confirmed."""
+        return self._under_way
+
+    # Inside
+
+    def check(self) -> None:
+        """Whether it can send. Raises ClientError."""
+        if self._error is not None:
+            raise self._error
+        if not self.handle:
+            raise Closed("the producer is not open", remedy="use it with async with, or await its open()")
+
+    async def _wait_for_room(self, size: int) -> None:
+        self.check()
+        while self._under_way and self._under_way + size + _RECORD_BYTES > self._buffer_bytes:
+            self._flush()
+            room: asyncio.Future[None] = self._loop.create_future()
+            self._room.append(room)
+            await room
+            self.check()
+
+    def _add(self, body: bytes, block: bytes) -> asyncio.Future[MessageId]:
+        self.check()
+        future: _Future = self._loop.create_future()
+        self._bodies.append(body)
+        self._props.append(block)
+        self._plain = self._plain and block is PLAIN
+        self._futures.append(future)
+        size = len(body) + len(block)
+        self._gathered += size
+        self._under_way += size + _RECORD_BYTES
+        if self._gathered >= self._batch_bytes or len(self._bodies) >= self._batch_messages:
+            self._flush()
+        elif self._timer is None:
+            if self._linger_s:
+                self._timer = self._loop.call_later(self._linger_s, self._flush)
+            else:
+                self._timer = self._loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        """Send what is gathered."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._bodies:
+            return
+        bodies, props, futures = self._bodies, self._props, self._futures
+        size = self._gathered + _RECORD_BYTES * len(bodies)
+        plain, self._plain = self._plain, True
+        self._bodies, self._props, self._futures, self._gathered = [], [], [], 0
+        self._under_way -= size
+        self._send(bodies, None if plain else props, futures, None, size, 0)
+
+    def _send(
+        self,
+        bodies: list[bytes],
+        props: list[bytes] | None,
+        futures: list[_Future | None] | None,
+        future: asyncio.Future[list[MessageId]] | None,
+        size: int,
+        due_ms: int,
+    ) -> None:
+        if self._sequence + len(bodies) > _NUMBERS and self.name is not None:
+            self._sequence = 0
+        batch = _Batch(self._sequence, bodies, props, futures, future, size, due_ms)
+        self._sequence += len(bodies)
+        self._under_way += size
+        if self._error is not None:
+            self._under_way -= size
+            batch.failed(self._error)
+            return
+        if self._acks == kinds.ACKS_NONE and self._link is not None:
+            for frame in batch.frames(self.handle, self._acks):
+                self._link.write(frame)
+            self._under_way -= size
+            batch.done(0)
+            return
+        self._sent[batch.sequence] = batch
+        if self._link is not None:
+            for frame in batch.frames(self.handle, self._acks):
+                self._link.write(frame)
+
+    async def _send_later(self, bodies: list[bytes], props: list[bytes], due_ms: int) -> list[MessageId]:
+        if self.name is not None:
+            raise ClientError(
+                "a named producer cannot delay messages", remedy="open a producer without a name for these"
+            )
+        self._flush()
+        future: asyncio.Future[list[MessageId]] = self._loop.create_future()
+        size = sum(map(len, bodies)) + sum(map(len, props)) + _RECORD_BYTES * len(bodies)
+        self._send(bodies, props, None, future, size, due_ms)
+        return await future
+
+    def frame(self, kind: int, payload: bytes) -> None:
+        """CONFIRM or REFUSED."""
+        if kind == kinds.CONFIRM:
+            sequence, position, _, _ = _CONFIRM.unpack(payload)
+            batch = self._sent.pop(sequence, None)
+            if batch is not None:
+                self._finished(batch)
+                batch.done(position)
+        elif kind == kinds.REFUSED:
+            told = json.loads(payload)
+            error = from_wire(told)
+            batch = self._sent.pop(told["sequence"], None)
+            if batch is not None:
+                self._finished(batch)
+                batch.failed(error)
+            if isinstance(error, Fenced):
+                self.client.forget(self.handle)
+                self.failed(error)
+
+    def _finished(self, batch: _Batch) -> None:
+        self._under_way -= batch.size
+        while self._room and (
+            self._under_way < self._buffer_bytes // 2 or not self._sent or self._error is not None
+        ):
+            room = self._room.popleft()
+            if not room.done():
+                room.set_result(None)
+                break
+        if not self._sent:
+            empty, self._empty = self._empty, []
+            for future in empty:
+                if not future.done():
+                    future.set_result(None)
+
+
+def _encoded(
+    body: bytes | str,
+    key: bytes | str | None,
+    headers: Mapping[str, Any] | None,
+    ttl_s: float | None,
+    persistent: bool,
+    properties: Mapping[str, Any],
+) -> tuple[bytes, bytes]:
+    data = body.encode() if isinstance(body, str) else bytes(body)
+    ttl_ms = None if ttl_s is None else max(int(ttl_s * 1000), 1)
+    return data, properties_block(key, headers, ttl_ms, persistent, properties)
+
+
+def _due_ms(at: datetime | float | None, after_s: float | None) -> int:
+    if at is not None and after_s is not None:
+        raise ValueError("deliver_at and deliver_after_s in one message; set one of them")
+    if after_s is not None:
+        return int((time.time() + after_s) * 1000) + 1 if after_s > 0 else 0
+    if at is None:
+        return 0
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ValueError("deliver_at is a datetime with a time zone")
+        at = at.timestamp()
+    return max(int(at * 1000), 1)

@@ -1,0 +1,96 @@
+"""Sends and acknowledgements that happen together or not at all: one atomic unit of the gateway's log."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.protocols.native import kinds
+from penstock.protocols.native._records import encode_records
+from penstock.sdk.consumer import Consumer, joined, packed
+from penstock.sdk.errors import ClientError
+from penstock.sdk.message import PLAIN, Message, properties_block
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.sdk.client import Client
+    from penstock.sdk.producer import Producer
+
+__all__ = ["Transaction"]
+
+
+class Transaction:
+    """`async with client.transaction() as tx`: committed at the end, aborted when the block raises.
+
+    Nothing leaves this process before the commit. When the connection is lost while it commits, it may have
+    happened or not: ConnectionLost says so.
+    """
+
+    def __init__(self, client: Client, producer: Producer | None = None) -> None:
+        self._client = client
+        self._producer = producer
+        self._sends: dict[Producer, tuple[list[bytes], list[bytes]]] = {}
+        self._acks: dict[Consumer, list[Message]] = {}
+
+    def send(
+        self,
+        body: bytes | str,
+        *,
+        to: Producer | None = None,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Send a message by `to`, or by the producer the transaction was made by, with the commit."""
+        producer = to or self._producer
+        if producer is None:
+            raise ClientError("the transaction has no producer of its own", remedy="say by whom: to=producer")
+        bodies, props = self._sends.setdefault(producer, ([], []))
+        bodies.append(body.encode() if isinstance(body, str) else bytes(body))
+        props.append(PLAIN if key is None and not headers else properties_block(key, headers, None, True))
+
+    def ack(self, messages: Message | Iterable[Message]) -> None:
+        """They are done with the commit."""
+        for message in [messages] if isinstance(messages, Message) else messages:
+            consumer = message.source.consumer
+            consumer.tags(message)
+            self._acks.setdefault(consumer, []).append(message)
+
+    async def commit(self) -> None:
+        """Do it. Raises ClientError: nothing happened; ConnectionLost: nobody knows."""
+        sends, self._sends = self._sends, {}
+        acks, self._acks = self._acks, {}
+        if not sends and not acks:
+            return
+        link = await self._client.link()
+        parts = [struct.pack(">HH", len(sends), len(acks))]
+        for producer, (bodies, props) in sends.items():
+            producer.check()
+            records = encode_records(bodies, props, b"")
+            parts += struct.pack(">III", producer.handle, len(bodies), len(records)), records
+        for consumer, messages in acks.items():
+            tags = consumer.tags(messages)
+            ranges = joined([(tag, tag) for tag in tags])
+            parts += struct.pack(">II", consumer.handle, len(ranges)), packed(ranges)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        link.send(kinds.TRANSACT, link.number(answer), b"".join(parts))
+        await answer
+
+    def abort(self) -> None:
+        """Forget it."""
+        self._sends.clear()
+        self._acks.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.commit()
+        else:
+            self.abort()

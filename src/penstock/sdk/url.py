@@ -1,0 +1,54 @@
+"""Where to connect: `penstock://user:password@host:port/vhost`, `penstocks://` with TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from penstock.sdk.errors import ClientError
+
+__all__ = ["PORT", "TLS_PORT", "Target", "parse_url"]
+
+PORT: Final = 15690
+TLS_PORT: Final = 15691
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A gateway, and who connects."""
+
+    host: str
+    port: int
+    tls: bool
+    user: str
+    password: str
+    vhost: str
+
+
+def parse_url(url: str) -> Target:
+    """What a URL says; the user is guest, the vhost "/" unless it says otherwise.
+
+    Raises:
+        ClientError: it is no URL of a gateway.
+
+    """
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("penstock", "penstocks") or not parts.hostname or port == -1:
+        raise ClientError(
+            f"{parts.scheme or url!r} is no address of a gateway",
+            remedy="write penstock://user:password@host:port/vhost, or penstocks:// for TLS",
+        )
+    tls = parts.scheme == "penstocks"
+    return Target(
+        parts.hostname,
+        port or (TLS_PORT if tls else PORT),
+        tls,
+        unquote(parts.username or "guest"),
+        unquote(parts.password or "guest"),
+        unquote(parts.path[1:]) or "/",
+    )

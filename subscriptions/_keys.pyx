@@ -1,0 +1,177 @@
+# cython: auto_pickle=False
+"""Which consumer holds which keys of a key-shared subscription: nobody else gets a key while one has messages of it.
+
+Keys are hashed into 65,536 slots. Each slot has an owner, the consumer that is to get its messages, and while
+messages of it are unsettled a holder. After a join or a leave these may differ: then the slot is draining, and its
+messages wait until the holder has settled all it has. What is taken and cannot be given yet is parked: out in
+the cursor, under its slot, in order; whatever comes later for that slot waits behind it.
+
+    assign     free, or held by its owner, nothing parked before it, credit left    -> to the owner
+               anything else                                                        -> parked
+    settled    the last one of a slot, and something is parked                      -> it can be given
+    release    what can be given now goes back into the cursor, and is taken first the next time
+
+Order within a slot is kept, as long as nothing is given back. Hash: FNV-1a, folded to 16 bits.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from bisect import insort
+
+from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._taken cimport MAX_TAKE, TAKEN, Item
+
+
+cdef uint32_t slot_of(const uint8_t* key, Py_ssize_t n) noexcept nogil:
+    cdef uint64_t h = <uint64_t>0xCBF29CE484222325ULL
+    cdef Py_ssize_t i
+    for i in range(n):
+        h = (h ^ key[i]) * <uint64_t>0x100000001B3ULL
+    h ^= h >> 32
+    h ^= h >> 16
+    return <uint32_t>(h & 0xFFFF)
+
+
+def slot(bytes key not None):
+    return slot_of(<const uint8_t*><const char*>key, len(key))
+
+
+cdef class KeyShares:
+    def __cinit__(self, object wake not None):
+        self.wake = wake
+        self.owner = <uint16_t*>calloc(SLOTS, sizeof(uint16_t))
+        self.holder = <uint16_t*>calloc(SLOTS, sizeof(uint16_t))
+        self.held = <uint32_t*>calloc(SLOTS, sizeof(uint32_t))
+        if self.owner == NULL or self.holder == NULL or self.held == NULL:
+            raise MemoryError
+        self.parked = {}
+
+    def __dealloc__(self):
+        free(self.owner)
+        free(self.holder)
+        free(self.held)
+
+    def set_owners(self, list ranges not None):
+        cdef uint32_t first, last, at
+        cdef uint16_t number
+        memset(self.owner, 0, SLOTS * sizeof(uint16_t))
+        for first, last, number in ranges:
+            if last >= SLOTS or first > last:
+                raise ValueError(f"no range of slots: {first} to {last}")
+            for at in range(first, last + 1):
+                self.owner[at] = number
+
+    def owner_of(self, uint16_t slot):
+        return self.owner[slot]
+
+    def holder_of(self, uint16_t slot):
+        return self.holder[slot] if self.held[slot] else 0
+
+    def assign(self, Cursor cursor not None, const uint16_t[::1] slots, list credits not None):
+        """Group the items of the last take by whom they go to: (number, how many) of each, in their order."""
+        cdef Item given[MAX_TAKE]
+        cdef uint16_t to[MAX_TAKE]
+        cdef Py_ssize_t i, n = TAKEN.n, at = 0, began
+        cdef uint32_t slot
+        cdef uint16_t number
+        cdef list groups = [], left = list(credits)
+        if slots.shape[0] < n:
+            raise ValueError(f"{slots.shape[0]} slots for {n} items")
+        for i in range(n):
+            slot = slots[i]
+            number = self.owner[slot]
+            if (number and number <= len(left) and <Py_ssize_t>left[number - 1] > 0
+                    and not (self.held[slot] and self.holder[slot] != number)
+                    and self.is_first(slot, TAKEN.items[i].seq)):
+                left[number - 1] -= 1
+                self.holder[slot] = number
+                self.held[slot] += 1
+                to[i] = number
+            else:
+                to[i] = 0
+                insort(self.parked.setdefault(slot, []), TAKEN.items[i].seq)
+                self.parked_count += 1
+        for number in range(1, len(left) + 1):
+            began = at
+            for i in range(n):
+                if to[i] == number:
+                    given[at] = TAKEN.items[i]
+                    at += 1
+            if at > began:
+                groups.append((number, at - began))
+        memcpy(TAKEN.items, given, at * sizeof(Item))
+        TAKEN.n = at
+        return groups
+
+    cdef bint is_first(self, uint32_t slot, uint64_t seq) except -1:
+        """Whether nothing that is parked for the slot comes before."""
+        seqs = self.parked.get(slot)
+        return seqs is None or seq < <uint64_t>seqs[0]
+
+    def give(self, Cursor cursor not None, object outlet, Py_ssize_t first, Py_ssize_t count):
+        """Have an outlet encode its group; how many it took."""
+        cdef Py_ssize_t all_ = TAKEN.n, took
+        TAKEN.n = first + count
+        try:
+            took = outlet.deliver(cursor, first, 1)
+            if took < count:
+                cursor.put_back(first, 1, took)
+            return took
+        finally:
+            TAKEN.n = all_
+
+    def ungiven(self, const uint16_t[::1] slots, Py_ssize_t first, Py_ssize_t count):
+        """These were assigned and not taken: nobody holds them."""
+        cdef Py_ssize_t i
+        for i in range(first, first + count):
+            self.settled(slots[i])
+
+    cdef int settled(self, uint32_t slot) except -1:
+        if slot >= SLOTS or self.held[slot] == 0:
+            return 0
+        self.held[slot] -= 1
+        if self.held[slot] == 0 and slot in self.parked:
+            self.wake()
+        return 0
+
+    def release(self, Cursor cursor not None, list credits not None):
+        """Put back what can be given now; how many."""
+        cdef list left = list(credits), seqs
+        cdef Py_ssize_t n = 0, i, most
+        cdef uint16_t number
+        cdef uint32_t slot
+        for slot in list(self.parked):
+            number = self.owner[slot]
+            if not number or number > len(left) or (self.held[slot] and self.holder[slot] != number):
+                continue
+            seqs = <list>self.parked[slot]
+            most = min(<Py_ssize_t>len(seqs), <Py_ssize_t>left[number - 1])
+            if most <= 0:
+                continue
+            for i in range(most):
+                cursor.unsend(seqs[i])
+            left[number - 1] -= most
+            n += most
+            del seqs[:most]
+            if not seqs:
+                del self.parked[slot]
+        self.parked_count -= n
+        return n
+
+    def release_all(self, Cursor cursor not None):
+        """Put back everything that is parked: nobody is there."""
+        for seqs in self.parked.values():
+            for seq in seqs:
+                cursor.unsend(seq)
+        self.forget_parked()
+
+    def forget_parked(self):
+        self.parked.clear()
+        self.parked_count = 0
+
+    def forget(self):
+        """Nothing is held or parked: the cursor is another."""
+        memset(self.held, 0, SLOTS * sizeof(uint32_t))
+        self.forget_parked()

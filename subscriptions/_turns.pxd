@@ -1,0 +1,28 @@
+"""The turns of one worker. Words in _turns.pyi."""
+
+from penstock.log_core._unwritten cimport Unwritten
+
+
+cdef class Sink:
+    cdef bint listed                        # has its place among those that are flushed
+    cdef Py_ssize_t room_left(self) except -1
+    cdef int send_out(self) except -1
+    cdef int served(self) except -1
+
+
+cdef class Turns:
+    cdef object log, call_soon, clock
+    cdef Unwritten unwritten
+    cdef bint scheduled, running
+    cdef double quick_at
+    cdef list queues, sinks                 # ready; with output
+    cdef readonly unsigned long long turns
+
+    cpdef schedule(self)
+    cpdef bint begin_read(self, double now) except -1
+    cpdef run_alone(self, Sink reader)
+    cpdef dirty_connection(self, Sink sink)
+    cdef int begin(self) except -1
+    cdef int end(self) except -1
+    cdef int pump(self) except -1
+    cdef int flush(self) except -1

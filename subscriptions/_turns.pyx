@@ -1,0 +1,160 @@
+# cython: auto_pickle=False
+"""One turn of the event loop: write, hand out, confirm, flush.
+
+Owns the order of a turn and the list of queues with something to do. Front ends append records and
+change output buffers during reads, then call `schedule`; the turn runs once after all reads of this
+loop iteration (or behind a lone small read, see `begin_read`):
+
+    1 log.flush()            one write of everything appended since the last turn; confirms of class written
+    2 wake                   the queues that wait at a feed which got entries
+    3 pump                   ready queues, a bounded number of messages each, for about 5 ms
+    4 connection.flush()     each dirty connection once
+
+A lone read's turn hands out and sends before it writes: at that rate latency is all that matters.
+
+A turn that leaves work (a queue with more to give) schedules the next one through the loop, so sockets
+are read in between. Knows no protocol, no queue's inside, no file.
+"""
+
+import logging
+
+from penstock.log_core._feed cimport Feed
+from penstock.log_core._unwritten cimport Unwritten
+from penstock.subscriptions._taken import release
+from penstock.subscriptions._straight cimport straight
+
+logger = logging.getLogger("penstock.subscriptions")
+
+QUICK_EACH_S = 0.0004
+cdef double EACH_S = QUICK_EACH_S
+cdef double PUMP_S = 0.005          # in which a turn begins with new queues; those that are left come first in the next one
+cdef enum:
+    CHECK_EACH = 8                  # queues between two looks at the clock
+
+
+cdef class Sink:
+    cdef Py_ssize_t room_left(self) except -1:
+        return self.room()
+
+    cdef int send_out(self) except -1:
+        self.flush()
+        return 0
+
+    cdef int served(self) except -1:
+        self.answer()
+        return 0
+
+    def answer(self):
+        pass
+
+
+cdef class Turns:
+    def __init__(self, log not None, call_soon not None, clock not None):
+        self.log = log
+        self.unwritten = log.unwritten
+        self.call_soon = call_soon
+        self.clock = clock
+        self.quick_at = -EACH_S
+        self.queues = []
+        self.sinks = []
+
+    cpdef schedule(self):
+        if not self.scheduled:
+            self.scheduled = True
+            self.call_soon(self.run)
+
+    cpdef bint begin_read(self, double now) except -1:
+        if self.scheduled or self.running or now - self.quick_at < EACH_S:
+            return False
+        self.quick_at = now
+        self.scheduled = True
+        return True
+
+    def ready(self, queue not None):
+        self.queues.append(queue)
+        if not self.scheduled and not self.running:
+            self.schedule()
+
+    cpdef dirty_connection(self, Sink sink):
+        if not sink.listed:
+            sink.listed = True
+            self.sinks.append(sink)
+            if not self.scheduled and not self.running:
+                self.schedule()
+
+    def run(self):
+        cdef Feed feed
+        self.begin()
+        try:
+            self.log.flush()
+            for feed in self.unwritten.take_dirty():
+                waiters = feed.waiters
+                if waiters:
+                    feed.waiters = []       # a registration is for one waking
+                    for queue in waiters:
+                        queue.fed(feed)
+            self.pump()
+            release()
+            self.flush()
+        finally:
+            self.end()
+
+    cpdef run_alone(self, Sink reader):
+        self.begin()
+        try:
+            self.unwritten.publish()
+            try:
+                straight(self.unwritten.take_dirty())
+                self.pump()
+                release()
+                self.flush()
+                reader.served()
+            finally:
+                self.log.flush()
+            self.flush()
+        finally:
+            self.end()
+
+    cdef int begin(self) except -1:
+        self.scheduled = False
+        self.running = True
+        self.turns += 1
+        return 0
+
+    cdef int end(self) except -1:
+        self.running = False
+        if self.queues or self.sinks:
+            self.schedule()
+        return 0
+
+    cdef int pump(self) except -1:
+        cdef list queues = self.queues
+        cdef Py_ssize_t i
+        if not queues:
+            return 0
+        self.queues = []
+        ends = self.clock() + PUMP_S
+        for i in range(len(queues)):
+            queue = queues[i]
+            try:
+                queue.pump()
+            except Exception:
+                logger.exception("a queue failed in its turn", extra={"queue": repr(queue)})
+            if i % CHECK_EACH == CHECK_EACH - 1 and self.clock() > ends:
+                self.queues[:0] = queues[i + 1:]    # first in the next turn
+                break
+        return 0
+
+    cdef int flush(self) except -1:
+        cdef list sinks = self.sinks
+        cdef Sink sink
+        if not sinks:
+            return 0
+        self.sinks = []
+        for sink in sinks:
+            sink.listed = False
+            try:
+                sink.send_out()
+            except Exception:
+                logger.exception("a connection failed to flush", extra={"connection": repr(sink)})
+        return 0

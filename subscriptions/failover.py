@@ -1,0 +1,91 @@
+"""A failover subscription: one active consumer, and how another one takes over.
+
+The active one is chosen by priority and name (`choosing.active_of`), so it is the same whoever came first.
+When another is to take over, the active one gets nothing more and has a second to settle what it holds; then
+what is left is void there and comes to the new one, in its order and flagged. All are told who is active.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.subscriptions.choosing import active_of
+from penstock.subscriptions.dispatch import Pause, pump_exclusive
+
+if TYPE_CHECKING:
+    from penstock.subscriptions.subscription import Subscription, Taker
+
+__all__ = ["HANDOVER_S", "Failover"]
+
+HANDOVER_S: Final = 1.0
+
+
+class Failover:
+    """See the module."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self.active: Taker | None = None
+        """Who gets everything."""
+        self._handover: Any = None
+        """The timer while the active one settles what it holds."""
+
+    def changed(self) -> None:
+        """Consumers came or went."""
+        takers = self._subscription.takers
+        if self.active not in takers:
+            self.active = None
+            self._stop()
+        if not takers:
+            return
+        wanted = takers[active_of([(one.priority, one.name) for one in takers], self._subscription.name)]
+        if self.active is None:
+            self._activate(wanted)
+        elif wanted is self.active:
+            if self._handover is not None:
+                self._stop()
+                self._activate(wanted)
+        elif self._handover is None:
+            self.active.told(False)
+            self._handover = self._subscription.tick.after(HANDOVER_S, self._hand_over)
+            self._subscription.wake()
+        else:
+            self._subscription.wake()
+
+    def share_out(self, budget: int) -> Pause:
+        """Everything to the active one; nothing while another takes over."""
+        if self._handover is not None:
+            cursor = self._subscription.cursor
+            if cursor.outstanding:
+                cursor.wake_below = 1
+                return Pause.NO_CREDIT
+            self._hand_over()
+        return pump_exclusive(self._subscription, budget)
+
+    def void(self) -> None:
+        """The subscription goes on elsewhere: who is active stays so."""
+
+    def close(self) -> None:
+        """It is deleted."""
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._handover is not None:
+            self._handover.cancel()
+            self._handover = None
+
+    def _hand_over(self) -> None:
+        self._stop()
+        former, self.active = self.active, None
+        if former in self._subscription.takers:
+            assert former is not None
+            former.void()
+        self._subscription.cursor.requeue_all()
+        self.changed()
+
+    def _activate(self, taker: Taker) -> None:
+        self.active = taker
+        self._subscription.put_in_front(taker)
+        for one in self._subscription.takers:
+            one.told(one is taker)
+        self._subscription.wake()

@@ -1,0 +1,1 @@
+"""The port to what is below the subscriptions: one log, whoever keeps it."""

@@ -1,0 +1,1 @@
+"""What every store of the log must do; see `penstock.subscriptions.log_store.port`."""

@@ -1,0 +1,127 @@
+"""Kill -9 while delayed messages are published and while they become due: none lost, none twice, order kept.
+
+Nothing is consumed until the kills are over, so whatever is in the queue more than once was published more
+than once. What was not confirmed may be there or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pika
+import pika.exceptions
+import pytest
+
+from tests.support.brokers import Broker
+
+KILLS = 4
+DELAYS_MS = (1, 3_000)
+EQUAL_MS = 1_000
+QUIET_S = 4.0
+"""Longer than the longest delay."""
+
+
+@dataclass
+class Publisher:
+    """Publishes numbers with delays until it is told to end, over as many connections as that takes."""
+
+    broker: Broker
+    queue: str
+    seed: int
+    constant: bool
+    confirmed: list[int] = field(default_factory=list)
+    sent: int = 0
+    ending: bool = False
+    failure: BaseException | None = None
+
+    def run(self) -> None:
+        chance = random.Random(self.seed)
+        try:
+            while not self.ending:
+                with contextlib.suppress(pika.exceptions.AMQPError, OSError, EOFError):
+                    self._run_once(chance)
+                time.sleep(0.02)
+        except BaseException as error:
+            self.failure = error
+
+    def _run_once(self, chance: random.Random) -> None:
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.broker.amqp_port))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        while not self.ending:
+            number = self.sent
+            self.sent += 1
+            delay = EQUAL_MS if self.constant else chance.randint(*DELAYS_MS)
+            properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": delay})
+            channel.basic_publish("later", self.queue, b"%d" % number, properties)
+            self.confirmed.append(number)
+        connection.close()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.penstock_only("the plugin keeps delayed messages beside the queues and promises less")
+def test_kill_9_with_delayed_messages_loses_none_and_repeats_none(
+    own_broker: Broker, pytestconfig: pytest.Config
+) -> None:
+    chosen = pytestconfig.getoption("--crash-seed")
+    seed = secrets.randbits(32) if chosen is None else chosen
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", own_broker.amqp_port)) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(
+            "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
+        )
+        for queue in ("equal", "random"):
+            channel.queue_declare(queue, durable=True)
+            channel.queue_bind(queue, "later", queue)
+    publishers = [
+        Publisher(own_broker, "equal", seed, True),
+        Publisher(own_broker, "random", seed + 1, False),
+    ]
+    threads = [threading.Thread(target=publisher.run) for publisher in publishers]
+    for thread in threads:
+        thread.start()
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.3, 1.6))
+        own_broker.kill9()
+        if chance.random() < 0.3:
+            own_broker.launch()
+            time.sleep(chance.uniform(0, 0.4))
+            own_broker.kill9()
+        own_broker.launch()
+        own_broker.wait_until_serving()
+    for publisher in publishers:
+        publisher.ending = True
+    for thread in threads:
+        thread.join(20)
+    for publisher in publishers:
+        assert publisher.failure is None
+        found = drained(own_broker, publisher.queue, len(publisher.confirmed))
+        assert len(found) == len(set(found)), f"seed {seed}: twice"
+        lost = set(publisher.confirmed) - set(found)
+        assert not lost, f"seed {seed}: {len(lost)} of {len(publisher.confirmed)} lost"
+        assert len(publisher.confirmed) > 50, f"seed {seed}: hardly anything was published"
+        if publisher.constant:
+            assert found == sorted(found), f"seed {seed}: out of order"
+
+
+def drained(broker: Broker, queue: str, expected: int) -> list[int]:
+    """Everything that is in a queue, or comes within the longest delay."""
+    found: list[int] = []
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.amqp_port)) as connection:
+        channel = connection.channel()
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < (QUIET_S if len(found) < expected else 0.5):
+            _, _, body = channel.basic_get(queue, auto_ack=True)
+            if body is not None:
+                found.append(int(body))
+                quiet_since = time.monotonic()
+            else:
+                connection.sleep(0.05)
+    return found

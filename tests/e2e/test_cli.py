@@ -1,0 +1,173 @@
+"""Commands about a running gateway: noun and verb, and rabbitmqctl's verbs, beside the real rabbitmqctl."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+from tests.support.brokers import ROOT, Broker, BrokerMissing, Gateway, RabbitMQ
+from tests.support.management import SETTINGS
+
+pytestmark = pytest.mark.penstock_only("this is about the command penstock")
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("commanded"), settings=SETTINGS) as running:
+        yield running
+
+
+def penstock(
+    gateway: Gateway | None, *words: str, code: int = 0, text: str = "", url: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; it must end with `code`."""
+    if gateway is not None:
+        url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PENSTOCK_URL": url},
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, (words, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_things_are_made_listed_and_deleted(gateway: Gateway) -> None:
+    penstock(gateway, "queues", "declare", "cli-q", "--type", "quorum", "--arguments", '{"x-max-length": 5}')
+    penstock(gateway, "policies", "set", "cli-p", "^cli-", '{"message-ttl": 1000}', "--priority", "2")
+    table = penstock(gateway, "queues", "list", "--columns", "name,type,policy,messages").stdout.splitlines()
+    assert table[0].split() == ["NAME", "TYPE", "POLICY", "MESSAGES"]
+    assert "cli-q  quorum  cli-p   0" in table
+    (queue,) = json.loads(penstock(gateway, "queues", "list", "-o", "json", "--columns", "name").stdout)
+    assert queue == {"name": "cli-q"}
+    assert json.loads(penstock(gateway, "queues", "show", "cli-q").stdout)["arguments"]["x-max-length"] == 5
+    penstock(gateway, "users", "add", "cli-u", "--tags", "monitoring", text="secret\n")
+    penstock(gateway, "users", "grant", "cli-u", "^a", "^b", "^c")
+    assert "cli-u  /      ^a         ^b     ^c" in penstock(gateway, "users", "permissions").stdout
+    penstock(gateway, "vhosts", "add", "cli v", "--description", "of the command")
+    assert "of the command" in penstock(gateway, "vhosts", "list").stdout
+    for words in (
+        ("vhosts", "delete", "cli v"),
+        ("users", "revoke", "cli-u"),
+        ("users", "delete", "cli-u"),
+        ("policies", "clear", "cli-p"),
+        ("queues", "purge", "cli-q"),
+        ("queues", "delete", "cli-q"),
+    ):
+        penstock(gateway, *words)
+    assert "cli-q" not in penstock(gateway, "queues", "list").stdout
+    assert "0 connections" in penstock(gateway, "top", "--once").stdout
+
+
+def test_definitions_leave_and_come_back(gateway: Gateway, tmp_path: Path) -> None:
+    penstock(gateway, "queues", "declare", "kept")
+    file = tmp_path / "definitions.json"
+    penstock(gateway, "definitions", "export", str(file))
+    penstock(gateway, "queues", "delete", "kept")
+    penstock(gateway, "definitions", "import", str(file))
+    assert "kept" in penstock(gateway, "queues", "list").stdout
+    penstock(gateway, "queues", "delete", "kept")
+    file.write_text("{")
+    assert "it is not JSON" in penstock(gateway, "definitions", "import", str(file), code=2).stderr
+
+
+def test_what_goes_wrong_is_one_line_with_the_remedy(gateway: Gateway) -> None:
+    missing = penstock(gateway, "queues", "show", "none", code=1).stderr
+    assert missing == "penstock: error: Not Found\n"
+    silent = penstock(None, "queues", "list", code=1, url="http://127.0.0.1:9").stderr
+    assert silent.startswith("penstock: error: no answer from the management API at 127.0.0.1:9")
+    assert "management.listen" in silent and silent.count("\n") == 1
+
+
+# rabbitmqctl
+
+
+SCRIPT = [
+    ["add_user", "ctl", "secret"],
+    ["set_user_tags", "ctl", "monitoring", "policymaker"],
+    ["list_users"],
+    ["add_vhost", "ctl v"],
+    ["list_vhosts"],
+    ["set_permissions", "-p", "ctl v", "ctl", "^a", "", ".*"],
+    ["list_permissions", "-p", "ctl v"],
+    ["list_user_permissions", "ctl"],
+    ["set_topic_permissions", "-p", "ctl v", "ctl", "amq.topic", "^x", "^y"],
+    ["set_policy", "-p", "/", "ctl-p", "^nothing", '{"max-length":5}', "--priority", "3"],
+    ["list_policies"],
+    ["list_queues", "name", "messages", "durable", "auto_delete", "arguments"],
+    ["list_queues"],
+    ["list_bindings"],
+    ["list_consumers"],
+    ["list_connections"],
+    ["delete_queue", "ctl-two"],
+    ["list_queues", "name"],
+    ["clear_policy", "ctl-p"],
+    ["clear_topic_permissions", "-p", "ctl v", "ctl"],
+    ["clear_permissions", "-p", "ctl v", "ctl"],
+    ["change_password", "ctl", "other"],
+    ["delete_vhost", "ctl v"],
+    ["delete_user", "ctl"],
+]
+
+
+def declare(broker: Broker) -> None:
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.amqp_port)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("ctl one", durable=True, arguments={"x-max-length": 9})
+        channel.queue_declare("ctl-two", durable=True)
+        channel.queue_bind("ctl one", "amq.topic", "a.#")
+        channel.confirm_delivery()
+        channel.basic_publish("", "ctl one", b"x")
+
+
+def test_verbs_print_what_rabbitmqctl_prints(gateway: Gateway, tmp_path: Path) -> None:
+    """The same verbs on Debian's RabbitMQ and here; rows in any order, for RabbitMQ has none."""
+    try:
+        peer = RabbitMQ(tmp_path / "rabbit")
+    except BrokerMissing as missing:
+        pytest.skip(str(missing))
+    with peer:
+        declare(peer)
+        expected = [peer.ctl(*words) for words in SCRIPT]
+    declare(gateway)
+    found = [penstock(gateway, "rabbitmqctl", "-q", *words).stdout for words in SCRIPT]
+    for words, wanted, got in zip(SCRIPT, expected, found, strict=True):
+        assert sorted(got.splitlines()) == sorted(wanted.splitlines()), words
+
+
+def test_connections_are_closed_by_name_and_all_at_once(gateway: Gateway) -> None:
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
+    first, second = pika.BlockingConnection(parameters), pika.BlockingConnection(parameters)
+    ctl = ("rabbitmqctl", "-s")
+    names = penstock(gateway, *ctl, "list_connections", "name").stdout.splitlines()
+    assert len(names) == 2
+    penstock(gateway, *ctl, "close_connection", names[0], "maintenance")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+        first.process_data_events(time_limit=10)
+    penstock(gateway, *ctl, "close_all_connections", "good night")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="good night"):
+        second.process_data_events(time_limit=10)
+
+
+def test_rabbitmqctls_mistakes_have_its_exit_codes(gateway: Gateway) -> None:
+    ctl = ("rabbitmqctl", "-q")
+    assert "not found" in penstock(gateway, *ctl, "make_coffee", code=64).stderr
+    assert "not enough arguments" in penstock(gateway, *ctl, "set_permissions", "x", code=64).stderr
+    assert 'User "nobody" does not exist' in penstock(gateway, *ctl, "delete_user", "nobody", code=67).stderr
+    assert "no message tracing" in penstock(gateway, *ctl, "trace_on", code=70).stderr
+    penstock(None, *ctl, "list_queues", code=69, url="http://127.0.0.1:9")
+    users = json.loads(penstock(gateway, *ctl, "list_users", "--formatter", "json").stdout)
+    assert users == [{"user": "guest", "tags": ["administrator"]}]
+    assert "penstock version" in penstock(gateway, *ctl, "status").stdout

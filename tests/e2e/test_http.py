@@ -1,0 +1,460 @@
+"""Publishing, pulling and tailing over HTTP, with messages crossing from and to AMQP clients."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pika
+import pytest
+
+from tests.support.brokers import Gateway
+from tests.support.management import SETTINGS, Api
+
+pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
+    with Gateway(tmp_path_factory.mktemp("http"), settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(params=[False, True], ids=["http1", "http2"])
+def http(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
+    with httpx.Client(
+        base_url=base, auth=("guest", "guest"), http1=not request.param, http2=request.param, timeout=30
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def queue(gateway: Gateway, unique: str) -> str:
+    """A durable queue."""
+    api = Api(gateway)
+    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
+    api.close()
+    return unique
+
+
+def consume(gateway: Gateway, queue: str, count: int) -> list[tuple[Any, bytes]]:
+    """The next messages of a queue, as an AMQP client gets them."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        channel = connection.channel()
+        got = [channel.basic_get(queue, auto_ack=True) for _ in range(count)]
+    return [(properties, body) for _, properties, body in got]
+
+
+def pull(http: httpx.Client, queue: str, **body: Any) -> list[dict[str, Any]]:
+    answer = http.post(f"queues/{queue}/pull", json=body)
+    assert answer.status_code == 200, answer.text
+    messages: list[dict[str, Any]] = answer.json()["messages"]
+    return messages
+
+
+def test_json_messages_reach_an_amqp_consumer_with_their_properties(
+    http: httpx.Client, gateway: Gateway, queue: str
+) -> None:
+    answer = http.post(
+        f"queues/{queue}/messages",
+        json={
+            "messages": [
+                {"value": "héllo", "message_id": "m1", "headers": {"a": 1}, "priority": 3, "ttl_ms": 60000},
+                {"value": {"order": 7}},
+                {"value_b64": "/wA=", "content_type": "x/y", "persistent": False},
+            ]
+        },
+    )
+    assert answer.status_code == 200
+    ids = [result["id"] for result in answer.json()["results"]]
+    assert len(set(ids)) == 3
+    first, second, third = consume(gateway, queue, 3)
+    assert first[1].decode() == "héllo"
+    assert (first[0].message_id, first[0].headers, first[0].priority) == ("m1", {"a": 1}, 3)
+    assert (first[0].expiration, first[0].delivery_mode) == ("60000", 2)
+    assert (second[1], second[0].content_type) == (b'{"order":7}', "application/json")
+    assert (third[1], third[0].content_type, third[0].delivery_mode) == (b"\xff\0", "x/y", 1)
+
+
+def test_lines_and_raw_bodies_are_messages(http: httpx.Client, gateway: Gateway, queue: str) -> None:
+    lines = b'{"value": "1"}\n\n{"value": "2"}\n'
+    answer = http.post(
+        f"queues/{queue}/messages", content=lines, headers={"content-type": "application/x-ndjson"}
+    )
+    assert len(answer.json()["results"]) == 2
+    raw = http.post(
+        f"queues/{queue}/messages?ack=none",
+        content=b"\xfe",
+        headers={"content-type": "x/raw", "penstock-message-id": "r", "penstock-header-shop": "north"},
+    )
+    assert raw.status_code == 202
+    *_, (properties, body) = consume(gateway, queue, 3)
+    assert (body, properties.content_type, properties.message_id) == (b"\xfe", "x/raw", "r")
+    assert properties.headers == {"shop": "north"}
+
+
+EVENT = {"specversion": "1.0", "id": "e-1", "source": "/till", "type": "sale", "time": "2026-01-02T03:04:05Z"}
+
+
+def test_cloudevents_in_every_mode_are_the_same_message(
+    http: httpx.Client, gateway: Gateway, queue: str
+) -> None:
+    path = f"queues/{queue}/messages"
+    structured = {**EVENT, "datacontenttype": "application/json", "data": {"n": 1}}
+    kind = "application/cloudevents"
+    binary = {**{f"ce-{name}": value for name, value in EVENT.items()}, "content-type": "application/json"}
+    for content, headers in (
+        (json.dumps(structured), {"content-type": f"{kind}+json"}),
+        (json.dumps([structured]), {"content-type": f"{kind}-batch+json"}),
+        ('{"n":1}', binary),
+    ):
+        assert http.post(path, content=content, headers=headers).status_code == 200
+    got = consume(gateway, queue, 3)
+    assert {body for _, body in got} == {b'{"n":1}'}
+    for properties, _ in got:
+        assert (properties.message_id, properties.type, properties.timestamp) == ("e-1", "sale", 1767323045)
+        assert properties.headers["cloudEvents:source"] == "/till"
+        assert properties.content_type == "application/json"
+    missing = http.post(path, content="{}", headers={"content-type": f"{kind}+json"})
+    assert (missing.status_code, missing.json()["code"]) == (400, "bad_field")
+
+
+def test_a_publish_through_an_exchange_is_routed(http: httpx.Client, gateway: Gateway, queue: str) -> None:
+    api = Api(gateway)
+    api.send("POST", f"bindings/%2F/e/amq.topic/q/{queue}", {"routing_key": f"{queue}.#"})
+    api.close()
+    body = {"messages": [{"value": "in", "routing_key": f"{queue}.a"}, {"value": "out"}]}
+    answer = http.post("exchanges/amq.topic/messages?mandatory=true", json=body)
+    assert answer.status_code == 207
+    kept, refused = answer.json()["results"]
+    assert "id" in kept and refused["error"]["code"] == "unroutable"
+    alone = http.post("exchanges/amq.topic/messages?mandatory=true", json={"value": "out"})
+    assert (alone.status_code, alone.headers["content-type"]) == (422, "application/problem+json")
+    assert consume(gateway, queue, 1)[0][1] == b"in"
+    nowhere = http.post("exchanges/nowhere/messages", json={"value": ""})
+    assert (nowhere.status_code, nowhere.json()["code"]) == (404, "not_found")
+
+
+def test_a_pulled_message_is_leased_until_it_is_acknowledged(http: httpx.Client, queue: str) -> None:
+    http.post(f"queues/{queue}/messages", json={"messages": [{"value": str(n)} for n in range(5)]})
+    messages = pull(http, queue, max_messages=3)
+    assert [m["value"] for m in messages] == ["0", "1", "2"]
+    assert pull(http, queue, max_messages=10, wait_ms=0)[0]["value"] == "3"
+    handles = [m["handle"] for m in messages]
+    assert http.post(f"queues/{queue}/ack", json={"handles": handles[:1]}).status_code == 200
+    assert http.post(f"queues/{queue}/nack", json={"handles": handles[1:2]}).status_code == 200
+    (again,) = pull(http, queue, max_messages=1)
+    assert (again["value"], again["redelivered"], again["deliveries"]) == ("1", True, 2)
+    mixed = http.post(f"queues/{queue}/ack", json={"handles": [handles[0], again["handle"]]})
+    assert mixed.status_code == 207
+    assert [r.get("error", {}).get("code") for r in mixed.json()["results"]] == ["stale_handle", None]
+    stale = http.post(f"queues/{queue}/ack", json={"handles": handles[:1]})
+    assert (stale.status_code, stale.json()["code"]) == (409, "stale_handle")
+
+
+def test_a_lease_that_ends_gives_the_message_back_and_one_that_is_extended_does_not(
+    http: httpx.Client, queue: str
+) -> None:
+    http.post(f"queues/{queue}/messages", json={"messages": [{"value": "kept"}, {"value": "lost"}]})
+    kept, lost = pull(http, queue, max_messages=2, lease_ms=1000)
+    longer = {"handles": [kept["handle"]], "lease_ms": 60000}
+    assert http.post(f"queues/{queue}/extend", json=longer).status_code == 200
+    (again,) = pull(http, queue, wait_ms=20000)
+    assert (again["value"], again["redelivered"]) == ("lost", True)
+    assert http.post(f"queues/{queue}/ack", json={"handles": [lost["handle"]]}).status_code == 409
+    assert http.post(f"queues/{queue}/ack", json={"handles": [kept["handle"]]}).status_code == 200
+
+
+def test_a_poll_waits_for_a_message_and_no_longer(http: httpx.Client, gateway: Gateway, queue: str) -> None:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(pull(http, queue, wait_ms=20000)))
+    thread.start()
+    api = Api(gateway)
+    ends = time.monotonic() + 20
+    while not api.get(f"queues/%2F/{queue}")["consumers"]:
+        assert time.monotonic() < ends
+    api.send(
+        "POST",
+        "exchanges/%2F/amq.default/publish",
+        {"routing_key": queue, "payload": "now", "payload_encoding": "string", "properties": {}},
+    )
+    thread.join(20)
+    assert [m["value"] for m in found] == ["now"]
+    assert api.get(f"queues/%2F/{queue}")["consumers"] == 0
+    assert pull(http, queue, wait_ms=0) == []
+    api.close()
+
+
+def test_a_client_that_hangs_up_leaves_nothing_behind(gateway: Gateway, queue: str) -> None:
+    with httpx.Client(auth=("guest", "guest")) as client, pytest.raises(httpx.ReadTimeout):
+        url = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/queues/{queue}/pull"
+        client.post(url, json={"wait_ms": 60000}, timeout=0.3)
+    api = Api(gateway)
+    ends = time.monotonic() + 20
+    while api.get(f"queues/%2F/{queue}")["consumers"]:
+        assert time.monotonic() < ends
+    api.close()
+
+
+def test_a_tail_shows_what_passes_an_exchange(http: httpx.Client, gateway: Gateway, unique: str) -> None:
+    events: list[str] = []
+    with http.stream("GET", f"exchanges/amq.topic/tail?pattern={unique}.%23") as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        lines = answer.iter_lines()
+        assert next(lines) == ": penstock"
+        with httpx.Client(auth=("guest", "guest")) as other:
+            path = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/exchanges/amq.topic/messages"
+            for n in range(3):
+                other.post(path, json={"value": n, "routing_key": f"{unique}.{n}"})
+        for line in lines:
+            if line.startswith("data: "):
+                events.append(json.loads(line[6:])["value"])
+            if len(events) == 3:
+                break
+    assert events == ["0", "1", "2"]
+
+
+def test_a_stream_is_read_from_any_offset_and_leaves_no_trace(
+    http: httpx.Client, gateway: Gateway, unique: str
+) -> None:
+    api = Api(gateway)
+    api.send("PUT", f"queues/%2F/{unique}", {"durable": True, "arguments": {"x-queue-type": "stream"}})
+    lines = "\n".join(json.dumps({"value": str(n)}) for n in range(10))
+    kind = {"content-type": "application/x-ndjson"}
+    http.post(f"queues/{unique}/messages", content=lines, headers=kind)
+
+    def read(query: str) -> Any:
+        answer = http.get(f"streams/{unique}/messages?{query}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    first = read("from=first&max=4&wait_ms=10000")
+    assert [(m["offset"], m["value"]) for m in first["messages"]] == [(n, str(n)) for n in range(4)]
+    assert (first["next"], first["next_offset"]) == (4, 10)
+    assert [m["value"] for m in read("from=4&wait_ms=10000")["messages"]] == list("456789")
+    assert [m["value"] for m in read("from=-1h&max=1&wait_ms=10000")["messages"]] == ["0"]
+    assert read("from=next") == {"messages": [], "next": 10, "first_offset": 0, "next_offset": 10}
+    assert api.get(f"queues/%2F/{unique}")["consumers"] == 0
+    assert http.get(f"streams/{unique}/messages?from=tomorrow").json()["code"] == "bad_field"
+    api.send("PUT", f"queues/%2F/{unique}-q", {"durable": True})
+    assert http.get(f"streams/{unique}-q/messages").json()["code"] == "wrong_mode"
+    assert http.post(f"queues/{unique}/pull", json={}).json()["code"] == "wrong_mode"
+    api.close()
+
+
+def test_a_stop_of_the_gateway_answers_those_who_wait(tmp_path: Path) -> None:
+    """Neither a poll nor a tail holds the stop up until its drain timeout of 10 s."""
+    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
+    with Gateway(tmp_path / "stopped", settings=settings) as gateway:
+        api = Api(gateway)
+        api.send("PUT", "queues/%2F/waited", {"durable": True})
+        base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
+        found: list[Any] = []
+
+        def poll() -> None:
+            with httpx.Client(auth=("guest", "guest"), timeout=60) as client:
+                found.append(client.post(base + "queues/waited/pull", json={"wait_ms": 60000}).json())
+
+        def tail() -> None:
+            with (
+                httpx.Client(auth=("guest", "guest"), timeout=60) as client,
+                client.stream("GET", base + "exchanges/amq.fanout/tail") as answer,
+            ):
+                lines = list(answer.iter_lines())
+                found.append(lines[0])
+
+        threads = [threading.Thread(target=poll), threading.Thread(target=tail)]
+        for thread in threads:
+            thread.start()
+        ends = time.monotonic() + 20
+        while sum(queue["consumers"] for queue in api.get("queues")) < 2:
+            assert time.monotonic() < ends
+        api.close()
+        before = time.monotonic()
+        gateway.terminate()
+        assert time.monotonic() - before < 8
+        for thread in threads:
+            thread.join(20)
+    assert sorted(map(str, found)) == [": penstock", "{'messages': []}"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", "not_json"),
+        (b'{"messages": 1}', "bad_field"),
+        (b'{"messages": [{}]}', "bad_field"),
+        (b'{"value": "x", "valeu": 1}', "bad_field"),
+        (b'{"value_b64": "%"}', "bad_field"),
+        (b'{"value": "x", "ttl_ms": -1}', "bad_field"),
+        (b'{"value": "x", "headers": [1]}', "bad_request"),
+    ],
+)
+def test_a_bad_body_is_refused_with_the_place(http: httpx.Client, queue: str, body: bytes, code: str) -> None:
+    answer = http.post(f"queues/{queue}/messages", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (400, code), answer.text
+    assert pull(http, queue, wait_ms=0) == []
+
+
+def test_rights_are_those_of_the_other_protocols(http: httpx.Client, gateway: Gateway, queue: str) -> None:
+    api = Api(gateway)
+    api.send("PUT", "users/writer", {"password": "pw", "tags": ""})
+    rights = {"configure": "^$", "write": "^amq.default$", "read": "^none$"}
+    api.send("PUT", "permissions/%2F/writer", rights)
+    api.close()
+    auth = ("writer", "pw")
+    path = f"queues/{queue}/messages"
+    assert http.post(path, json={"value": "x"}, auth=auth).status_code == 200
+    refused = http.post(f"queues/{queue}/pull", json={}, auth=auth)
+    assert (refused.status_code, refused.json()["code"]) == (403, "access_refused")
+    assert http.post("exchanges/amq.topic/messages", json={"value": "x"}, auth=auth).status_code == 403
+    assert http.get("exchanges/amq.topic/tail", auth=auth).status_code == 403
+    other = str(http.base_url).replace("%2F/", "other/") + path
+    assert http.post(other, json={"value": "x"}, auth=auth).status_code == 403
+    anonymous = httpx.post(str(http.base_url) + path, json={"value": "x"})
+    assert (anonymous.status_code, anonymous.headers["www-authenticate"]) == (401, 'Basic realm="penstock"')
+
+
+def test_delays_over_http(gateway: Gateway, http: httpx.Client, queue: str, unique: str) -> None:
+    path = f"queues/{queue}/messages"
+    before_ms = time.time() * 1000
+    for body in (
+        {"value": "a", "delay_ms": 300},
+        {"value": "b", "headers": {"x-penstock-deliver-after": 600}},
+        {"value": "c", "deliver_at": int(before_ms) + 900},
+    ):
+        assert http.post(path, json=body).status_code == 200
+    raw = {"content-type": "text/plain", "penstock-delay-ms": "1200"}
+    assert http.post(path, content=b"d", headers=raw).status_code == 200
+    got: dict[str, float] = {}
+    while len(got) < 4:
+        for message in pull(http, queue, wait_ms=30000):
+            got[message["value"]] = time.time() * 1000
+            assert "x-penstock-deliver-after" not in message["headers"]
+            http.post(f"queues/{queue}/ack", json={"handles": [message["handle"]]})
+    for value, least in (("a", 300), ("b", 600), ("c", 900), ("d", 1200)):
+        assert got[value] >= before_ms + least, "never early"
+    for bad in (
+        {"delay_ms": "x"},
+        {"deliver_at": "tomorrow"},
+        {"delay_ms": 1, "deliver_at": 1},
+        {"delay_ms": 10**15},
+    ):
+        answer = http.post(path, json={"value": "x", **bad})
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_field")
+
+
+def test_an_exchange_that_delays_holds_messages_of_http(
+    gateway: Gateway, http: httpx.Client, queue: str, unique: str
+) -> None:
+    api = Api(gateway)
+    later = {"type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}}
+    assert api.status("PUT", f"exchanges/%2F/{unique}.later", later) in (201, 204)
+    binding = {"routing_key": "k"}
+    assert api.status("POST", f"bindings/%2F/e/{unique}.later/q/{queue}", binding) == 201
+    api.close()
+    path = f"exchanges/{unique}.later/messages?routing_key=k"
+    before = time.monotonic()
+    assert http.post(path, json={"value": "late", "headers": {"x-delay": 300}}).status_code == 200
+    assert http.post(path, json={"value": "soon"}).status_code == 200
+    got: dict[str, float] = {}
+    while len(got) < 2:
+        for message in pull(http, queue, wait_ms=30000):
+            got[message["value"]] = time.monotonic() - before
+    assert set(got) == {"late", "soon"} and got["late"] >= 0.3, "never early"
+    assert http.post(path, json={"value": "x", "headers": {"x-delay": "soon"}}).status_code == 400
+
+
+def test_copies_go_to_further_keys(gateway: Gateway, http: httpx.Client, queue: str, unique: str) -> None:
+    api = Api(gateway)
+    for name in (f"{unique}.cc", f"{unique}.bcc"):
+        assert api.status("PUT", f"queues/%2F/{name}", {"durable": True}) == 201
+    api.close()
+    headers = {"CC": [f"{unique}.cc"], "BCC": [f"{unique}.bcc"]}
+    answer = http.post(f"queues/{queue}/messages", json={"value": "x", "headers": headers})
+    assert answer.status_code == 200
+    for name in (queue, f"{unique}.cc", f"{unique}.bcc"):
+        (message,) = pull(http, name)
+        assert message["headers"] == {"CC": [f"{unique}.cc"]}
+    bad = http.post(f"queues/{queue}/messages", json={"value": "x", "headers": {"CC": "no list"}})
+    assert bad.status_code == 400
+
+
+def test_a_numbered_message_is_appended_once(http: httpx.Client, queue: str, unique: str) -> None:
+    path = f"queues/{queue}/messages"
+
+    def numbered(sequence: int) -> dict[str, Any]:
+        headers = {"x-penstock-producer": unique, "x-penstock-sequence": sequence}
+        answer = http.post(path, json={"value": str(sequence), "headers": headers})
+        assert answer.status_code == 200
+        result: dict[str, Any] = answer.json()["results"][0]
+        return result
+
+    first, again, second = numbered(1), numbered(1), numbered(2)
+    assert again == {"id": first["id"], "duplicate": True} and "duplicate" not in second
+    assert [one["value"] for one in pull(http, queue)] == ["1", "2"]
+    assert http.post(path, json={"value": "x", "headers": {"x-penstock-producer": unique}}).status_code == 400
+
+
+def test_an_idempotency_key_makes_a_request_happen_once(tmp_path: Path, unique: str) -> None:
+    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
+    with Gateway(tmp_path / "once", settings=settings) as gateway:
+
+        def post(key: str, *values: str) -> httpx.Response:
+            return httpx.post(
+                f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/queues/{unique}/messages",
+                auth=("guest", "guest"),
+                json={"messages": [{"value": value} for value in values]},
+                headers={"idempotency-key": key},
+                timeout=30,
+            )
+
+        api = Api(gateway)
+        api.status("PUT", f"queues/%2F/{unique}", {"durable": True})
+        api.close()
+        first = post("k1", "a", "b").json()["results"]
+        again = post("k1", "a", "b").json()["results"]
+        assert again == [{**one, "duplicate": True} for one in first]
+        assert post("k1", "other").json()["code"] == "idempotency_key_reused"
+        assert "duplicate" not in post("k2", "a", "b").text
+        gateway.kill9()
+        gateway.start()
+        assert post("k1", "a", "b").json()["results"] == again
+        api = Api(gateway)
+        assert api.get(f"queues/%2F/{unique}")["messages_ready"] == 4
+        api.close()
+
+
+def test_a_transaction_publishes_and_acknowledges_or_does_nothing(
+    http: httpx.Client, queue: str, unique: str
+) -> None:
+    http.post(f"queues/{queue}/messages", json={"messages": [{"value": "in1"}, {"value": "in2"}]})
+    one, two = pull(http, queue, lease_ms=600_000)
+    body = {
+        "publish": [
+            {"queue": queue, "value": "out1"},
+            {"exchange": "", "routing_key": queue, "value": "out2", "message_id": "m"},
+        ],
+        "ack": [{"queue": queue, "handles": [one["handle"]]}],
+    }
+    stale = {**body, "ack": [{"queue": queue, "handles": [two["handle"], "stale"]}]}
+    assert http.post("transactions", json=stale).json()["code"] == "stale_handle"
+    nowhere = {**body, "publish": [*body["publish"], {"exchange": f"{unique}.none", "value": "x"}]}
+    assert http.post("transactions", json=nowhere).status_code == 404
+    assert pull(http, queue, wait_ms=0) == []
+    key = {"idempotency-key": unique + http.headers.get("x", "") + str(http.base_url)}
+    done = http.post("transactions", json=body, headers=key)
+    assert done.status_code == 200 and len(done.json()["results"]) == 2 and not done.json()["duplicate"]
+    assert http.post("transactions", json=body, headers=key).json() == {**done.json(), "duplicate": True}
+    assert [message["value"] for message in pull(http, queue)] == ["out1", "out2"]
+    assert http.post(f"queues/{queue}/ack", json={"handles": [one["handle"]]}).status_code == 409
+    assert http.post(f"queues/{queue}/ack", json={"handles": [two["handle"]]}).status_code == 200
+    for bad in ({"publish": 1}, {"ack": [{}]}, {"publish": [{"value": "x"}]}, {"other": 1}, []):
+        assert http.post("transactions", json=bad).status_code == 400

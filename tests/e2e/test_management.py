@@ -1,0 +1,421 @@
+"""The management API as its tools see it: shapes, statuses, rights, single messages, real clients."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import paho.mqtt.client as paho
+import pika
+import pytest
+
+from tests.support.brokers import Gateway
+from tests.support.management import GOLDEN, SETTINGS, Api, mismatches
+
+pytestmark = pytest.mark.penstock_only("this is about penstock's own API")
+
+SHAPES = json.loads(GOLDEN.read_text())
+
+IGNORED = (
+    # What only an Erlang machine has.
+    "garbage_collection",
+    "reductions",
+    "reductions_details",
+    "backing_queue_status",
+    "memory",
+    "gc_num",
+    "gc_num_details",
+    "gc_bytes_reclaimed",
+    "gc_bytes_reclaimed_details",
+    "ra_open_file_metrics",
+    "metrics_gc_queue_length",
+    "cowboy_opts",
+    "protocol?",
+    "user_who_performed_action",
+    # Of RabbitMQ's storage.
+    *(
+        f"{name}{suffix}"
+        for name in (
+            "mnesia_ram_tx_count",
+            "mnesia_disk_tx_count",
+            "msg_store_read_count",
+            "msg_store_write_count",
+            "queue_index_write_count",
+            "queue_index_read_count",
+            "io_seek_count",
+            "io_seek_avg_time",
+            "io_reopen_count",
+            "io_read_avg_time",
+            "io_write_avg_time",
+            "io_sync_avg_time",
+        )
+        for suffix in ("", "_details")
+    ),
+    "messages_dlx",
+    "messages_persistent",
+    "messages_ram",
+    "messages_paged_out",
+    "messages_ready_ram",
+    "messages_unacknowledged_ram",
+    # Not counted here.
+    *(
+        f"message_bytes{suffix}"
+        for suffix in ("", "_dlx", "_persistent", "_ram", "_ready", "_unacknowledged", "_paged_out")
+    ),
+    "exchanges.message_stats",
+    "incoming",
+    "deliveries",
+    # Keyed by the name of the node.
+    "open_files",
+    "cluster_state",
+    # The client's own words.
+    "client_properties",
+    "arguments",
+    "socket_opts",
+)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("managed"), settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(gateway: Gateway) -> Iterator[Api]:
+    made = Api(gateway)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def channel(gateway: Gateway) -> Iterator[Any]:
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
+    with pika.BlockingConnection(parameters) as connection:
+        yield connection.channel()
+
+
+def until(what: Any, timeout_s: float = 20.0) -> Any:
+    """Ask again until the answer is true; the last answer."""
+    ends = time.monotonic() + timeout_s
+    while not (answer := what()):
+        assert time.monotonic() < ends, f"not in {timeout_s} s"
+        threading.Event().wait(0.05)
+    return answer
+
+
+def test_every_answer_has_the_shape_of_rabbitmqs(api: Api, channel: Any) -> None:
+    channel.exchange_declare("orders", "topic", durable=True)
+    for name, arguments in (("q1", {"x-queue-type": "quorum"}), ("q2", {"x-message-ttl": 60000})):
+        channel.queue_declare(name, durable=True, arguments=arguments)
+        channel.queue_bind(name, "orders", "a.*" if name == "q1" else "#")
+    channel.confirm_delivery()
+    channel.basic_qos(prefetch_count=10)
+    channel.basic_consume("q1", lambda ch, method, *_: ch.basic_ack(method.delivery_tag))
+    for _ in range(20):
+        channel.basic_publish("orders", "a.b", b"x" * 100, pika.BasicProperties(delivery_mode=2))
+    channel.connection.process_data_events(time_limit=0)
+    found = []
+    for path, shape in SHAPES.items():
+        if path in ("policies", "parameters", "vhost-limits", "topic-permissions"):
+            assert api.get(path) == []
+        else:
+            found += mismatches(shape, api.get(path), path, IGNORED)
+    assert found == []
+
+
+def test_numbers_are_those_of_the_broker(api: Api, channel: Any) -> None:
+    channel.queue_declare("counted", durable=True)
+    channel.confirm_delivery()
+    before = api.get("overview")["message_stats"]
+    for _ in range(10):
+        channel.basic_publish("", "counted", b"hello")
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish("", "nowhere", b"", mandatory=True)
+    channel.basic_publish("", "nowhere", b"")
+    for _ in range(4):
+        method, _, _ = channel.basic_get("counted")
+        channel.basic_ack(method.delivery_tag)
+    channel.basic_get("counted")
+    queue = until(lambda: (q := api.get("queues/%2F/counted"))["messages_unacknowledged"] == 1 and q)
+    assert (queue["messages"], queue["messages_ready"]) == (6, 5)
+    assert queue["message_stats"]["publish"] == 10
+    assert queue["message_stats"]["get"] == queue["message_stats"]["deliver_get"] == 5
+    assert until(lambda: api.get("queues/%2F/counted")["message_stats"]["ack"] == 4)
+    name = channel.connection._impl._transport._sock.getsockname()
+    (one,) = [c for c in api.get("channels") if c["connection_details"]["peer_port"] == name[1]]
+    stats = one["message_stats"]
+    assert (stats["publish"], stats["confirm"], stats["get"], stats["ack"]) == (12, 12, 5, 4)
+    assert (stats["return_unroutable"], stats["drop_unroutable"]) == (1, 1)
+    assert (one["messages_unacknowledged"], one["confirm"]) == (1, True)
+    after = api.get("overview")["message_stats"]
+    assert after["publish"] - before["publish"] == 12
+    assert after["drop_unroutable"] - before["drop_unroutable"] == 1
+
+
+def test_rates_come_from_two_samples(api: Api, channel: Any) -> None:
+    channel.queue_declare("rated", durable=True)
+
+    def rate() -> float:
+        channel.basic_publish("", "rated", b"x")
+        value: float = api.get("queues/%2F/rated")["message_stats"]["publish_details"]["rate"]
+        return value
+
+    assert until(rate, 30) > 0
+
+
+def test_queues_are_declared_shown_and_deleted_with_rabbitmqs_statuses(api: Api) -> None:
+    path = "queues/%2F/made"
+    assert api.status("PUT", path, {"durable": True, "arguments": {"x-max-length": 5}}) == 201
+    assert api.status("PUT", path, {"durable": True, "arguments": {"x-max-length": 5}}) == 204
+    other = api.send("PUT", path, {"durable": False})
+    assert (other.status_code, other.json()) == (
+        400,
+        {
+            "error": "bad_request",
+            "reason": "inequivalent arg 'durable' for queue 'made' in vhost '/': received 'false' but "
+            "current is 'true'",
+        },
+    )
+    assert api.get(path)["arguments"] == {"x-max-length": 5}
+    assert api.status("DELETE", path) == 204
+    gone = api.send("GET", path)
+    assert (gone.status_code, gone.json()) == (404, {"error": "Object Not Found", "reason": "Not Found"})
+    assert api.status("DELETE", path) == 404
+    bad = api.client.put(path, content=b"{bad")
+    assert (bad.status_code, bad.json()) == (400, {"error": "bad_request", "reason": "not_json"})
+    assert api.send("PUT", "queues/none/q", {}).json() == {"error": "not_found", "reason": "vhost_not_found"}
+    negative = api.send("PUT", path, {"arguments": {"x-max-length": -1}}).json()["reason"]
+    assert negative == "invalid arg 'x-max-length' for queue 'made' in vhost '/': {value_negative,-1}"
+
+
+def test_exchanges_and_bindings(api: Api) -> None:
+    assert api.status("PUT", "exchanges/%2F/ex", {"type": "topic", "durable": True}) == 201
+    assert api.status("PUT", "exchanges/%2F/ex", {"type": "topic", "durable": True}) == 204
+    assert api.status("PUT", "exchanges/%2F/ex", {"type": "direct", "durable": True}) == 400
+    unknown = api.send("PUT", "exchanges/%2F/ex2", {"type": "nope"}).json()["reason"]
+    assert unknown.startswith("unknown exchange type 'nope'")
+    predeclared = api.send("DELETE", "exchanges/%2F/amq.topic")
+    assert (predeclared.status_code, predeclared.json()) == (
+        401,
+        {"error": "not_authorised", "reason": "Access refused."},
+    )
+    api.send("PUT", "queues/%2F/bound", {"durable": True})
+    between = "bindings/%2F/e/ex/q/bound"
+    places = {}
+    for key, arguments in (("a.b c/%", {}), ("", {}), ("k", {"x": 1}), ("k", {"x": 2}), ("~", {})):
+        made = api.send("POST", between, {"routing_key": key, "arguments": arguments})
+        assert made.status_code == 201
+        places[made.headers["location"]] = (key, arguments)
+    assert len(places) == 5
+    assert {b["routing_key"] for b in api.get(between)} == {"a.b c/%", "", "k", "~"}
+    for place, (key, arguments) in places.items():
+        one = api.get(f"bindings/%2F/e/ex/q/{place.partition('/')[2]}".replace("/q/", "/q/bound/", 1))
+        assert (one["routing_key"], one["arguments"]) == (key, arguments)
+        assert api.status("DELETE", f"{between}/{place.partition('/')[2]}") == 204
+    assert api.get(between) == []
+    assert api.status("POST", "bindings/%2F/e/ex/q/none", {"routing_key": "k"}) == 404
+    assert api.status("DELETE", "exchanges/%2F/ex") == 204
+
+
+def test_messages_are_published_and_got_one_by_one(api: Api) -> None:
+    api.send("PUT", "queues/%2F/single", {"durable": True})
+    body = {
+        "routing_key": "single",
+        "payload": base64.b64encode(b"\xff\0").decode(),
+        "payload_encoding": "base64",
+        "properties": {"delivery_mode": 2, "headers": {"a": 1, "b": ["x"]}, "content_type": "t/p"},
+    }
+    publish = "exchanges/%2F/amq.default/publish"
+    assert api.send("POST", publish, body).json() == {"routed": True}
+    assert api.send("POST", publish, {**body, "routing_key": "none"}).json() == {"routed": False}
+    text = {**body, "payload": "héllo", "payload_encoding": "string", "properties": {}}
+    assert api.send("POST", publish, text).json() == {"routed": True}
+    missing = api.send("POST", publish, {"routing_key": "x", "payload": ""}).json()["reason"]
+    assert missing == "[{key_missing,properties},{key_missing,payload_encoding}]"
+    get = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    first, second = api.send("POST", "queues/%2F/single/get", get).json()
+    assert first == {
+        "payload_bytes": 2,
+        "redelivered": False,
+        "exchange": "",
+        "routing_key": "single",
+        "message_count": 1,
+        "properties": {"delivery_mode": 2, "headers": {"a": 1, "b": ["x"]}, "content_type": "t/p"},
+        "payload": base64.b64encode(b"\xff\0").decode(),
+        "payload_encoding": "base64",
+    }
+    assert (second["payload"], second["payload_encoding"], second["properties"]) == ("héllo", "string", [])
+    get["ackmode"] = "ack_requeue_false"
+    again = api.send("POST", "queues/%2F/single/get", {**get, "count": 1}).json()
+    assert [m["redelivered"] for m in again] == [True]
+    assert api.status("DELETE", "queues/%2F/single/contents") == 204
+    assert api.get("queues/%2F/single")["messages"] == 0
+    assert api.send("POST", "queues/%2F/single/get", get).json() == []
+
+
+def test_lists_are_filtered_sorted_paged_and_reduced(api: Api) -> None:
+    for n in range(7):
+        api.send("PUT", f"queues/%2F/page-{n}", {"durable": n % 2 == 0})
+    page = api.get("queues?page=2&page_size=3&name=%5Epage-&use_regex=true&pagination=false")
+    assert {
+        key: page[key] for key in ("filtered_count", "item_count", "page", "page_count", "page_size")
+    } == {
+        "filtered_count": 7,
+        "item_count": 3,
+        "page": 2,
+        "page_count": 3,
+        "page_size": 3,
+    }
+    assert [q["name"] for q in page["items"]] == ["page-3", "page-4", "page-5"]
+    named = api.get("queues/%2F?name=PAGE-&sort=durable&sort_reverse=true&columns=name,message_stats.publish")
+    assert named[0] == {"name": "page-0", "message_stats": {"publish": 0}}
+    assert api.send("GET", "queues?page=9").json()["error"] == "page_out_of_range"
+    for wrong in ("page=0", "page=1&page_size=501", "page=x"):
+        assert api.send("GET", f"queues?{wrong}").json()["error"] == "invalid_pagination_parameters"
+    assert api.status("GET", "queues?name=%5B&use_regex=true") == 400
+    assert isinstance(api.get("queues?sort="), list)
+
+
+def test_connections_are_shown_and_closed(api: Api, gateway: Gateway) -> None:
+    parameters = pika.ConnectionParameters(
+        "127.0.0.1", gateway.amqp_port, client_properties={"connection_name": "me"}
+    )
+    connection = pika.BlockingConnection(parameters)
+    connection.channel()
+    (mine,) = [c for c in api.get("connections") if c.get("user_provided_name") == "me"]
+    assert (mine["protocol"], mine["user"], mine["vhost"], mine["channels"]) == (
+        "AMQP 0-9-1",
+        "guest",
+        "/",
+        1,
+    )
+    path = "connections/" + mine["name"].replace(" ", "%20").replace(">", "%3E")
+    assert api.get(path + "/channels")[0]["number"] == 1
+    answer = api.client.delete(path, headers={"X-Reason": "go away"})
+    assert answer.status_code == 204
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="go away") as closed:
+        connection.process_data_events(time_limit=10)
+    assert closed.value.reply_code == 320
+    assert until(lambda: api.status("GET", path) == 404)
+
+
+def test_mqtt_clients_are_connections_and_their_sessions_queues(api: Api, gateway: Gateway) -> None:
+    subscribed = threading.Event()
+    client = paho.Client(
+        paho.CallbackAPIVersion.VERSION2, client_id="thermo", protocol=paho.MQTTv5, reconnect_on_failure=False
+    )
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.connect("127.0.0.1", gateway.mqtt_port)
+    client.loop_start()
+    client.subscribe("a/+", qos=1)
+    assert subscribed.wait(10)
+    (one,) = [c for c in api.get("connections") if c["variable_map"].get("client_id") == "thermo"]
+    assert one["protocol"] == "MQTT 5-0"
+    (session,) = [q for q in api.get("queues/%2F") if q["name"] == "mqtt-subscription-thermoqos1"]
+    assert session["consumers"] == 1
+    (consumer,) = [c for c in api.get("consumers") if c["consumer_tag"] == "a/+"]
+    assert consumer["channel_details"]["connection_name"] == one["name"]
+    client.disconnect()
+    client.loop_stop()
+
+
+@pytest.mark.parametrize("auth", [None, ("guest", "wrong"), ("nobody", "guest")])
+def test_a_login_is_needed(gateway: Gateway, auth: tuple[str, str] | None) -> None:
+    answer = httpx.get(f"http://127.0.0.1:{gateway.ports['management']}/api/overview", auth=auth)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
+    assert answer.json()["error"] == "not_authorized"
+
+
+def test_health_checks(api: Api, gateway: Gateway) -> None:
+    for path in ("alarms", "local-alarms", "virtual-hosts", "is-in-service", "ready-to-serve-clients"):
+        assert api.get(f"health/checks/{path}") == {"status": "ok"}
+    assert api.get(f"health/checks/port-listener/{gateway.amqp_port}")["status"] == "ok"
+    assert api.get("health/checks/protocol-listener/mqtt") == {"status": "ok", "protocol": "mqtt"}
+    missing = api.send("GET", "health/checks/port-listener/9")
+    assert (missing.status_code, missing.json()["reason"]) == (503, "No active listener")
+    assert api.status("GET", "health/checks/certificate-expiration/1/weeks") == 404, "nothing looks at them"
+    assert api.get("aliveness-test/%2F") == {"status": "ok"}
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_both_versions_of_http_serve_the_same(api: Api, gateway: Gateway, http2: bool) -> None:
+    url = f"http://127.0.0.1:{gateway.ports['management']}/api/exchanges/%2F"
+    with httpx.Client(auth=("guest", "guest"), http1=not http2, http2=http2) as client:
+        answers = [client.get(url) for _ in range(3)]
+    assert {answer.http_version for answer in answers} == {"HTTP/2" if http2 else "HTTP/1.1"}
+    assert [e["name"] for e in answers[0].json()] == [e["name"] for e in api.get("exchanges/%2F")]
+
+
+# Tools, unmodified
+
+
+def rabbitmqadmin(gateway: Gateway, *words: str) -> str:
+    program = next(Path("/usr/lib/rabbitmq/lib").glob("*/plugins/rabbitmq_management-*/priv/www/cli"), None)
+    if program is None:
+        pytest.skip("rabbitmqadmin is not installed: apt-get install rabbitmq-server")
+    done = subprocess.run(
+        [sys.executable, str(program / "rabbitmqadmin"), "-P", str(gateway.ports["management"]), *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_rabbitmqadmin_works_unmodified(api: Api, gateway: Gateway) -> None:
+    def admin(*words: str) -> str:
+        return rabbitmqadmin(gateway, *words)
+
+    assert admin("declare", "exchange", "name=adm", "type=fanout") == "exchange declared\n"
+    assert admin("declare", "queue", "name=admq", "durable=true") == "queue declared\n"
+    assert admin("declare", "binding", "source=adm", "destination=admq") == "binding declared\n"
+    assert admin("publish", "exchange=adm", "routing_key=x", "payload=hello") == "Message published\n"
+    rows = json.loads(admin("-f", "raw_json", "get", "queue=admq", "ackmode=ack_requeue_false"))
+    assert [row["payload"] for row in rows] == ["hello"]
+    for what in (
+        "connections channels consumers exchanges queues bindings users vhosts permissions nodes "
+        "parameters policies operator_policies vhost_limits"
+    ).split():
+        admin("list", what)
+    assert "penstock" in admin("-f", "raw_json", "show", "overview", "product_name")
+    assert "admq" in admin("list", "queues", "name", "messages")
+    admin("purge", "queue", "name=admq")
+    admin("delete", "binding", "source=adm", "destination_type=queue", "destination=admq", "properties_key=~")
+    admin("delete", "queue", "name=admq")
+    admin("delete", "exchange", "name=adm")
+
+
+KOMBU = """
+import sys, kombu
+with kombu.Connection(f"amqp://guest:guest@127.0.0.1:{sys.argv[1]}//") as connection:
+    manager = connection.get_manager(port=int(sys.argv[2]))
+    print([queue["name"] for queue in manager.get_queues("/")], manager.get_overview()["product_name"])
+"""
+FLOWER = """
+import asyncio, sys
+from flower.utils.broker import Broker
+broker = Broker(f"amqp://guest:guest@127.0.0.1:{sys.argv[1]}//", f"http://guest:guest@127.0.0.1:{sys.argv[2]}/api/")
+print(asyncio.run(broker.queues(["tool-seen"])))
+"""
+
+
+@pytest.mark.parametrize("program", [KOMBU, FLOWER], ids=["kombu", "flower"])
+def test_kombus_and_flowers_clients_read_it(gateway: Gateway, channel: Any, program: str) -> None:
+    """In a process of their own: pyrabbit and Flower do not close what they open."""
+    channel.queue_declare("tool-seen", durable=True)
+    words = [sys.executable, "-c", program, str(gateway.amqp_port), str(gateway.ports["management"])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "tool-seen" in done.stdout

@@ -1,0 +1,132 @@
+"""The metrics pages: as Prometheus parses them, as RabbitMQ's dashboard asks for them, with true numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pika
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.brokers import Gateway
+from tests.support.management import SETTINGS
+
+pytestmark = pytest.mark.penstock_only("this is about penstock's own metrics")
+
+DASHBOARD = (
+    "rabbitmq_alarms_file_descriptor_limit rabbitmq_build_info rabbitmq_channels "
+    "rabbitmq_channels_closed_total "
+    "rabbitmq_channels_opened_total rabbitmq_connections rabbitmq_connections_closed_total "
+    "rabbitmq_connections_opened_total rabbitmq_disk_space_available_bytes "
+    "rabbitmq_disk_space_available_limit_bytes rabbitmq_erlang_uptime_seconds rabbitmq_global_consumers "
+    "rabbitmq_global_messages_acknowledged_total rabbitmq_global_messages_confirmed_total "
+    "rabbitmq_global_messages_delivered_consume_auto_ack_total "
+    "rabbitmq_global_messages_delivered_consume_manual_ack_total "
+    "rabbitmq_global_messages_delivered_get_auto_ack_total "
+    "rabbitmq_global_messages_delivered_get_manual_ack_total rabbitmq_global_messages_delivered_total "
+    "rabbitmq_global_messages_get_empty_total rabbitmq_global_messages_received_confirm_total "
+    "rabbitmq_global_messages_received_total rabbitmq_global_messages_redelivered_total "
+    "rabbitmq_global_messages_routed_total rabbitmq_global_messages_unroutable_dropped_total "
+    "rabbitmq_global_messages_unroutable_returned_total rabbitmq_global_publishers rabbitmq_identity_info "
+    "rabbitmq_message_size_bytes_bucket rabbitmq_process_max_fds rabbitmq_process_open_fds "
+    "rabbitmq_process_resident_memory_bytes rabbitmq_queue_messages_ready rabbitmq_queue_messages_unacked "
+    "rabbitmq_queues rabbitmq_queues_created_total rabbitmq_queues_declared_total "
+    "rabbitmq_queues_deleted_total rabbitmq_resident_memory_limit_bytes"
+).split()
+"""What the expressions of RabbitMQ's overview dashboard (Grafana 10991) read."""
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("measured"), settings=SETTINGS) as running:
+        yield running
+
+
+def scrape(gateway: Gateway, path: str = "/metrics") -> dict[tuple[str, frozenset[Any]], float]:
+    """The values of a page by name and labels, parsed by Prometheus' own client."""
+    answer = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}{path}")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    values: dict[tuple[str, frozenset[Any]], float] = {}
+    for family in text_string_to_metric_families(answer.text):
+        assert family.documentation and family.type
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in values, f"{key} twice"
+            values[key] = sample.value
+    return values
+
+
+def value(values: dict[tuple[str, frozenset[Any]], float], name: str, **labels: str) -> float:
+    return values[name, frozenset(labels.items())]
+
+
+def test_every_name_of_rabbitmqs_dashboard_is_there_from_the_start(gateway: Gateway) -> None:
+    values = scrape(gateway)
+    names = {name for name, _ in values}
+    assert [name for name in DASHBOARD if name not in names] == []
+    (identity,) = [dict(labels) for name, labels in values if name == "rabbitmq_identity_info"]
+    assert identity["rabbitmq_endpoint"] == "aggregated"
+    bounds = [dict(labels)["le"] for name, labels in values if name == "rabbitmq_message_size_bytes_bucket"]
+    assert set(bounds) == set("100.0 1000.0 10000.0 100000.0 1e+06 1e+07 5e+07 1e+08 +Inf".split())
+
+
+def test_the_numbers_are_what_happened(gateway: Gateway) -> None:
+    before = scrape(gateway)
+    amqp = {"protocol": "amqp091"}
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("m q", durable=True, arguments={"x-queue-type": "quorum"})
+        channel.confirm_delivery()
+        for size in (10, 100, 101, 5000):
+            channel.basic_publish("", "m q", b"x" * size)
+        channel.basic_publish("", "nowhere", b"")
+        channel.basic_get("m q", auto_ack=True)
+        method, _, _ = channel.basic_get("m q")
+        channel.basic_nack(method.delivery_tag, requeue=True)
+        method, _, _ = channel.basic_get("m q")
+        during = scrape(gateway)
+        detail = scrape(gateway, "/metrics/detailed?family=queue_coarse_metrics&family=nonsense")
+        objects = scrape(gateway, "/metrics/per-object")
+
+    def grown(name: str, **labels: str) -> float:
+        return value(during, name, **labels) - value(before, name, **labels)
+
+    assert grown("rabbitmq_global_messages_received_total", **amqp) == 5
+    assert grown("rabbitmq_global_messages_received_confirm_total", **amqp) == 5
+    assert grown("rabbitmq_global_messages_confirmed_total", **amqp) == 5
+    assert grown("rabbitmq_global_messages_unroutable_dropped_total", **amqp) == 1
+    assert grown("rabbitmq_global_messages_routed_total", **amqp) == 4
+    assert grown("rabbitmq_global_messages_delivered_get_auto_ack_total", **amqp) == 1
+    assert grown("rabbitmq_global_messages_delivered_get_manual_ack_total", **amqp) == 2
+    quorum = {**amqp, "queue_type": "rabbit_quorum_queue"}
+    assert grown("rabbitmq_global_messages_delivered_total", **quorum) == 3
+    assert grown("rabbitmq_global_messages_redelivered_total", **quorum) == 1
+    assert grown("rabbitmq_queue_messages_ready") == 2
+    assert grown("rabbitmq_queue_messages_unacked") == 1
+    assert grown("rabbitmq_connections") == 1
+    assert grown("rabbitmq_message_size_bytes_bucket", **amqp, le="100.0") == 3
+    assert grown("rabbitmq_message_size_bytes_bucket", **amqp, le="1000.0") == 4
+    assert grown("rabbitmq_message_size_bytes_sum", **amqp) == 5211
+    queue = {"vhost": "/", "queue": "m q"}
+    assert value(detail, "rabbitmq_detailed_queue_messages_ready", **queue) == 2
+    assert value(detail, "rabbitmq_detailed_queue_messages", **queue) == 3
+    assert {name for name, _ in detail if "detailed_" not in name} == {
+        "rabbitmq_build_info",
+        "rabbitmq_identity_info",
+    }
+    assert value(objects, "rabbitmq_queue_messages_unacked", **queue) == 1
+    assert value(objects, "rabbitmq_queue_messages_published_total", **queue) == 4
+    after = scrape(gateway)
+    assert (
+        value(after, "rabbitmq_connections_closed_total")
+        == value(before, "rabbitmq_connections_closed_total") + 1
+    )
+    received = value(after, "rabbitmq_global_messages_received_total", **amqp)
+    assert received == value(during, "rabbitmq_global_messages_received_total", **amqp), "totals never fall"
+
+
+def test_memory_is_broken_down(gateway: Gateway) -> None:
+    assert value(scrape(gateway, "/metrics/memory-breakdown"), "rabbitmq_memory_other_system_bytes") > 0

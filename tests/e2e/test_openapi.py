@@ -1,0 +1,164 @@
+"""The OpenAPI document is true: it has every path there is, and requests made from it agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from penstock.protocols.http.data.openapi import PATHS, document
+from tests.support.brokers import Gateway
+from tests.support.management import SETTINGS, Api
+
+pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
+
+WEBHOOK = {"source": {"queue": "q"}, "url": "https://127.0.0.1:9/", "verify": "none"}
+"""Where nobody listens."""
+NEEDS_HANDLES = ("ack", "nack", "extend", "replay")
+STREAMING = "/v1/vhosts/{vhost}/exchanges/{exchange}/tail"
+NAMES = {"vhost": "%2F", "queue": "q", "exchange": "amq.topic", "name": "w"}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(
+        tmp_path_factory.mktemp("openapi"),
+        settings={**SETTINGS, "http.listen": "127.0.0.1:0", "webhooks.allow_networks": "127.0.0.0/8"},
+    ) as running:
+        api = Api(running)
+        api.status("PUT", "queues/%2F/q", {"durable": True})
+        api.status("PUT", "queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
+        api.close()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def schema(gateway: Gateway) -> Any:
+    return schemathesis.openapi.from_url(f"http://127.0.0.1:{gateway.ports['http']}/openapi.json")
+
+
+def test_the_document_is_served_without_a_login_and_has_every_path(gateway: Gateway) -> None:
+    base = f"http://127.0.0.1:{gateway.ports['http']}"
+    for path in PATHS:
+        answer = httpx.get(base + path)
+        assert answer.status_code == 200 and answer.json() == document()
+    assert httpx.get(f"{base}/v1/vhosts/%2F/webhooks").status_code == 401
+    told = {
+        (method.upper(), path)
+        for path, item in document()["paths"].items()
+        for method in item
+        if method != "parameters"
+    }
+    for method, path in told:
+        answer = httpx.request(
+            method, base + path.format(vhost="%2F", queue="none", exchange="none", name="none")
+        )
+        assert answer.status_code == 401, (method, path)
+    served = asyncio.run(_routes())
+    assert {(method, path) for method, path in served} == {
+        (method, _unnamed(path)) for method, path in told
+    } | {("GET", path) for path in PATHS}
+
+
+def _unnamed(path: str) -> str:
+    return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
+
+
+async def _routes() -> list[tuple[str, str]]:
+    import tempfile
+    from pathlib import Path
+
+    from penstock.protocols.amqp.errors import answer
+    from penstock.protocols.amqp.properties import decode_properties, encode_properties
+    from penstock.protocols.http.app import HttpApp, Words
+    from penstock.protocols.http.data.app import DataPlane
+    from penstock.protocols.http.traffic import Messages
+    from penstock.protocols.http.webhooks.options import WebhookOptions
+    from penstock.protocols.http.webhooks.service import Webhooks
+    from penstock.protocols.translate import amqp091_from_mqtt5
+    from tests.support.amqp_session import World
+
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder))
+        words = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
+        app, messages = HttpApp(words), Messages(words)
+        DataPlane(app, world.broker, messages, Webhooks(world.broker, messages, WebhookOptions())).add(app)
+        found = app.routes.paths()
+        world.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    sorted(
+        (method.upper(), path)
+        for path, item in document()["paths"].items()
+        if path != STREAMING
+        for method in item
+        if method != "parameters"
+    ),
+)
+def test_requests_made_from_the_document_find_what_it_says(
+    gateway: Gateway, schema: Any, method: str, path: str
+) -> None:
+    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F"
+    operation = schema[path][method]
+
+    def make() -> None:
+        auth = ("guest", "guest")
+        made = httpx.put(f"{base}/webhooks/w", auth=auth, json=WEBHOOK, timeout=60)
+        assert made.status_code in (200, 201)
+        httpx.post(f"{base}/webhooks/w/resume", auth=auth, timeout=60)
+
+    make()
+    statuses = set()
+
+    @settings(
+        max_examples=15,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def run(case: Any) -> None:
+        case.path_parameters = {name: NAMES[name] for name in case.path_parameters}
+        if "/streams/" in path:
+            case.path_parameters["queue"] = "s"
+        if isinstance(case.body, dict):
+            if path.endswith("/pull"):
+                case.body["wait_ms"] = 0
+            if isinstance(case.body.get("url"), str):
+                case.body["url"] = WEBHOOK["url"]  # nothing is sent anywhere
+                if "source" in case.body:
+                    case.body["source"] = WEBHOOK["source"]
+        if case.query and "wait_ms" in case.query:
+            case.query["wait_ms"] = 0
+        if method == "DELETE":
+            make()
+        answer = case.call(auth=("guest", "guest"), timeout=60)
+        statuses.add(answer.status_code)
+        case.validate_response(
+            answer,
+            checks=[
+                schemathesis.checks.not_a_server_error,
+                status_code_conformance,
+                content_type_conformance,
+                response_schema_conformance,
+            ],
+        )
+
+    run()
+    # What was made up is not only refused; handles and positions cannot be made up.
+    assert path.endswith(NEEDS_HANDLES) or any(status < 300 for status in statuses), statuses

@@ -1,0 +1,58 @@
+"""A gateway whose log is small: a queue that nobody consumes keeps its messages and no others."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pika
+import pytest
+
+from tests.support.brokers import Gateway
+
+MIB = 1 << 20
+
+
+@pytest.mark.penstock_only("it is about the gateway's own files")
+def test_a_stuck_queue_does_not_keep_what_others_wrote(tmp_path: Path, unique: str) -> None:
+    settings = {
+        "log.segment_bytes": "1MiB",
+        "log.checkpoint_bytes": "1MiB",
+        "log.traffic_retention_bytes": "0",
+        "log.tail_cache_bytes": "1MiB",
+    }
+    with Gateway(tmp_path, settings=settings) as gateway:
+        stuck, busy = unique + "stuck", unique + "busy"
+        persistent = pika.BasicProperties(delivery_mode=2)
+
+        def connect() -> pika.BlockingConnection:
+            return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port))
+
+        with connect() as connection:
+            channel = connection.channel()
+            for name in (stuck, busy):
+                channel.queue_declare(name, durable=True)
+            channel.basic_consume(busy, lambda *_: None, auto_ack=True)
+            sent = []
+            for i in range(20):
+                sent.append(str(i).encode() * 100)
+                channel.basic_publish("", stuck, sent[-1], persistent)
+                for _ in range(20):
+                    channel.basic_publish("", busy, bytes(64 * 1024), persistent)
+                connection.process_data_events(0)
+            wal = gateway.data_dir / "shard-000" / "wal"
+
+            def size() -> int:
+                return sum(path.stat().st_size for path in wal.glob("*.wal"))
+
+            assert size() > 10 * MIB
+            deadline = time.monotonic() + 30
+            while size() > 6 * MIB:  # the segment being written, the next one, and what no checkpoint has
+                assert time.monotonic() < deadline, f"{size()} bytes are still there"
+                channel.basic_publish("", busy, bytes(64 * 1024), persistent)
+                connection.process_data_events(0.05)
+        gateway.kill9()
+        gateway.start()
+        with connect() as connection:
+            channel = connection.channel()
+            assert [channel.basic_get(stuck, auto_ack=True)[2] for _ in sent] == sent

@@ -1,0 +1,96 @@
+"""The native protocol's frames in plain Python, written from its page: the oracle of its kernels."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+HEAD = struct.Struct(">IBBHI")
+PRODUCE = struct.Struct(">QBBHI")
+DELIVERED = struct.Struct(">QqHHII")
+
+Delivered = dict[str, Any]
+
+
+def frame(kind: int, handle: int, payload: bytes) -> bytes:
+    return HEAD.pack(len(payload) + 8, kind, 0, 0, handle) + payload
+
+
+def frames(data: bytes) -> list[tuple[int, int, bytes]]:
+    """(type, id, payload) of each frame; all of `data` must be frames."""
+    found = []
+    while data:
+        size, kind, flags, reserved, handle = HEAD.unpack_from(data)
+        assert flags == reserved == 0
+        assert len(data) >= size + 4
+        found.append((kind, handle, data[12 : size + 4]))
+        data = data[size + 4 :]
+    return found
+
+
+def records(items: list[tuple[bytes, bytes]]) -> bytes:
+    """(properties, body) of each, one behind the other."""
+    return b"".join(struct.pack(">II", len(props), len(body)) + props + body for props, body in items)
+
+
+def produce(handle: int, sequence: int, acks: int, items: list[tuple[bytes, bytes]]) -> bytes:
+    return frame(0x10, handle, PRODUCE.pack(sequence, acks, 0, 0, len(items)) + records(items))
+
+
+def deliver(payload: bytes) -> tuple[int, int, list[Delivered]]:
+    """(first tag, pull, messages) of a DELIVER frame."""
+    first, count, pull = struct.unpack_from(">QII", payload)
+    at = 16
+    found = []
+    for _ in range(count):
+        position, time_ms, key_size, counted, props_size, body_size = DELIVERED.unpack_from(payload, at)
+        at += DELIVERED.size
+        key, at = payload[at : at + key_size], at + key_size
+        props, at = payload[at : at + props_size], at + props_size
+        body, at = payload[at : at + body_size], at + body_size
+        found.append(
+            {
+                "position": position,
+                "time_ms": time_ms,
+                "key": key,
+                "given_back": counted & 0x7FFF,
+                "redelivered": bool(counted >> 15),
+                "props": props,
+                "body": body,
+            }
+        )
+    assert at == len(payload)
+    return first, pull, found
+
+
+def ack(handle: int, ranges: list[tuple[int, int]], request: int = 0, cumulative: bool = False) -> bytes:
+    head = struct.pack(">IBBH", request, cumulative, 0, 0)
+    return frame(0x22, handle, head + b"".join(struct.pack(">QQ", *one) for one in ranges))
+
+
+def nack(handle: int, ranges: list[tuple[int, int]], delay_ms: int = 0, reject: bool = False) -> bytes:
+    head = struct.pack(">iBBH", delay_ms, reject, 0, 0)
+    return frame(0x23, handle, head + b"".join(struct.pack(">QQ", *one) for one in ranges))
+
+
+def credit(handle: int, messages: int, size: int) -> bytes:
+    return frame(0x20, handle, struct.pack(">II", messages, size))
+
+
+def pull(handle: int, request: int, most: int, least: int, wait_ms: int) -> bytes:
+    return frame(0x24, handle, struct.pack(">IIIIII", request, most, 1 << 20, least, 0, wait_ms))
+
+
+def transact(
+    request: int,
+    batches: list[tuple[int, list[tuple[bytes, bytes]]]],
+    settled: list[tuple[int, list[tuple[int, int]]]],
+) -> bytes:
+    parts = [struct.pack(">HH", len(batches), len(settled))]
+    for handle, items in batches:
+        data = records(items)
+        parts += [struct.pack(">III", handle, len(items), len(data)), data]
+    for handle, ranges in settled:
+        parts.append(struct.pack(">II", handle, len(ranges)))
+        parts += [struct.pack(">QQ", *one) for one in ranges]
+    return frame(0x14, request, b"".join(parts))

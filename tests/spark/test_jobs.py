@@ -1,0 +1,101 @@
+"""The other pipelines: replay, dead letters, the report."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pika
+
+from penstock.spark.jobs.analytics import analyse
+from penstock.spark.jobs.dlq import dead_letters, requeue, summary
+from penstock.spark.jobs.replay import send
+from penstock.spark.jobs.report import Report, write_html
+from tests.spark.test_sink import bound, taken, url
+from tests.spark.test_source import publish, read, wait_for_end
+from tests.support.brokers import Gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_replay_keeps_the_order_and_a_repeated_one_adds_nothing(
+    spark: SparkSession, gateway: Gateway
+) -> None:
+    publish(gateway, 0, 200)
+    wait_for_end(gateway, 0)
+    bound(gateway, "again", "#")
+    frame = read(spark, gateway, exchanges="amq.topic")
+    expected = [bytes(row["payload"]) for row in frame.orderBy("offset").collect()]
+    for tasks in (1, 3):
+        send(frame, url(gateway), f"replay-{tasks}", exchange="again", tasks=tasks)
+        messages = taken(gateway)
+        for key in ("plant.1.amqp", "plant.1.mqtt"):
+            wanted = [body for body in expected if (int(body[1:]) % 2 == 0) == key.endswith("amqp")]
+            assert [body for found, body, _ in messages if found == key] == wanted
+        if tasks == 1:
+            assert [body for _, body, _ in messages] == expected
+    send(frame, url(gateway), "replay-1", exchange="again")
+    assert taken(gateway) == []
+
+
+def test_dead_letters_are_counted_and_requeued_once(spark: SparkSession, gateway: Gateway) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
+    channel = connection.channel()
+    channel.queue_declare("dead", durable=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    channel.queue_declare("taken", durable=True, arguments=arguments)
+    channel.confirm_delivery()
+    for index in range(10):
+        properties = pika.BasicProperties(delivery_mode=2, headers={"own": index}, message_id=str(index))
+        channel.basic_publish("", "taken", f"job {index}", properties)
+    for index in range(10):
+        method, _, _ = channel.basic_get("taken")
+        assert method is not None
+        if index < 7:
+            channel.basic_nack(method.delivery_tag, requeue=False)
+        else:
+            channel.basic_ack(method.delivery_tag)
+    while channel.queue_declare("dead", passive=True).method.message_count < 7:
+        connection.process_data_events(0.05)
+    connection.close()
+    wait_for_end(gateway, 0)
+    dead = dead_letters(read(spark, gateway))
+    (row,) = summary(dead).collect()
+    assert (row["messages"], row["dead_queue"], row["dead_reason"]) == (7, "taken", "rejected")
+    assert bytes(row["sample"]).startswith(b"job ")
+    for _ in range(2):
+        requeue(dead, url(gateway), "monday")
+    messages = taken(gateway)
+    assert sorted(body for _, body, _ in messages) == [f"job {index}".encode() for index in range(7)]
+    for _, body, properties in messages:
+        assert properties.headers is not None
+        assert properties.headers["own"] == int(body[4:])
+        assert not [name for name in properties.headers if name.startswith(("x-death", "x-first-death"))]
+
+
+def test_a_report_adds_up(spark: SparkSession, gateway: Gateway, tmp_path: Path) -> None:
+    sent = publish(gateway, 0, 200)
+    wait_for_end(gateway, 0)
+    report = analyse(read(spark, gateway, exchanges="amq.topic"))
+    nbytes = sum(len(payload) for payload in sent)
+    assert (report.whole["messages"], report.whole["bytes"], report.whole["keys"]) == (200, nbytes, 2)
+    assert sum(row["messages"] for row in report.rates) == 200
+    assert sum(row["count"] for row in report.buckets) == 200
+    assert {row["protocol"]: row["messages"] for row in report.sizes} == {"amqp091": 100, "mqtt": 100}
+    assert [(row["routing_key"], row["messages"]) for row in report.talkers] == [
+        ("plant.1.amqp", 100),
+        ("plant/1/mqtt", 100),
+    ]
+    assert "mqtt            100 messages" in report.text()
+    page = tmp_path / "report.html"
+    write_html(report, page)
+    text = page.read_text()
+    plots = text.split("<svg")[1:]
+    assert len(plots) == 4
+    for plot in plots:
+        ET.fromstring("<svg" + plot[: plot.index("</svg>") + 6])
+    assert "plant.1.amqp" in text
+    write_html(Report(), page)
+    assert "No messages" in page.read_text()

@@ -1,0 +1,119 @@
+"""Rows become messages, each once: clients get them, and what Spark sends again is not there twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pika
+import pytest
+
+from penstock.spark.running import run_to_end
+from tests.spark.test_source import publish, read, wait_for_end
+from tests.support.brokers import Gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNT = 2000
+
+
+def url(gateway: Gateway) -> str:
+    return f"amqp://guest:guest@127.0.0.1:{gateway.amqp_port}/%2F"
+
+
+def bound(gateway: Gateway, exchange: str, key: str) -> str:
+    connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
+    channel = connection.channel()
+    channel.exchange_declare(exchange, "topic", durable=True)
+    channel.queue_declare("taken", durable=True)
+    channel.queue_bind("taken", exchange, key)
+    connection.close()
+    return "taken"
+
+
+def taken(gateway: Gateway) -> list[tuple[str, bytes, pika.BasicProperties]]:
+    connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
+    channel = connection.channel()
+    found = []
+    while True:
+        method, properties, body = channel.basic_get("taken", auto_ack=True)
+        if method is None:
+            break
+        assert properties is not None
+        assert body is not None
+        found.append((method.routing_key, body, properties))
+    connection.close()
+    return found
+
+
+def test_a_batch_sent_again_under_its_name_adds_nothing(spark: SparkSession, gateway: Gateway) -> None:
+    bound(gateway, "replayed", "#")
+    frame = spark.range(0, COUNT, 1, 2).selectExpr(
+        "concat('n.', id % 7) AS routing_key",
+        "cast(id AS string) AS payload",
+        "concat('id-', id) AS message_id",
+    )
+
+    def send(producer: str) -> None:
+        writer = frame.write.format("penstock").mode("append").option("url", url(gateway))
+        writer.option("exchange", "replayed").option("producer", producer).save()
+
+    send("job-1")
+    messages = taken(gateway)
+    assert sorted(int(body) for _, body, _ in messages) == list(range(COUNT))
+    assert {key for key, _, _ in messages} == {f"n.{word}" for word in range(7)}
+    assert all(p.message_id == f"id-{int(body)}" and p.delivery_mode == 2 for _, body, p in messages)
+    send("job-1")
+    assert taken(gateway) == []
+    send("job-2")
+    assert len(taken(gateway)) == COUNT
+
+
+def test_a_replayed_micro_batch_makes_no_duplicates(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path
+) -> None:
+    sent = publish(gateway, 0, 300)
+    wait_for_end(gateway, 0)
+    bound(gateway, "copy", "#")
+
+    def run() -> None:
+        source = spark.readStream.format("penstock").option("startingOffsets", "earliest")
+        frame = (
+            source.option("maxOffsetsPerTrigger", "150")
+            .option("exchanges", "amq.topic")
+            .load(str(gateway.data_dir))
+        )
+        writer = frame.writeStream.format("penstock").option("url", url(gateway)).option("exchange", "copy")
+        run_to_end(
+            writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start
+        )
+
+    run()
+    messages = taken(gateway)
+    assert sorted(body.decode() for _, body, _ in messages) == sorted(sent)
+    by_key = {key: properties for key, _, properties in messages}
+    assert set(by_key) == {"plant.1.amqp", "plant.1.mqtt"}
+    headers = by_key["plant.1.amqp"].headers
+    assert headers is not None
+    assert (headers["n"], headers["s"]) == (1, "x")
+    commits = tmp_path / "checkpoint" / "commits"
+    newest = max(
+        (path for path in commits.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
+    )
+    newest.unlink()
+    (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+    run()
+    assert taken(gateway) == []
+
+
+def test_what_cannot_be_sent_is_refused(spark: SparkSession, gateway: Gateway) -> None:
+    frame = spark.range(1).selectExpr("'x' AS payload")
+    writer = frame.write.format("penstock").mode("append").option("url", url(gateway))
+    with pytest.raises(Exception, match="it is not said to which exchange"):
+        writer.save()
+    with pytest.raises(Exception, match="no exchange 'nowhere'"):
+        writer.option("exchange", "nowhere").option("routingKey", "k").save()
+    with pytest.raises(Exception, match="column 'id' is none of a message"):
+        spark.range(1).write.format("penstock").mode("append").option("url", url(gateway)).save()
+    assert read(spark, gateway).count() == 0

@@ -1,0 +1,163 @@
+"""`format("penstock")`: what clients sent, as rows, once or as it comes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pika
+import pytest
+from paho.mqtt import publish as mqtt
+from paho.mqtt.properties import Properties
+
+from penstock.spark.log_view import LogView
+from penstock.spark.running import run_to_end
+from tests.support.brokers import Gateway
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MESSAGES = 300
+
+
+def publish(gateway: Gateway, first: int, count: int) -> list[str]:
+    """AMQP and MQTT messages by turns; the payloads."""
+    payloads = [f"m{index}" for index in range(first, first + count)]
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for payload in payloads[::2]:
+        properties = pika.BasicProperties(delivery_mode=2, message_id=payload, headers={"n": 1, "s": "x"})
+        channel.basic_publish("amq.topic", "plant.1.amqp", payload, properties)
+    connection.close()
+    user_properties = Properties(mqtt.paho.PacketTypes.PUBLISH)
+    user_properties.UserProperty = [("k", "v")]
+    mqtt.multiple(
+        [{"topic": "plant/1/mqtt", "payload": payload, "qos": 1} for payload in payloads[1::2]],
+        hostname="127.0.0.1",
+        port=gateway.mqtt_port,
+        protocol=mqtt.paho.MQTTv5,
+    )
+    return payloads
+
+
+def wait_for_end(gateway: Gateway, at: int) -> int:
+    """Wait until more than `at` is durable, and everything written is."""
+    view = LogView(gateway.data_dir)
+    deadline = time.monotonic() + 300
+    while True:
+        view.refresh()
+        end = view.end()
+        if at < end == view.end(written=True):
+            return end
+        assert time.monotonic() < deadline, "the log did not say that it is durable"
+        time.sleep(0.05)
+
+
+def read(spark: SparkSession, gateway: Gateway, **options: str) -> DataFrame:
+    return spark.read.format("penstock").options(**options).load(str(gateway.data_dir))
+
+
+def payloads(frame: DataFrame) -> list[str]:
+    return [bytes(row["payload"]).decode() for row in frame.select("payload").collect()]
+
+
+def test_what_clients_sent_is_read_without_a_register_call(spark: SparkSession, gateway: Gateway) -> None:
+    sent = publish(gateway, 0, MESSAGES)
+    wait_for_end(gateway, 0)
+    rows = read(spark, gateway).orderBy("offset").collect()
+    assert sorted(bytes(row["payload"]).decode() for row in rows) == sorted(sent)
+    by_protocol = {row["protocol"]: row for row in rows}
+    amqp, mqtt_row = by_protocol["amqp091"], by_protocol["mqtt"]
+    assert (amqp["address"], amqp["routing_key"], amqp["vhost"]) == ("amq.topic", "plant.1.amqp", "/")
+    assert amqp["message_id"] == bytes(amqp["payload"]).decode()
+    assert {h["name"]: (h["type"], bytes(h["value"])) for h in amqp["headers"]}["s"] == ("string", b"x")
+    assert (mqtt_row["address"], mqtt_row["qos"], mqtt_row["headers"]) == ("plant/1/mqtt", 1, [])
+    # Options that choose, and the SQL way.
+    assert sorted(payloads(read(spark, gateway, topics="plant/+/mqtt"))) == sorted(sent[1::2])
+    assert sorted(payloads(read(spark, gateway, exchanges="amq.topic", protocols="amqp091"))) == sorted(
+        sent[::2]
+    )
+    assert read(spark, gateway, vhosts="other").count() == 0
+    assert read(spark, gateway, columns="offset,payload_size").columns == ["offset", "payload_size"]
+    spark.sql(f"CREATE TEMPORARY VIEW traffic USING penstock OPTIONS (path '{gateway.data_dir}')")
+    assert spark.sql("SELECT count(*) AS n FROM traffic WHERE qos = 1").first()["n"] == MESSAGES // 2
+    spark.catalog.dropTempView("traffic")
+    # Positions: half-open, and a schema of the user's own prunes columns.
+    middle = rows[100]["offset"]
+    late = read(spark, gateway, startingOffsets=str(middle))
+    early = read(spark, gateway, endingOffsets=str(middle))
+    assert (late.count(), early.count()) == (MESSAGES - 100, 100)
+    pruned = spark.read.schema("payload binary, offset bigint").format("penstock").load(str(gateway.data_dir))
+    assert sorted(payloads(pruned)) == sorted(sent)
+
+
+def test_a_mistake_is_named(spark: SparkSession, gateway: Gateway) -> None:
+    with pytest.raises(Exception, match="the options are path, columns"):
+        read(spark, gateway, colums="offset").count()
+    with pytest.raises(Exception, match="there is no log in"):
+        spark.read.format("penstock").load("/nowhere").count()
+
+
+def run(frame: DataFrame, checkpoint: Path, seen: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """One AvailableNow run of a stream; `seen` gets (batch, offset) of each row. The progress reports."""
+
+    def take(batch: DataFrame, number: int) -> None:
+        seen.extend((number, row["offset"]) for row in batch.select("offset").collect())
+
+    writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+    query = run_to_end(writer.trigger(availableNow=True).start)
+    return [json.loads(progress.json) for progress in query.recentProgress]
+
+
+def test_a_stream_goes_on_where_its_checkpoint_ends(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path
+) -> None:
+    publish(gateway, 0, MESSAGES)
+    end = wait_for_end(gateway, 0)
+
+    def stream(**options: str) -> DataFrame:
+        source = spark.readStream.format("penstock").option("columns", "offset,payload")
+        return source.options(startingOffsets="earliest", **options).load(str(gateway.data_dir))
+
+    seen: list[tuple[int, int]] = []
+    run(stream(maxOffsetsPerTrigger="150"), tmp_path / "checkpoint", seen)
+    assert len({batch for batch, _ in seen}) > 1, "several micro-batches"
+    assert len(seen) == len({offset for _, offset in seen}) == MESSAGES
+    publish(gateway, MESSAGES, MESSAGES)
+    gateway.kill9()
+    gateway.start()
+    publish(gateway, 2 * MESSAGES, 50)
+    wait_for_end(gateway, end)
+    run(stream(maxBytesPerTrigger="100000"), tmp_path / "checkpoint", seen)
+    assert len(seen) == len({offset for _, offset in seen}) == 2 * MESSAGES + 50
+    # A batch whose commit was lost comes again, with the same rows.
+    commits = tmp_path / "checkpoint" / "commits"
+    newest = max(
+        (path for path in commits.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
+    )
+    newest.unlink()
+    (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+    again: list[tuple[int, int]] = []
+    run(stream(maxBytesPerTrigger="100000"), tmp_path / "checkpoint", again)
+    assert sorted(again) == sorted(row for row in seen if row[0] == int(newest.name))
+
+
+def test_what_is_gone_ends_the_query_with_its_ranges(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path
+) -> None:
+    publish(gateway, 0, 20)
+    end = wait_for_end(gateway, 0)
+    gateway.terminate()
+    # What retention deletes: the oldest segment, after the start of a second one.
+    gateway.start()
+    publish(gateway, 20, 20)
+    wait_for_end(gateway, end)
+    gateway.terminate()
+    (gateway.data_dir / "shard-000" / "wal" / "0000000001.wal").unlink()
+    with pytest.raises(Exception, match=r"offsets \[1, \d+\) are not in the log any more"):
+        read(spark, gateway, startingOffsets="1").count()
+    left = read(spark, gateway, startingOffsets="1", failOnDataLoss="false").count()
+    assert left == 20

@@ -1,0 +1,39 @@
+"""Queues and waiting through pika's blocking face, for tests of what queues do with messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+WAIT_S = 30.0
+"""Of every wait for a broker; it says nothing of how fast one is."""
+
+
+@contextmanager
+def confirming(amqp_port: int) -> Iterator[BlockingChannel]:
+    """A channel with confirms on a connection of its own."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp_port)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        yield channel
+
+
+def own_queue(channel: BlockingChannel, **arguments: object) -> str:
+    """The name of a new queue of this connection; `max_length=2` is its argument `x-max-length`."""
+    named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+    name: str = channel.queue_declare("", exclusive=True, arguments=named).method.queue
+    return name
+
+
+def until(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
+    """The first answer that is enough."""
+    deadline = time.monotonic() + WAIT_S
+    while not enough(answer := ask()):
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.01)
+    return answer

@@ -1,0 +1,181 @@
+"""Delayed records and the log behind them: what keeps segments, what is moved, what a crash may undo."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.log_core._batch import PERSISTENT
+from penstock.log_core._delays import DueHeap, decode_entry, sorted_entries, total_size
+from penstock.log_core.delays import Taken
+from penstock.log_core.log import Log
+from tests.support.logs import KIB, durable_feed, fill, open_log, settle, wait
+
+YEAR_MS = 365 * 86_400_000
+
+
+def due_in(log: Log, wait_ms: int, body: bytes = b"x") -> int:
+    place = log.delays.add(log.wall_ms() + wait_ms, b"k", b"p", body, flags=PERSISTENT)
+    log.flush()
+    return place
+
+
+def tended(log: Log) -> None:
+    """Some seconds go by."""
+    for _ in range(8):
+        settle(log)
+        log.reader._pool.submit(lambda: None).result()
+        log.tend(1 << 40)
+
+
+def take(log: Log, now_ms: int) -> list[Taken]:
+    called: list[bool] = []
+    taken = log.delays.take(now_ms, 1000, 1 << 30, lambda: called.append(True))
+    while not taken and (log.delays._missing or log.delays._refilling):
+        wait(log, lambda: bool(called))
+        called.clear()
+        taken = log.delays.take(now_ms, 1000, 1 << 30, lambda: called.append(True))
+    return taken
+
+
+def test_a_segment_stays_while_a_delayed_record_in_it_waits(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = durable_feed(log)
+    log.low_water = lambda: log.appender.next_lsn
+    first = log._wal.segment.path
+    due_in(log, YEAR_MS)
+    rounds = 0
+    while first.exists():
+        assert (rounds := rounds + 1) < 20, "one delayed record keeps all of the log"
+        fill(log, feed, 256 * KIB)
+        tended(log)
+    assert log.delays.mover.moved > 0
+    (one,) = take(log, log.wall_ms() + YEAR_MS)
+    assert one.record is not None and one.record.body == b"x"
+    log.close_sync()
+
+
+def test_what_is_mostly_delayed_records_is_not_moved(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.low_water = lambda: log.appender.next_lsn
+    first = log._wal.segment.path
+    for _ in range(300):
+        due_in(log, YEAR_MS, bytes(2 * KIB))
+    for _ in range(3):
+        settle(log)
+        log._housekeeping.checkpoint()
+        tended(log)
+    assert len(log._segments.live) > 8
+    assert log.delays.mover.moved == 0 and first.exists()
+    log.close_sync()
+
+
+def test_a_moved_record_comes_once_and_in_its_place(tmp_path: Path) -> None:
+    """Also when its old copy is still there after a restart."""
+    log = open_log(tmp_path)
+    due = log.wall_ms() + 1000
+    places = [log.delays.add(due, b"k", b"", b"%d" % i, flags=PERSISTENT) for i in range(3)]
+    log.flush()
+    settle(log)
+    log._roll()
+    segment = log._segments.live[0]
+    due_in(log, YEAR_MS)  # something to sync
+    tended(log)
+    assert segment.indexed
+    log.delays.mover.move(segment)
+    wait(log, lambda: log.delays.mover._moving is None)
+    assert log.delays.mover.moved == 3
+    log.delays.add(due, b"k", b"", b"3", flags=PERSISTENT)
+    log.flush()
+    log.close_sync()
+    log = open_log(tmp_path)
+    taken = take(log, due)
+    assert [one.record.body for one in taken if one.record] == [b"0", b"1", b"2", b"3"]
+    assert [one.place for one in taken][:3] == places
+    with log.unit():
+        log.delays.done(taken)
+    log.flush()
+    assert take(log, due) == []
+    log.close_sync()
+    log = open_log(tmp_path)
+    assert take(log, due) == []
+    log.close_sync()
+
+
+def test_an_index_that_is_missing_is_made_from_the_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    due_in(log, 1000)
+    log.close_sync()
+    for path in (tmp_path / "shard-000/index").iterdir():
+        path.unlink()
+    log = open_log(tmp_path)
+    assert log.recovery.warnings
+    assert len(take(log, log.wall_ms() + 2000)) == 1
+    log.close_sync()
+
+
+def test_a_record_is_not_taken_before_it_is_written(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.delays.add(log.wall_ms() - 1, b"k", b"", b"x")
+    called: list[bool] = []
+    assert log.delays.take(log.wall_ms(), 10, 1000, lambda: called.append(True)) == []
+    log.flush()
+    assert called and len(take(log, log.wall_ms())) == 1
+    log.close_sync()
+
+
+def test_entries_sort_by_time_then_place_and_the_newer_copy_first() -> None:
+    heap = DueHeap()
+    for entry in ((5, 1, 1, 10), (3, 9, 9, 10), (3, 2, 2, 10), (3, 2, 7, 10), (-1, 4, 4, 10)):
+        heap.push(*entry)
+    raw = sorted_entries(heap.encode())
+    ordered = [decode_entry(raw, i) for i in range(5)]
+    assert ordered == [(-1, 4, 4, 10), (3, 2, 7, 10), (3, 2, 2, 10), (3, 9, 9, 10), (5, 1, 1, 10)]
+    assert (heap.last(), total_size(raw), heap.find(3, 9), heap.find(9, 3)) == ((5, 1), 50, True, False)
+    assert [heap.pop() for _ in range(len(heap))] == ordered
+    assert heap.push_between(raw, 3, 2, 5, 0) == 1 and heap.first() == (3, 9)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_move_under_way_ends_with_the_log(tmp_path: Path, has_begun: bool) -> None:
+    log = open_log(tmp_path)
+    due_in(log, YEAR_MS)
+    settle(log)
+    log._roll()
+    segment = log._segments.live[0]
+    due_in(log, YEAR_MS)
+    tended(log)
+    log.delays.mover.move(segment)
+    if has_begun:
+        # What it reads next comes when the log is closing already.
+        pool, held = log.reader._pool, threading.Event()
+        pool.submit(lambda: None).result()
+        for _ in range(2):
+            pool.submit(held.wait, 20)
+        log.flush()
+        threading.Timer(0.3, held.set).start()
+    log.close_sync()
+    log = open_log(tmp_path)
+    assert log.recovery.clean
+    assert len(take(log, log.wall_ms() + 2 * YEAR_MS)) == 2
+    log.close_sync()
+
+
+def test_one_that_was_read_ahead_can_still_be_cancelled(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    due = log.wall_ms() - 1
+    places = [log.delays.add(due, b"k", b"", b"%d" % i) for i in range(3)]
+    log.flush()
+    (first,) = log.delays.take(due, 1, 1, lambda: None)
+    assert log.delays.cancel(due, places[1]) and not log.delays.cancel(due, places[1])
+    with log.unit():
+        log.delays.done([first])
+    assert log.delays.next_due() == due
+    taken = take(log, due)
+    assert [(one.place, one.record is None) for one in taken] == [(places[1], True), (places[2], False)]
+    with log.unit():
+        log.delays.done(taken)
+    assert (take(log, due), log.delays.waiting, len(log.tables.keys("delay.cancelled"))) == ([], 0, 0)
+    log.close_sync()

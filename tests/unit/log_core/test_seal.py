@@ -1,0 +1,496 @@
+"""A stuck queue keeps its own messages, and nothing else that was written in between."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StartError
+from penstock.log_core._appender import Appender, Target
+from penstock.log_core._batch import BLOCK, PERSISTENT, RECORDS, Batch, Record
+from penstock.log_core._feed import Feed
+from penstock.log_core._seal import Needs
+from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
+from penstock.log_core.log import Log
+from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_tools.inspection import verify
+from penstock.log_tools.reading import Found, SegmentFile, Span, batches, segments
+from penstock.subscriptions import queues
+from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.stream import Stream
+from tests.support.logs import FULL, KIB, Unsynced, open_log, settle
+from tests.support.queues import Clock, Consumer, Loop, World
+
+
+def batches_of(data: bytes) -> list[Batch]:
+    found = []
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "little")
+        found.append(Batch.parse(data[at : at + size]))
+        at += size
+    return found
+
+
+@given(
+    ticks=st.lists(
+        st.lists(
+            st.tuples(st.sets(st.integers(1, 5), max_size=3), st.binary(max_size=40), st.integers(0, 3)),
+            max_size=30,
+        ),
+        max_size=6,
+    ),
+    needed=st.sets(st.integers(0, 150)),
+    spans=st.dictionaries(st.integers(1, 5), st.tuples(st.integers(0, 150), st.integers(0, 150)), max_size=3),
+    room=st.sampled_from([1, 300, 1 << 20]),
+)
+def test_what_stays_is_what_a_look_at_each_record_keeps(
+    ticks: list[list[tuple[set[int], bytes, int]]],
+    needed: set[int],
+    spans: dict[int, tuple[int, int]],
+    room: int,
+) -> None:
+    now = 1000
+    appender = Appender(lambda: now, 1, 7)
+    feeds = {number: Feed(number) for number in range(1, 6)}
+    data = b""
+    records: list[Record] = []
+    for tick in ticks:
+        for ids, body, origin in tick:
+            target = Target([feeds[number] for number in sorted(ids)])
+            appender.append_record(0, target, b"key", b"props", body, PERSISTENT, 3, 1, 50, origin)
+        if tick:
+            appender.append_state(b"\1ta", b"b")
+        for batch in appender.take_closed():
+            data += bytes(batch)
+            if batch.kind == 1:
+                records += [batch.record(i) for i in range(batch.count)]
+        now += 10
+    needs = Needs(1, appender.next_lsn)
+    for position in needed:
+        needs.need(position)
+    for feed, (first, last) in spans.items():
+        needs.need_feed(feed, first, last)
+    at = count = 0
+    body = b""
+    while at < len(data):
+        piece, at, found = needs.survivors(data, at, room)
+        body += piece
+        count += found
+    out = batches_of(body)
+    kept = [batch.record(i) for batch in out for i in range(batch.count)]
+    assert kept == [
+        record
+        for record in records
+        if record.lsn in needed
+        or any(a <= record.lsn < b for f, (a, b) in spans.items() if f in record.feeds)
+    ]
+    assert count == len(kept)
+
+
+def test_a_damaged_batch_is_not_thrown_away() -> None:
+    appender = Appender(lambda: 1, 1, 7)
+    appender.append_record(0, Target([]), b"k", body=b"x" * 100)
+    data = bytearray(b"".join(bytes(batch) for batch in appender.take_closed()))
+    data[-20] ^= 1
+    with pytest.raises(ValueError, match="damaged"):
+        Needs(1, 2).survivors(data, 0)
+
+
+class Broker:
+    """Queues over a log of small segments, of which traffic retention keeps nothing."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.path = path
+        self.options = options
+        self.clock = Clock()
+        self.queues: dict[str, Any] = {}
+        self.random = random.Random(7)
+        self.open()
+
+    def open(self) -> None:
+        self.log: Log = open_log(self.path, clock=self.clock, checkpoint_bytes=128 * KIB, **self.options)
+        self.loop = Loop()
+        self.world = World(self.log, self.loop)
+        self.log.low_water = self.world.queues.low_water
+        self.log.mark_needs = self.world.queues.needs
+        for key, value in self.log.tables.items("queue_of_test"):
+            self.queues[key.decode()] = self.world.queues.restore(
+                int.from_bytes(value, "big"), key.decode(), "/"
+            )
+
+    def queue(self, name: str) -> Feed:
+        feed = self.log.new_feed()
+        self.log.tables.put(FEED_TABLE, feed_key(feed.id), name.encode())
+        queue = self.world.queues.create(name, "/", durable=True)
+        queue.join(feed)
+        self.queues[name] = queue
+        self.log.tables.put("queue_of_test", name.encode(), queue.qid.to_bytes(8, "big"))
+        return feed
+
+    def body(self, size: int) -> bytes:
+        """Of a message: nothing that could be compressed."""
+        return self.random.randbytes(size)
+
+    def tend(self, times: int = 40) -> None:
+        """Let the log do what is due, for a while."""
+        for _ in range(times):
+            self.clock.now += 61
+            self.loop.advance(0.2)
+            self.log.tend(1 << 50)
+            settle(self.log)
+            self.log._upkeep.pool.submit(lambda: None).result()
+            settle(self.log)
+
+    def publish(self, feed: Feed, count: int, size: int = 900) -> list[int]:
+        target = self.log.target([feed], True)
+        lsns = [
+            self.log.appender.append_record(0, target, b"key", b"props", self.body(size), PERSISTENT)
+            for _ in range(count)
+        ]
+        self.log.flush()
+        return lsns
+
+    def consume(self, name: str, count: int = 10**9) -> list[int]:
+        consumer = Consumer(self.queues[name], count)
+        self.queues[name].attach(consumer)
+        idle = 0
+        while idle < 5:  # its feed, then its records, may have to be read first
+            before = len(consumer.got)
+            self.loop.settle()
+            consumer.ack()
+            consumer.left = count - len(consumer.got)
+            self.loop.settle()
+            while self.queues[name]._loading:
+                self.log._inbox.wait(10)
+            settle(self.log)
+            idle = 0 if len(consumer.got) > before else idle + 1
+        self.queues[name].detach(consumer)
+        return consumer.got
+
+    def bytes(self) -> int:
+        return self.log.statistics()["segment_bytes"]
+
+    def restart(self, *, clean: bool = True) -> None:
+        if clean:
+            self.world.queues.close()
+        self.log.flush()
+        settle(self.log)
+        self.log.close_sync()
+        self.queues.clear()
+        self.open()
+
+
+def fill(broker: Broker) -> tuple[list[int], Feed]:
+    """A queue that nobody consumes, with a message now and then, and one that is consumed: some MiB."""
+    stuck, busy = broker.queue("stuck"), broker.queue("busy")
+    lsns = []
+    for _ in range(40):
+        lsns += broker.publish(stuck, 1)
+        broker.publish(busy, 60)
+        broker.consume("busy")
+    return lsns, busy
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path / "data")
+
+
+def test_a_stuck_queue_keeps_its_own_messages_only(broker: Broker) -> None:
+    lsns, _ = fill(broker)
+    before = broker.bytes()
+    broker.tend()
+    assert before > 2 * KIB * KIB
+    assert broker.bytes() < 450 * KIB, (
+        "its 40 messages, heads of segments, and what is not closed or checkpointed"
+    )
+    assert broker.log.statistics()["segments_sealed"] > 10
+    assert broker.consume("stuck") == lsns
+    assert broker.log.statistics()["cold_reads"] > 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_stays_is_delivered_after_a_restart(broker: Broker, clean: bool) -> None:
+    lsns, busy = fill(broker)
+    broker.tend()
+    broker.restart(clean=clean)
+    assert broker.queues["stuck"].ready_count == len(lsns)
+    assert broker.consume("stuck") == lsns
+    assert broker.consume("busy") == []
+    lsns = broker.publish(broker.log.feed(busy.id), 50)
+    assert broker.consume("busy") == lsns
+
+
+def test_one_delivery_without_acknowledgement_keeps_itself_only(broker: Broker) -> None:
+    feed = broker.queue("q")
+    (first,) = broker.publish(feed, 1)
+    holder = Consumer(broker.queues["q"], 1)
+    broker.queues["q"].attach(holder)
+    broker.loop.settle()
+    assert holder.got == [first]
+    for _ in range(40):
+        broker.publish(feed, 60)
+        broker.consume("q")
+    broker.tend()
+    assert broker.bytes() < 450 * KIB
+    holder.ack()
+    broker.tend()
+    assert broker.log.statistics()["first_lsn"] > first, "nobody needs anything: the segments go"
+
+
+def test_what_is_not_needed_any_more_goes_at_a_later_look(broker: Broker) -> None:
+    lsns, _ = fill(broker)
+    stuck = broker.queue("second")
+    second = broker.publish(stuck, 300)
+    fill_more = broker.queue("third")
+    for _ in range(5):
+        broker.publish(fill_more, 60)
+    broker.tend()
+    sealed = broker.bytes()
+    assert broker.consume("second") == second
+    broker.tend()
+    assert broker.bytes() < sealed - 200 * 900
+    assert broker.consume("stuck") == lsns
+
+
+def test_a_stream_keeps_everything_of_its_own(broker: Broker) -> None:
+    stream = broker.world.queues.create("s", "/", durable=True, kind=Kind.STREAM)
+    assert isinstance(stream, Stream)
+    kept = broker.log.new_feed(keeps=True)
+    stream.begin(kept)
+    busy = broker.queue("busy")
+    lsns = []
+    for _ in range(40):
+        lsns += broker.publish(kept, 2)
+        broker.publish(busy, 60)
+        broker.consume("busy")
+    broker.tend()
+    assert broker.bytes() < 550 * KIB
+    reader = stream.reader(0)
+    consumer = Consumer(reader, no_ack=True)
+    reader.attach(consumer)
+    while len(consumer.got) < len(lsns):
+        broker.loop.settle()
+        settle(broker.log)
+        broker.log.flush()
+    assert consumer.got == lsns
+
+
+class Readings(Broker):
+    """Its messages are alike, as those of sensors are."""
+
+    def body(self, size: int) -> bytes:
+        return (b'{"sensor": "hall/3", "raw": "%b"}' % self.random.randbytes(90).hex().encode()).ljust(size)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_stays_is_compressed_and_read_as_before(tmp_path: Path, clean: bool) -> None:
+    broker = Readings(tmp_path / "data")
+    feed = broker.queue("stuck")
+    lsns = [lsn for _ in range(40) for lsn in broker.publish(feed, 60)]
+    bodies = {record.lsn: record.body for record in _records(broker, lsns)}
+    broker.tend()
+    sealed = [segment for segment in broker.log._segments.live if segment.sealed]
+    assert len(sealed) > 10
+    assert sum(segment.end for segment in sealed) < len(sealed) * 64 * KIB / 3, "all of it is still needed"
+    broker.restart(clean=clean)
+    for index in (tmp_path / "data").rglob("*.tix"):
+        index.unlink()  # what lies in blocks is found by a scan, too
+    broker.restart(clean=clean)
+    assert {record.lsn: record.body for record in _records(broker, lsns)} == bodies
+    assert broker.consume("stuck") == lsns
+    broker.log.close_sync()
+    assert verify(Folder(broker.path), io.StringIO()) == 0
+
+
+def test_the_tools_read_what_is_in_blocks(tmp_path: Path) -> None:
+    broker = Readings(tmp_path / "data")
+    feed = broker.queue("stuck")
+    lsns = [lsn for _ in range(20) for lsn in broker.publish(feed, 60)]
+    broker.tend()
+    broker.log.close_sync()
+    wanted = Span(first=lsns[100], last=lsns[200])
+    found = [
+        record.lsn
+        for segment in segments(Folder(broker.path))
+        if isinstance(segment, SegmentFile)
+        for each in batches(segment, wanted)
+        if isinstance(each, Found) and each.batch.kind == RECORDS
+        for record in map(each.batch.record, range(each.batch.count))
+        if wanted.first <= record.lsn <= wanted.last
+    ]
+    assert found == lsns[100:201]
+
+
+def test_a_compressed_segment_is_rewritten_again(tmp_path: Path) -> None:
+    broker = Readings(tmp_path / "data")
+    feed, other = broker.queue("stuck"), broker.queue("other")
+    kept = []
+    for _ in range(40):
+        kept += broker.publish(feed, 10)
+        broker.publish(other, 60)
+    broker.tend()
+    sealed = [segment for segment in broker.log._segments.live if segment.sealed]
+    assert len(sealed) > 10
+    before = sum(segment.end - WAL_HEAD_BYTES for segment in sealed)
+    broker.consume("other")
+    broker.tend()
+    assert sum(segment.end - WAL_HEAD_BYTES for segment in sealed) < before / 2
+    assert broker.consume("stuck") == kept
+
+
+def test_entries_missing_in_the_index_are_found_in_blocks(tmp_path: Path) -> None:
+    broker = Readings(tmp_path / "data")
+    feed = broker.queue("stuck")
+    lsns = [lsn for _ in range(20) for lsn in broker.publish(feed, 60)]
+    broker.tend()
+    broker.restart()
+    for index in (tmp_path / "data").rglob("*.fdx"):
+        index.unlink()
+    assert broker.consume("stuck") == lsns
+
+
+def _records(broker: Broker, lsns: list[int]) -> list[Record]:
+    found: dict[int, Record] = {}
+    for lsn in lsns:
+        if lsn not in found:
+            segment = broker.log.segment_of(lsn)
+            assert segment is not None
+            for batch in broker.log.reader.read(segment, lsn):
+                found.update({batch.base_lsn + i: batch.record(i) for i in range(batch.count)})
+    return [found[lsn] for lsn in lsns]
+
+
+def test_records_that_stay_can_be_read_at_every_moment(broker: Broker) -> None:
+    lsns, _ = fill(broker)
+    stop = threading.Event()
+    missed: list[int] = []
+    reads = 0
+
+    def read() -> None:
+        nonlocal reads
+        rng = random.Random(2)
+        while not stop.is_set():
+            lsn = rng.choice(lsns)
+            segment = broker.log.segment_of(lsn)
+            assert segment is not None
+            batches = broker.log.reader.read(segment, lsn)
+            reads += 1
+            if not any(batch.base_lsn <= lsn < batch.base_lsn + batch.count for batch in batches):
+                missed.append(lsn)
+
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        broker.tend()
+        stop.set()
+        for reader in readers:
+            reader.result()
+    assert broker.log.statistics()["segments_sealed"] > 10
+    assert reads > 10
+    assert missed == []
+
+
+class FullForSeals(Unsynced):
+    """No room for a rewritten segment, until there is."""
+
+    full = True
+
+    def write_all(self, fd: int, data: bytes, offset: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        if self.full and name.endswith(".wal.new"):
+            super().write_all(fd, data[: len(data) // 2], offset)
+            raise FULL
+        super().write_all(fd, data, offset)
+
+
+def test_a_full_disk_leaves_the_segments_as_they_were_until_there_is_room(tmp_path: Path) -> None:
+    files = FullForSeals()
+    broker = Broker(tmp_path / "data", files=files)
+    lsns, _ = fill(broker)
+    before = broker.bytes()
+    broker.tend()
+    assert broker.log.failed is None
+    assert broker.log.statistics()["segments_sealed"] == 0
+    assert not list(tmp_path.rglob("*.wal.new"))
+    files.full = False
+    broker.tend()
+    assert broker.bytes() < before / 3
+    assert broker.consume("stuck") == lsns
+
+
+def test_verify_and_inspect_know_sealed_segments(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    import sys
+
+    fill(broker)
+    broker.tend()
+    broker.log.close_sync()
+    assert verify(Folder(broker.path), sys.stdout) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", [Broker, Readings])
+def test_every_flipped_byte_of_a_sealed_segment_is_found(tmp_path: Path, kind: type[Broker]) -> None:
+    broker = kind(tmp_path / "data")
+    fill(broker)
+    broker.tend()
+    sealed = [segment for segment in broker.log._segments.live if segment.sealed and segment.end > 4300]
+    path = sealed[0].path
+    index = broker.path / f"shard-000/index/{sealed[0].number:010}.tix"
+    broker.log.close_sync()
+    good = path.read_bytes()
+    assert (good[WAL_HEAD_BYTES + 17] == BLOCK) == (kind is Readings)
+    index.unlink()  # so that the segment is scanned
+    rng = random.Random(1)
+    places = sorted({*range(4096, 4096 + 200), *(rng.randrange(len(good)) for _ in range(60)), len(good) - 1})
+    for at in places:
+        damaged = bytearray(good)
+        damaged[at] ^= 0x20
+        path.write_bytes(damaged)
+        index.unlink(missing_ok=True)
+        with pytest.raises(StartError):
+            open_log(broker.path)
+    path.write_bytes(good)
+    open_log(broker.path).close_sync()
+
+
+@pytest.mark.parametrize("kind", [Broker, Readings])
+def test_every_cut_of_the_last_batch_of_a_sealed_segment_is_found(tmp_path: Path, kind: type[Broker]) -> None:
+    broker = kind(tmp_path / "data")
+    fill(broker)
+    broker.tend()
+    sealed = [segment for segment in broker.log._segments.live if segment.sealed and segment.end > 4300]
+    path = sealed[0].path
+    index = broker.path / f"shard-000/index/{sealed[0].number:010}.tix"
+    broker.log.close_sync()
+    good = path.read_bytes()
+    for length in range(len(good) - 96, len(good)):
+        path.write_bytes(good[:length])
+        index.unlink(missing_ok=True)
+        with pytest.raises(StartError):
+            open_log(broker.path)
+    path.write_bytes(good)
+    open_log(broker.path).close_sync()
+
+
+def test_many_queues_are_asked_in_slices(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "_SWEEP_AT_ONCE", 10)
+    feeds = [broker.queue(f"q{i}") for i in range(25)]
+    lsns = [broker.publish(feed, 1)[0] for feed in feeds]
+    needs, alike = (Needs(1, broker.log.appender.next_lsn) for _ in range(2))
+    for feed, lsn in zip(feeds, lsns, strict=True):
+        alike.need_feed(feed.id, lsn, 2**64 - 1)
+    done: list[bool] = []
+    broker.world.queues.needs(needs, lambda: done.append(True))
+    assert not done, "the loop has other things to do in between"
+    broker.loop.settle()
+    assert done == [True]
+    assert needs.signature() == alike.signature()

@@ -1,0 +1,107 @@
+"""`penstock log inspect` and `verify`: on a running, a stopped and a damaged log."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import StartError
+from penstock.log_core.layout import Folder
+from penstock.log_tools.inspection import inspect, verify
+from penstock.log_tools.reading import open_folder
+from tests.support.logs import KIB, append, durable_feed, fill, open_log, settle
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A log of several segments, stopped cleanly."""
+    log = open_log(tmp_path)
+    feed = durable_feed(log)
+    for _ in range(2):
+        fill(log, feed, 300 * KIB)
+        settle(log)
+    log.close_sync()
+    return tmp_path
+
+
+def _verify(path: Path) -> tuple[int, list[str]]:
+    out = io.StringIO()
+    return verify(Folder(path), out), out.getvalue().splitlines()
+
+
+def test_a_stopped_log_has_no_problems(stopped: Path) -> None:
+    problems, lines = _verify(stopped)
+    assert problems == 0
+    assert len(lines) == 1 and lines[0].endswith("0 problems")
+    out = io.StringIO()
+    inspect(Folder(stopped), out)
+    assert "stopped cleanly at LSN" in out.getvalue()
+    assert "feed 1" in out.getvalue()
+
+
+def test_a_running_log_may_be_looked_at(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, durable_feed(log), 300 * KIB)
+    assert _verify(tmp_path)[0] == 0
+    out = io.StringIO()
+    inspect(Folder(tmp_path), out)
+    assert "not stopped cleanly, or running" in out.getvalue()
+    append(log, [], b"still ours")
+    assert log.wait_synced(log.appender.next_lsn - 1)
+    log.close_sync()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["wal/*.wal", "index/*.fdx", "index/*.tix", "ckpt/*.ckpt", "MANIFEST", "../CLEAN"]
+)
+def test_every_flipped_byte_of_every_kind_of_file_is_found(stopped: Path, pattern: str) -> None:
+    path = sorted((stopped / "shard-000").glob(pattern))[0]
+    sound = path.read_bytes()
+    step = max(1, len(sound) // 60)
+    for at in range(0, len(sound), step):
+        raw = bytearray(sound)
+        raw[at] ^= 0x20
+        path.write_bytes(raw)
+        problems, lines = _verify(stopped)
+        assert problems, at
+        assert any(path.name in line for line in lines), at
+    path.write_bytes(sound)
+    assert _verify(stopped)[0] == 0
+
+
+def test_a_problem_names_file_byte_and_both_crcs(stopped: Path) -> None:
+    path = sorted((stopped / "shard-000" / "wal").glob("*.wal"))[0]
+    raw = bytearray(path.read_bytes())
+    raw[9000] ^= 1
+    path.write_bytes(raw)
+    _, lines = _verify(stopped)
+    told = re.compile(rf"{path}, byte \d+: .* CRC \(expected \w{{8}}, found \w{{8}}\)")
+    assert any(told.match(line) for line in lines)
+
+
+def test_a_missing_segment_is_a_problem(stopped: Path) -> None:
+    sorted((stopped / "shard-000" / "wal").glob("*.wal"))[1].unlink()
+    problems, lines = _verify(stopped)
+    assert problems
+    assert any("are missing behind it" in line for line in lines)
+
+
+def test_an_unsynced_tail_is_noted_and_not_counted(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.wait_synced(append(log, [durable_feed(log)], b"x"))
+    path, end = log._wal.segment.path, log._wal.segment.end
+    with path.open("r+b") as file:
+        file.seek(end)
+        file.write(b"torn")
+    problems, lines = _verify(tmp_path)
+    assert problems == 0
+    assert lines[0].startswith("note: ") and "never synced" in lines[0]
+    log.close_sync()
+
+
+def test_a_folder_without_a_log_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="no log in"):
+        open_folder(tmp_path)

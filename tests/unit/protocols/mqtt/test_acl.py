@@ -1,0 +1,122 @@
+"""Access rights from a file in Mosquitto's syntax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StartError
+from penstock.protocols.mqtt.acl import AclFile
+from penstock.protocols.mqtt.filters import covers, overlaps
+from penstock.router._filters import SlashedTrie
+from penstock.router.identity import Identity
+from tests.reference import mqtt_frames as f
+from tests.support.mqtt import Gateway
+
+RULES = """
+# of clients without a user name
+topic read news/#
+topic deny news/secret/#
+
+user anna
+topic rooms/+/light
+topic write alarms
+topic read $SYS/#
+
+user bert smith
+topic read #
+
+pattern write devices/%c/up
+pattern read devices/%u/#
+"""
+
+
+def rules() -> AclFile:
+    return AclFile(RULES, "acl", "guest")
+
+
+@pytest.mark.parametrize(
+    ("user", "client_id", "operation", "topic", "allowed"),
+    [
+        ("guest", "x", "read", "news/a", True),
+        ("guest", "x", "read", "news/#", False),
+        ("guest", "x", "read", "news/secret/a", False),
+        ("guest", "x", "write", "news/a", False),
+        ("guest", "x", "write", "rooms/1/light", False),
+        ("anna", "x", "write", "rooms/1/light", True),
+        ("anna", "x", "read", "rooms/+/light", True),
+        ("anna", "x", "read", "rooms/#", False),
+        ("anna", "x", "read", "news/a", False),
+        ("anna", "x", "read", "alarms", False),
+        ("anna", "x", "write", "alarms", True),
+        ("anna", "x", "read", "$SYS/broker/+", True),
+        ("bert smith", "x", "read", "#", True),
+        ("bert smith", "x", "read", "$SYS/#", False),
+        ("carl", "lamp", "write", "devices/lamp/up", True),
+        ("carl", "lamp", "write", "devices/carl/up", False),
+        ("carl", "lamp", "read", "devices/carl/#", True),
+        ("carl", "a/b", "write", "devices/a/b/up", False),
+        ("+", "+", "read", "devices/+/#", False),
+    ],
+)
+def test_what_a_file_allows(user: str, client_id: str, operation: str, topic: str, allowed: bool) -> None:
+    identity = Identity(user, client_id=client_id)
+    assert rules().allow(identity, operation, topic) is allowed  # type: ignore[arg-type]
+
+
+def test_an_empty_file_denies_everything() -> None:
+    acl = AclFile("# nothing\n", "acl", "guest")
+    assert not acl.allow(Identity("guest"), "read", "a") and not acl.allow(Identity("guest"), "write", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("user\n", 1), ("topic a\nuser x\ntopci b\n", 3), ("topic read\n\ntopic a#/b", 3), ("pattern", 1)],
+)
+def test_a_wrong_line_is_named_with_its_file_and_number(text: str, line: int) -> None:
+    with pytest.raises(StartError, match=f"rules.acl, line {line}:"):
+        AclFile(text, "rules.acl", "guest")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match=r"mqtt\.acl_file: .*missing"):
+        AclFile.read(str(tmp_path / "missing"), "guest")
+
+
+LEVELS = st.lists(st.sampled_from(["a", "b", "", "+", "$x"]), min_size=1, max_size=4)
+FILTERS = st.builds(lambda levels, end: "/".join(levels + end), LEVELS, st.sampled_from([[], ["#"]]))
+
+
+def matches(topic_filter: str, topic: str) -> bool:
+    trie: SlashedTrie[int] = SlashedTrie()
+    trie.add(topic_filter.encode(), lambda: 1)
+    return bool(trie.match(topic.encode()))
+
+
+@given(FILTERS, FILTERS, st.lists(st.sampled_from(["a", "b", "", "$x", "c"]), min_size=1, max_size=5))
+def test_covering_and_overlapping_agree_with_matching(wide: str, narrow: str, levels: list[str]) -> None:
+    topic = "/".join(levels)
+    if not topic:
+        return
+    if covers(wide, narrow) and matches(narrow, topic):
+        assert matches(wide, topic)
+    if matches(wide, topic) and matches(narrow, topic):
+        assert overlaps(wide, narrow)
+    assert covers(wide, topic) == matches(wide, topic)
+
+
+def test_a_client_is_held_to_the_file(gateway: Gateway) -> None:
+    gateway.broker.authorizer.topic_guard = AclFile(
+        "topic read in/#\npattern write out/%c\ntopic deny in/no", "acl", "guest"
+    )
+    peer = gateway.connect("one", 5)
+    assert peer.subscribe(("in/a", 1), ("in/#", 1), ("#", 0), ("$share/g/in/b", 1)) == [1, 0x87, 0x87, 1]
+    assert gateway.connect("old", 4).subscribe(("in/a", 1), ("out/x", 1)) == [1, 0x80]
+    assert peer.publish("out/one", qos=1, packet_id=1).bytes_taken() == f.ack(f.PUBACK, 1, 0x10)
+    assert peer.publish("out/two", qos=1, packet_id=2).bytes_taken() == f.ack(f.PUBACK, 2, 0x87)
+    refused = gateway.peer(5)
+    refused.send(f.connect("w", version=5, will=("out/x", b"", 0, False)))
+    assert refused.received[0].body[1] == 0x87

@@ -1,0 +1,74 @@
+"""The frames in tests/golden/native-frames.json: both sides' kernels make and understand exactly these."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.protocols.native._records import Record, decode_delivery, encode_produce, encode_records
+from penstock.sdk.message import Message, properties_block
+from tests.reference import native_frames as wire
+from tests.support.native_session import PLAIN, Client, World
+
+GOLDEN: dict[str, dict[str, str]] = json.loads(
+    (Path(__file__).parents[3] / "golden" / "native-frames.json").read_text()
+)
+FRAMES = {name: bytes.fromhex(one["hex"]) for name, one in GOLDEN.items()}
+
+
+def test_the_client_makes_the_produce_frame() -> None:
+    props = [PLAIN, properties_block("k", None, None, True), PLAIN]
+    assert encode_produce(1, 0, 2, [b"a", b"bc", b""], props, PLAIN) == FRAMES["produce"]
+
+
+def test_a_client_s_records_are_the_reference_s() -> None:
+    items = [(PLAIN, b"x" * i) for i in range(20)]
+    bodies = [body for _, body in items]
+    assert encode_records(bodies, None, PLAIN) == wire.records(items)
+    assert encode_records(bodies, [PLAIN] * 20, b"") == wire.records(items)
+    with pytest.raises(ValueError, match="20 bodies and 1 properties"):
+        encode_records(bodies, [PLAIN], b"")
+
+
+def test_the_client_understands_the_delivery() -> None:
+    ((_, handle, payload),) = wire.frames(FRAMES["deliver"])
+    first, pull, (message,) = decode_delivery(payload, Message, None)
+    assert (handle, first, pull) == (2, 7, 0)
+    assert (message.position, message.timestamp_ms, message.tag) == (4711, 1_700_000_000_123, 7)
+    assert (message.body, message.given_back, message.redelivered) == (b"hello", 2, True)
+    assert (message.exchange, message.routing_key, message.key, message.headers) == ("", "orders", None, {})
+
+
+def test_a_delivery_that_is_cut_anywhere_is_refused() -> None:
+    ((_, _, payload),) = wire.frames(FRAMES["deliver"])
+    for cut in range(len(payload)):
+        with pytest.raises(ValueError, match="cut short"):
+            decode_delivery(payload[:cut], Record, None)
+    with pytest.raises(ValueError, match="left over"):
+        decode_delivery(payload + b"x", Record, None)
+
+
+def test_the_gateway_understands_what_a_client_sends(world: World) -> None:
+    client = Client(world, login=False)
+    client.send(b"PENSTOCK" + FRAMES["hello"] + FRAMES["login"])
+    client.log_in()
+    client.send(FRAMES["open_producer"] + FRAMES["produce"] + FRAMES["produce_at"] + FRAMES["ping"])
+    assert sorted(kind for kind, _, _ in client.take()) == [0x02, 0x04, 0x06, 0x08, 0x12, 0x12]
+    subscribed: dict[str, Any] = {"topic": "orders", "subscription": "s", "kind": "exclusive"}
+    client.request("subscribe", handle=2, start="earliest", **subscribed)
+    client.send(FRAMES["credit"])
+    assert client.bodies() == [b"a", b"bc", b""]
+    client.send(FRAMES["nack"] + FRAMES["reject"] + FRAMES["ack"] + FRAMES["ack_cumulative"] + FRAMES["pull"])
+    found = client.take()
+    assert [(kind, id) for kind, id, _ in found] == [(0x06, 9)]
+    assert client.session.running
+
+
+def test_the_gateway_makes_confirms_like_the_golden_one(world: World) -> None:
+    client = Client(world)
+    client.session.codec.expect(1, 0, 3, 4711, 4713, True)
+    client.session.codec.confirm(4713, 4713)
+    assert client.out.take() == FRAMES["confirm"]

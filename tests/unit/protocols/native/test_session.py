@@ -1,0 +1,396 @@
+"""One native connection without sockets: the login, what is refused, batches, transactions, delays."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from penstock import errors
+from penstock.protocols.native.errors import code_of
+from penstock.protocols.native.session import State
+from penstock.router.identity import Identity
+from penstock.router.permissions import Permission
+from tests.reference import native_frames as wire
+from tests.support.native_session import PLAIN, Client, World
+
+HELLO = Client.json_frame(0x01, {"versions": [1]})
+
+
+# Before the login
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"AMQP\0\0\x09\x01", "preface"),
+        (b"PENSTOCK" + wire.frame(0x10, 1, b"x"), "unexpected_frame"),
+        (b"PENSTOCK" + HELLO + wire.frame(0x05, 1, b"{}"), "unexpected_frame"),
+        (b"PENSTOCK" + wire.frame(0x01, 0, b"no JSON"), "malformed"),
+        (b"PENSTOCK" + wire.frame(0x01, 0, b"[1]"), "malformed"),
+        (b"PENSTOCK" + Client.json_frame(0x01, {"versions": [7]}), "version"),
+        (b"PENSTOCK" + Client.json_frame(0x01, {"versions": [1], "more": 1}), "bad_field"),
+        (b"PENSTOCK" + struct.pack(">I", 5000), "frame_size"),
+        (b"PENSTOCK" + struct.pack(">I", 3), "frame_size"),
+        (b"PENSTOCK" + struct.pack(">IBBHI", 8, 1, 1, 0, 0), "malformed"),
+        (b"PENSTOCK" + HELLO + Client.json_frame(0x03, {"user": "a"}), "bad_field"),
+        (b"PENSTOCK" + HELLO + Client.json_frame(0x03, {"mechanism": "EXTERNAL"}), "login_refused"),
+    ],
+)
+def test_a_mistake_before_the_login_ends_the_connection(world: World, data: bytes, code: str) -> None:
+    client = Client(world, login=False)
+    client.send(data)
+    assert client.ended()["code"] == code
+    assert client.session.ended is not None
+
+
+def test_every_split_of_the_greeting_is_understood(world: World) -> None:
+    data = b"PENSTOCK" + HELLO
+    for cut in range(1, len(data)):
+        client = Client(world, login=False)
+        client.send(data[:cut])
+        assert not client.frames
+        client.send(data[cut:])
+        assert [kind for kind, _, _ in client.take()] == [0x02]
+        assert client.session.state is State.LOGIN
+
+
+def test_nothing_behind_the_login_is_looked_at_before_it_is_checked(world: World) -> None:
+    client = Client(world, login=False)
+    login = Client.json_frame(0x03, {"user": "guest", "password": "guest"})
+    client.send(b"PENSTOCK" + HELLO + login + Client.json_frame(0x05, {"do": "topics"}, 9))
+    assert [kind for kind, _, _ in client.take()] == [0x02]
+    client.log_in()
+    client.send(b"")
+    assert [(kind, id) for kind, id, _ in client.take()] == [(0x04, 0), (0x06, 9)]
+
+
+def test_a_login_to_a_vhost_without_permission_is_refused(world: World) -> None:
+    client = Client(world, login=False)
+    client.send(b"PENSTOCK" + HELLO + Client.json_frame(0x03, {"user": "ann", "password": "x"}))
+    login, client.session.login = client.session.login, None
+    assert login is not None
+    client.session.authenticated(login, Identity("ann"))
+    assert client.ended()["code"] == "access_refused"
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ({"do": "nothing"}, "unknown_request"),
+        ({}, "bad_field"),
+        ({"do": "open_producer", "handle": -1, "topic": "t"}, "bad_field"),
+        ({"do": "open_producer", "handle": 1, "topic": "nowhere"}, "not_found"),
+        ({"do": "open_producer", "handle": 1, "topic": "t", "create": True, "wrong": 1}, "bad_field"),
+        ({"do": "open_producer", "handle": 1, "exchange": "nowhere"}, "not_found"),
+        ({"do": "subscribe", "handle": 1, "topic": "t", "create": True, "subscription": ""}, "bad_field"),
+        (
+            {
+                "do": "subscribe",
+                "handle": 1,
+                "topic": "t",
+                "create": True,
+                "subscription": "s",
+                "start": "noon",
+            },
+            "bad_field",
+        ),
+        (
+            {
+                "do": "subscribe",
+                "handle": 1,
+                "topic": "t",
+                "create": True,
+                "subscription": "s",
+                "kind": "odd",
+            },
+            "bad_field",
+        ),
+        ({"do": "subscribe", "handle": 1, "queue": "nowhere"}, "not_found"),
+        ({"do": "read", "handle": 1, "topic": "nowhere"}, "not_found"),
+        ({"do": "describe", "topic": "nowhere"}, "not_found"),
+        ({"do": "create_topic", "topic": "amq.mine"}, "reserved_name"),
+        ({"do": "create_topic", "topic": "t", "max_age": "long"}, "invalid_argument"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_and_the_connection_goes_on(
+    world: World, request_: dict[str, Any], code: str
+) -> None:
+    client = Client(world)
+    client.send(Client.json_frame(0x05, request_, 77))
+    ((kind, id, payload),) = client.take()
+    told = json.loads(payload)
+    assert (kind, id, told["code"]) == (0x0F, 77, code)
+    assert told["message"]
+    assert client.request("topics") is not None
+
+
+def test_a_handle_is_used_once(world: World) -> None:
+    client = Client(world)
+    assert client.request("open_producer", handle=1, topic="t", create=True) == {"handle": 1, "epoch": 0}
+    assert client.request("open_producer", handle=1, topic="t")["code"] == "handle_in_use"
+    assert client.request("close", handle=1) == {}
+    assert client.request("open_producer", handle=1, topic="t") == {"handle": 1, "epoch": 0}
+
+
+def test_a_user_may_only_read_and_write_what_its_permissions_say(world: World) -> None:
+    guest = Client(world)
+    guest.request("create_topic", topic="open")
+    guest.request("create_topic", topic="secret")
+    world.broker.authorizer.set("ann", "/", Permission("", "", "open"))
+    ann = Client(world, user="ann")
+    assert ann.request("topics") == {"topics": ["open"]}
+    assert ann.request("read", handle=1, topic="secret")["code"] == "access_refused"
+    assert ann.request("open_producer", handle=1, topic="open")["code"] == "access_refused"
+    assert ann.request("create_topic", topic="mine")["code"] == "access_refused"
+    subscribed = ann.request("subscribe", handle=2, topic="open", subscription="s")
+    assert subscribed == {"handle": 2}
+    ann.take()
+    world.broker.authorizer.set("ann", "/", Permission("", "", "nothing"))
+    assert [event["event"] for event in ann.events()] == ["closed"]
+
+
+def test_every_error_of_the_broker_has_a_code() -> None:
+    def below(kind: type[errors.PenstockError]) -> list[type[errors.PenstockError]]:
+        return [kind, *(one for sub in kind.__subclasses__() for one in below(sub))]
+
+    for kind in below(errors.RoutingError) + below(errors.SubscriptionError) + below(errors.LogError):
+        error = kind.__new__(kind)
+        error.reason = "credentials"  # type: ignore[attr-defined]
+        assert code_of(error).replace("_", "").isalpha()
+        assert code_of(error) == code_of(error).lower()
+
+
+# Producing
+
+
+def opened(world: World, **more: Any) -> Client:
+    client = Client(world)
+    answer = client.request("open_producer", handle=1, topic="t", create=True, **more)
+    assert "code" not in answer
+    return client
+
+
+def read_all(client: Client, handle: int = 90) -> list[bytes]:
+    """All that topic t holds."""
+    client.request("read", handle=handle, topic="t", start="earliest")
+    client.send(wire.credit(handle, 100_000, 1 << 30))
+    found = client.bodies()
+    client.request("close", handle=handle)
+    return found
+
+
+@pytest.mark.parametrize("acks", [1, 2])
+def test_a_batch_is_appended_in_order_and_confirmed(world: World, acks: int) -> None:
+    client = opened(world)
+    client.produce(1, b"a", b"b", b"c", sequence=7, acks=acks)
+    ((kind, id, payload),) = client.take()
+    sequence, position, count, flags = struct.unpack(">QQII", payload)
+    assert (kind, id, sequence, count, flags) == (0x12, 1, 7, 3, 0)
+    client.request("read", handle=2, topic="t", start=f"pos:{position}")
+    client.send(wire.credit(2, 10, 1000))
+    found = client.delivered()
+    assert [one["body"] for one in found] == [b"a", b"b", b"c"]
+    assert [one["position"] for one in found] == [position, position + 1, position + 2]
+    assert {one["key"] for one in found} == {b"\0\x01t"}
+
+
+def test_with_acks_0_there_is_no_confirm(world: World) -> None:
+    client = opened(world)
+    client.produce(1, b"a", acks=0)
+    assert client.take() == []
+    assert read_all(client) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("props", "code"),
+    [
+        (b"\x20\x00" + b"\0\0\0\x09" + b"\x02CCS\0\0\0\x01x", "reserved_header"),
+        (b"\x01\x00\x01x", "reserved_header"),
+        (b"\x00\x10\x03bob", "foreign_user"),
+        (b"", "malformed"),
+        (b"\x80\x00\x05x", "malformed"),
+        (b"\x20\x00\0\0\0\x09", "malformed"),
+    ],
+)
+def test_a_record_is_checked_before_any_of_its_batch_is_appended(
+    world: World, props: bytes, code: str
+) -> None:
+    client = opened(world)
+    client.send(wire.produce(1, 0, 2, [(PLAIN, b"first"), (props, b"second")]))
+    if code == "malformed":
+        assert client.ended()["code"] == code
+        client = Client(world)
+    else:
+        ((kind, id, payload),) = client.take()
+        told = json.loads(payload)
+        assert (kind, id, told["code"], told["sequence"], told["count"]) == (0x13, 1, code, 0, 2)
+    assert read_all(client) == []
+
+
+def test_the_user_who_is_logged_in_may_say_so(world: World) -> None:
+    client = opened(world)
+    client.send(wire.produce(1, 0, 2, [(b"\x00\x10\x05guest", b"mine")]))
+    assert [kind for kind, _, _ in client.take()] == [0x12]
+    assert read_all(client) == [b"mine"]
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_batch_that_does_not_fit_its_frame_ends_the_connection(world: World, change: int) -> None:
+    client = opened(world)
+    payload = struct.pack(">QBBHI", 0, 2, 0, 0, 2 + change) + wire.records([(PLAIN, b"a"), (PLAIN, b"b")])
+    client.send(wire.frame(0x10, 1, payload))
+    assert client.ended()["code"] == "malformed"
+    assert read_all(Client(world)) == []
+
+
+def test_a_batch_for_an_unknown_handle_is_refused(world: World) -> None:
+    client = opened(world)
+    client.produce(5, b"a")
+    ((kind, id, payload),) = client.take()
+    assert (kind, id, json.loads(payload)["code"]) == (0x13, 5, "unknown_handle")
+
+
+def test_what_a_named_producer_sends_again_is_appended_once(world: World) -> None:
+    client = opened(world, name="p")
+    client.produce(1, b"a", b"b", sequence=0)
+    first = client.take()[0][2]
+    client.lose()
+    client = Client(world)
+    assert client.request("open_producer", handle=4, topic="t", name="p", epoch=1) == {
+        "handle": 4,
+        "epoch": 1,
+    }
+    client.produce(4, b"a", b"b", sequence=0)
+    again = client.take()[0][2]
+    assert again[:20] == first[:20]
+    assert struct.unpack(">I", again[20:]) == (1,)
+    client.produce(4, b"c", sequence=2)
+    client.take()
+    assert read_all(client) == [b"a", b"b", b"c"]
+    client.produce(4, b"e", sequence=4)
+    ((kind, _, payload),) = client.take()
+    assert (kind, json.loads(payload)["code"]) == (0x13, "out_of_sequence")
+
+
+def test_what_was_appended_long_ago_is_a_duplicate_whose_place_is_forgotten(world: World) -> None:
+    client = opened(world, name="p")
+    for sequence in range(8):
+        client.produce(1, b"%d" % sequence, sequence=sequence)
+    client.take()
+    client.produce(1, b"0", sequence=0)
+    assert struct.unpack(">QQII", client.take()[0][2]) == (0, 0, 1, 1)
+    client.produce(1, b"6", b"7", b"8", sequence=6)
+    ((kind, _, payload),) = client.take()
+    assert (kind, json.loads(payload)["code"]) == (0x13, "out_of_sequence")
+    assert read_all(client) == [b"%d" % i for i in range(8)]
+
+
+def test_a_newer_producer_of_a_name_fences_off_the_older_also_over_a_restart(world: World) -> None:
+    old = opened(world, name="p")
+    new = Client(world)
+    assert new.request("open_producer", handle=1, topic="t", name="p")["epoch"] == 2
+    old.produce(1, b"old", sequence=0)
+    ((kind, _, payload),) = old.take()
+    assert (kind, json.loads(payload)["code"]) == (0x13, "fenced")
+    world.restart()
+    late = Client(world)
+    assert late.request("open_producer", handle=1, topic="t", name="p", epoch=1)["code"] == "fenced"
+    assert late.request("open_producer", handle=2, topic="t", name="p")["epoch"] == 3
+
+
+def test_a_batch_to_a_queue_that_is_full_is_refused_as_full(world: World) -> None:
+    client = Client(world)
+    vhost = client.session.vhost
+    arguments = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    vhost.declare_queue("q", client.session.actor, durable=True, arguments=arguments)
+    client.request("open_producer", handle=1, exchange="", routing_key="q")
+    client.produce(1, b"a", b"b", b"c", sequence=0)
+    ((kind, _, payload),) = client.take()
+    told = json.loads(payload)
+    assert (kind, told["code"], told["retryable"]) == (0x13, "full", True)
+    client.request("subscribe", handle=2, queue="q")
+    client.send(wire.credit(2, 10, 1000))
+    assert client.bodies() == [b"a", b"b"]
+
+
+# Later
+
+
+def test_a_delayed_batch_comes_when_it_is_due_and_not_when_it_is_cancelled(world: World) -> None:
+    client = opened(world)
+    now_ms = int(world.clock() * 1000)
+    for sequence, body in ((0, b"late"), (1, b"never")):
+        payload = struct.pack(">QBBHIq", sequence, 2, 0, 0, 1, now_ms + 60_000)
+        client.send(wire.frame(0x11, 1, payload + wire.records([(PLAIN, body)])))
+    confirms = [struct.unpack(">QQII", payload) for _, _, payload in client.take()]
+    assert [sequence for sequence, *_ in confirms] == [0, 1]
+    assert read_all(client) == []
+    cancel = {"topic": "t", "due_ms": now_ms + 60_000, "position": confirms[1][1]}
+    assert client.request("cancel", **cancel) == {"cancelled": True}
+    assert client.request("cancel", **cancel) == {"cancelled": False}
+    for _ in range(59):
+        world.pass_time(1)
+    assert read_all(client) == []
+    for _ in range(3):
+        world.pass_time(1)
+    assert read_all(client) == [b"late"]
+
+
+# All or nothing
+
+
+def test_a_transaction_publishes_and_acknowledges_as_one(world: World) -> None:
+    client = opened(world)
+    client.request("open_producer", handle=2, topic="u", create=True)
+    client.request("subscribe", handle=3, topic="t", subscription="s")
+    client.send(wire.credit(3, 10, 1000))
+    client.produce(1, b"in")
+    assert client.bodies() == [b"in"]
+    client.take()
+    data = wire.transact(50, [(1, [(PLAIN, b"x"), (PLAIN, b"y")]), (2, [(PLAIN, b"z")])], [(3, [(1, 1)])])
+    client.send(data)
+    answers = [one for one in client.take() if one[0] == 0x06]
+    assert [id for _, id, _ in answers] == [50]
+    assert len(json.loads(answers[0][2])["positions"]) == 2
+    assert read_all(client) == [b"in", b"x", b"y"]
+    described = client.request("describe", topic="t")["subscriptions"]["s"]
+    assert (described["unacked"], described["acknowledged"]) == (2, 1)
+
+
+@pytest.mark.parametrize("wrong", ["producer", "consumer", "stale", "records", "cut"])
+def test_a_transaction_that_cannot_be_done_does_nothing(world: World, wrong: str) -> None:
+    client = opened(world)
+    client.request("subscribe", handle=3, topic="t", subscription="s")
+    client.send(wire.credit(3, 10, 1000))
+    client.produce(1, b"in")
+    client.take()
+    batches = [(1, [(PLAIN, b"x")]), (9 if wrong == "producer" else 1, [(PLAIN, b"y")])]
+    if wrong == "records":
+        batches[1] = (1, [(b"\x01\x00\x03abc", b"y")])
+    settled = [(9 if wrong == "consumer" else 3, [(1, 2 if wrong == "stale" else 1)])]
+    data = wire.transact(50, batches, settled)
+    if wrong == "cut":
+        data = wire.frame(0x14, 50, data[12:-3])
+    client.send(data)
+    ((kind, id, _),) = client.take()
+    assert (kind, id) == (0x0F, 50)
+    assert read_all(client) == [b"in"]
+    assert client.request("describe", topic="t")["subscriptions"]["s"]["unacked"] == 1
+
+
+def test_the_log_that_fails_refuses_what_waits_and_ends_the_connection(world: World) -> None:
+    client = opened(world)
+    client.session.codec.expect(1, 0, 5, 10**9, 10**9, True)
+    client.session.durable(False)
+    world.clients.remove(client)
+    client.frames += wire.frames(client.out.take())
+    assert [(kind, json.loads(payload)["code"]) for kind, _, payload in client.frames] == [
+        (0x13, "log_failed"),
+        (0x0F, "log_failed"),
+    ]

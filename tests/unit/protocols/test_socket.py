@@ -1,0 +1,185 @@
+"""The transport over real sockets: what is written arrives in order, whatever the socket takes at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.protocols._socket import Poller, SocketTransport
+
+LIMIT_S = 30.0
+
+
+class Protocol(asyncio.BufferedProtocol):
+    def __init__(self) -> None:
+        self.buffer = bytearray(4096)
+        self.got = bytearray()
+        self.events: list[str] = []
+        self.keep_open = False
+        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self.changed = asyncio.Event()
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.got += self.buffer[:nbytes]
+        if b"bug" in self.got:
+            raise RuntimeError("a bug")
+        self.changed.set()
+
+    def eof_received(self) -> bool:
+        self.events.append("eof")
+        self.changed.set()
+        return self.keep_open
+
+    def pause_writing(self) -> None:
+        self.events.append("pause")
+
+    def resume_writing(self) -> None:
+        self.events.append("resume")
+        self.changed.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set_result(exc)
+
+    async def until(self, what: str) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while what not in self.events and what.encode() not in self.got:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Pair:
+    """A transport, its protocol, and the socket at the other end, which blocks."""
+
+    def __init__(self) -> None:
+        self.poller = Poller(asyncio.get_running_loop())
+        ours, self.peer = socket.socketpair()
+        ours.setblocking(False)
+        self.peer.settimeout(LIMIT_S)
+        self.protocol = Protocol()
+        self.transport = SocketTransport(self.poller, ours, self.protocol)
+
+    async def end(self) -> Exception | None:
+        async with asyncio.timeout(LIMIT_S):
+            return await self.protocol.lost
+
+
+@pytest.fixture
+async def pair() -> Any:
+    pair = Pair()
+    yield pair
+    pair.transport.abort()
+    await pair.end()
+    pair.poller.close()
+    pair.peer.close()
+
+
+def chunks() -> Iterator[bytes]:
+    for i in range(64):
+        yield bytes([i]) * 40_000
+
+
+async def test_more_than_the_socket_takes_arrives_in_order_and_pauses_the_writer(pair: Pair) -> None:
+    for chunk in chunks():
+        pair.transport.write(chunk)
+    assert pair.transport.get_write_buffer_size() > 65536
+    assert pair.protocol.events == ["pause"]
+    wanted = b"".join(chunks())
+    got = await asyncio.to_thread(read_all, pair.peer, len(wanted))
+    assert got == wanted
+    await pair.protocol.until("resume")
+    assert pair.protocol.events == ["pause", "resume"]
+    assert pair.transport.get_write_buffer_size() == 0
+
+
+def read_all(peer: socket.socket, size: int) -> bytes:
+    got = bytearray()
+    while len(got) < size:
+        got += peer.recv(65536)
+    return bytes(got)
+
+
+async def test_close_sends_what_waits_then_ends(pair: Pair) -> None:
+    for chunk in chunks():
+        pair.transport.write(chunk)
+    pair.transport.close()
+    assert pair.transport.is_closing()
+    pair.transport.write(b"too late")
+    wanted = b"".join(chunks())
+    assert await asyncio.to_thread(read_all, pair.peer, len(wanted)) == wanted
+    assert await pair.end() is None
+    assert pair.peer.recv(1) == b""
+
+
+async def test_abort_drops_what_waits(pair: Pair) -> None:
+    for chunk in chunks():
+        pair.transport.write(chunk)
+    pair.transport.abort()
+    assert not pair.protocol.lost.done(), "never from inside a call"
+    assert await pair.end() is None
+    assert pair.transport.get_write_buffer_size() == 0
+
+
+async def test_nothing_is_read_while_paused(pair: Pair) -> None:
+    pair.transport.pause_reading()
+    pair.peer.sendall(b"hello")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert pair.protocol.got == b""
+    pair.transport.resume_reading()
+    await pair.protocol.until("hello")
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+async def test_the_end_of_the_peer(pair: Pair, keep_open: bool) -> None:
+    pair.protocol.keep_open = keep_open
+    pair.peer.shutdown(socket.SHUT_WR)
+    await pair.protocol.until("eof")
+    if keep_open:
+        pair.transport.write(b"still here")
+        assert pair.peer.recv(100) == b"still here"
+    else:
+        assert await pair.end() is None
+
+
+async def test_a_peer_that_went_away_while_output_waits(pair: Pair) -> None:
+    pair.transport.pause_reading()
+    for chunk in chunks():
+        pair.transport.write(chunk)
+    pair.peer.close()
+    assert isinstance(await pair.end(), OSError)
+
+
+async def test_a_bug_of_the_protocol_ends_its_connection_and_is_reported(pair: Pair) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+    pair.peer.sendall(b"bug")
+    assert isinstance(await pair.end(), RuntimeError)
+    assert [context["message"] for context in reported] == ["a protocol failed"]
+
+
+async def test_who_is_connected() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        pair = Pair()
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        accepted.setblocking(False)
+        protocol = Protocol()
+        transport = SocketTransport(pair.poller, accepted, protocol)
+        assert transport.get_extra_info("sockname") == server.getsockname()
+        assert transport.get_extra_info("peername") == client.getsockname()
+        assert transport.get_extra_info("socket") is accepted
+        assert transport.get_extra_info("cipher", 1) == 1
+        client.close()
+        async with asyncio.timeout(LIMIT_S):
+            await protocol.lost
+        pair.transport.abort()
+        await pair.end()
+        pair.poller.close()
+        pair.peer.close()

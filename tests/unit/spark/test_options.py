@@ -1,0 +1,85 @@
+"""Options of the source: read, checked, refused with the remedy."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from penstock.spark.errors import DataLoss, SparkOptionError
+from penstock.spark.options import ReadOptions, parse_duration_s
+from penstock.spark.schema import COLUMNS, arrow_schema, ddl, select
+
+
+def parse(**options: str) -> ReadOptions:
+    return ReadOptions.parse({"path": "/data", **options})
+
+
+def test_defaults_ask_for_everything() -> None:
+    options = parse()
+    assert options.wanted.everything
+    assert (options.starting, options.ending, options.encodings, options.payload_max) == (None, None, 0, -1)
+    assert options.fail_on_data_loss
+    assert not options.written
+
+
+def test_names_are_read_in_any_case() -> None:
+    options = ReadOptions.parse({"PATH": "/data", "startingoffsets": "12", "MAXOFFSETSPERTRIGGER": "5"})
+    assert (options.starting, options.max_offsets) == (12, 5)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("path", ""),
+        ("colums", "offset"),
+        ("payload", "head"),
+        ("protocols", "kafka"),
+        ("startingOffsets", "soon"),
+        ("startingOffsets", "-1"),
+        ("endingOffsets", '{"1": 2}'),
+        ("startingTimestamp", "yesterday"),
+        ("failOnDataLoss", "maybe"),
+        ("isolation", "dirty"),
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxTriggerDelay", "5 minutes"),
+        ("taskBytes", "10"),
+        ("topics", "a/#/b"),
+        ("topics", "a#"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(option: str, value: str) -> None:
+    with pytest.raises(SparkOptionError, match=option):
+        parse(**{option: value})
+
+
+def test_a_position_and_a_time_exclude_each_other() -> None:
+    with pytest.raises(SparkOptionError, match="leave out startingOffsets"):
+        parse(startingOffsets="1", startingTimestamp="0")
+
+
+def test_positions_are_numbers_or_json_and_times_are_utc() -> None:
+    assert parse(startingOffsets='{"0": 7, "log": "x"}').starting == 7
+    assert parse(startingTimestamp="1970-01-01T00:00:01").starting_ms == 1000
+    assert parse(endingTimestamp="1970-01-01T01:00:01+01:00").ending_ms == 1000
+    assert parse(endingTimestamp="5").ending_ms == 5
+    assert parse_duration_s("x", "500ms") == 0.5
+
+
+def test_columns_come_in_table_order() -> None:
+    assert select("payload, offset", "full") == ["offset", "payload"]
+    assert "payload" not in select(None, "none")
+    with pytest.raises(SparkOptionError, match="give some of protocol"):
+        select("body", "full")
+
+
+def test_both_schemas_have_the_same_columns() -> None:
+    assert arrow_schema(list(COLUMNS)).names == list(COLUMNS)
+    assert ddl(["offset", "qos"]) == "`offset` bigint, `qos` tinyint"
+
+
+def test_data_loss_keeps_its_ranges_when_it_crosses_processes() -> None:
+    loss = pickle.loads(pickle.dumps(DataLoss([(1, 5), (9, 12)], "gone")))
+    assert loss.ranges == ((1, 5), (9, 12))
+    assert "[1, 5), [9, 12)" in str(loss)
+    assert "failOnDataLoss=false" in str(loss)

@@ -1,0 +1,84 @@
+"""`penstock spark VERB` without Spark: what there is, what is missing."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main
+from penstock.spark.errors import SparkOptionError
+from penstock.spark.jobs import doctor
+from penstock.spark.jobs.verbs import VERBS
+from penstock.spark.tables import DataFile, ParquetFormat, open_table
+from tests.support.logs import open_log
+
+
+def test_the_verbs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spark", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(verb in said for verb in VERBS)
+    assert main(["spark"]) == 2
+
+
+def test_an_unknown_verb_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spark", "sing"]) == 2
+    assert "no verb 'sing'; the verbs are sink" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", verb, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: penstock spark {verb}" in capsys.readouterr().out
+
+
+def test_the_doctor_names_what_is_missing_and_how_it_comes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def version(name: str) -> str:
+        if name == "deltalake":
+            raise PackageNotFoundError(name)
+        return {"pyspark": "3.5.1"}.get(name, "99.0")
+
+    monkeypatch.setattr(doctor, "version", version)
+    monkeypatch.setattr(doctor, "find_java", lambda: None)
+    assert main(["spark", "doctor", "--data", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "MISSING no Java\n" in said
+    assert "apt-get install default-jre-headless" in said
+    assert "MISSING no deltalake" in said
+    assert "MISSING pyspark 3.5.1" in said
+    assert "pip install 'penstock[spark]', which brings 4.2 or newer" in said
+    assert "there is no log in" in said
+
+
+def test_the_doctor_finds_a_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    open_log(tmp_path).close_sync()
+    main(["spark", "doctor", "--data", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert f"ok      {tmp_path}: a log with positions 1 to " in said
+    assert 'ok      format("penstock") is found' in said
+
+
+def test_a_table_of_no_known_format_is_refused() -> None:
+    with pytest.raises(SparkOptionError, match="give delta:PATH or parquet:PATH"):
+        open_table("iceberg:x")
+
+
+def test_files_that_no_commit_lists_do_not_count(tmp_path: Path) -> None:
+    table = ParquetFormat(tmp_path)
+    table.create(["offset"])
+    listed = DataFile("event_date=2020-01-01/a.parquet", "2020-01-01", 5, 1, 1, 9)
+    folder = tmp_path / "event_date=2020-01-01"
+    folder.mkdir()
+    for name in ("a.parquet", "orphan.parquet"):
+        (folder / name).write_bytes(b"x")
+    assert table.position("log") is None
+    table.publish("log", [listed], 10)
+    assert (table.position("log"), table.position("other"), table.files()) == (10, None, [listed])
+    with pytest.raises(FileExistsError):
+        table.publish("log", [listed], 10)
+    assert table.files() == [listed], "a commit is there once"

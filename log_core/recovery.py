@@ -3,8 +3,8 @@
 1. MANIFEST says where the log begins and which checkpoints there are; without it, the files themselves do.
 2. The newest checkpoint that can be read gives the tables. There are two, so that one may be lost.
 3. After a clean stop nothing is scanned: the feeds come from the directories of the feed indexes. Otherwise
-   the segments from the checkpoint's on are scanned, batch by batch. An index that is missing or damaged
-   is made anew from its segment.
+   the segments that hold more than the checkpoint are scanned, batch by batch. An index that is missing or
+   damaged is made anew from its segment.
 4. Where a batch is not valid, at LSN X, the rest of the log is searched for valid ones; H is the highest
    synced LSN in any of them, in the checkpoint and in CLEAN. X > H: what follows was never promised (a
    torn write, or pages that reached the disk out of order); it is cut off and reported. X <= H: durable
@@ -158,7 +158,7 @@ class _Run:
         self._synced = max(self._synced, checkpoint.lsn)
         at = 0
         while at < len(segments):
-            if (clean or segments[at].number < checkpoint.segment) and self._adopt(segments, at):
+            if (clean or segments[at].number < checkpoint.segment) and self._adopt(segments, at, checkpoint):
                 at += 1
             else:
                 at = self._scan(segments, at, checkpoint)
@@ -329,11 +329,11 @@ class _Run:
         except ValueError:
             return 0
 
-    def _adopt(self, segments: list[Segment], at: int) -> bool:
+    def _adopt(self, segments: list[Segment], at: int, checkpoint: Checkpoint) -> bool:
         """Take a closed segment's place in the log and in the feeds from its index files; False: scan it."""
-        segment = segments[at]
-        if not segment.base_lsn:
-            segment.base_lsn = segments[at - 1].next_lsn if at else 0
+        if not segments[at].base_lsn:
+            segments[at].base_lsn = segments[at - 1].next_lsn if at else 0
+        segment = replace(segments[at])
         try:
             segment.read_time_index(self._folder)
             directory = read_directory(self._folder.feed_index(segment.number), segment.base_lsn)
@@ -342,7 +342,11 @@ class _Run:
         except Damage as damage:
             self._warn(f"{damage.message}; made anew from its segment")
         else:
+            # Not by the number alone: a file that was never written to is removed, and its number used again.
+            if segment.next_lsn > checkpoint.lsn + 1:
+                return False
             if segment.path.stat().st_size >= segment.end:
+                segments[at] = segment
                 segment.feeds = adopt_directory(self._scanner, directory, segment.base_lsn)
                 segment.kept_bytes = kept_bytes(directory, segment)
                 segment.indexed = True

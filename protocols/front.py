@@ -6,7 +6,7 @@ A front end derives from `Front` what needs more (timers, state) and opens one l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.config import Address
 from penstock.protocols.connection import Connection, Wiring
@@ -15,6 +15,15 @@ from penstock.protocols.tls import Layer
 from penstock.protocols.websocket import WebSocketRules
 
 __all__ = ["Front"]
+
+
+class PausingLog(Protocol):
+    """What a front end needs of the log."""
+
+    @property
+    def on_pressure(self) -> list[Callable[[bool], object]]: ...
+    @property
+    def paused(self) -> bool: ...
 
 
 class Front:
@@ -75,6 +84,11 @@ class Front:
         self._pressure = paused
         for listener in self.listeners.values():
             listener.pressure(paused)
+
+    def follow(self, log: PausingLog) -> None:
+        """Have publishers wait from now on while `log` asks for it."""
+        log.on_pressure.append(self.pressure)
+        self.pressure(log.paused)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; open connections stay."""

@@ -13,17 +13,17 @@ from typing import Final, Protocol
 from penstock import __version__
 from penstock.config import Address
 from penstock.errors import PenstockError
-from penstock.logs import fields
 from penstock.protocols.amqp.facts import connection_facts
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
 from penstock.protocols.amqp.session import Login, Session, State
-from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.front import Front
 from penstock.protocols.shared import Shared
+from penstock.protocols.wiring import ServerOptions, verified, wire
 from penstock.router.broker import Broker
 
-__all__ = ["AmqpConfig", "AmqpConnection", "ServerConfig", "serve"]
+__all__ = ["AmqpConfig", "AmqpConnection", "serve"]
 
 logger: Final = logging.getLogger("penstock.amqp")
 
@@ -45,17 +45,6 @@ class AmqpConfig(Protocol):
     def max_message_bytes(self) -> int: ...
     @property
     def handshake_timeout_s(self) -> float: ...
-
-
-class ServerConfig(Protocol):
-    """The configuration's section `server`, as far as it concerns connections."""
-
-    @property
-    def output_buffer_bytes(self) -> int: ...
-    @property
-    def max_connections(self) -> int: ...
-    @property
-    def output_stuck_s(self) -> float: ...
 
 
 class AmqpConnection(Connection):
@@ -132,21 +121,11 @@ class AmqpConnection(Connection):
             self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self.abort, session.failure)
 
     async def _check_login(self, login: Login) -> None:
-        users, loopback = self._broker.users, self.local
         try:
-            if login.certified:
-                identity = users.certified(login.username, loopback)
-            else:
-                identity = await users.authenticate(
-                    login.username, login.password, loopback, peer=self.peer_host
-                )
+            identity = await verified(self, self._broker.users, login)
         except PenstockError as error:
-            logger.warning(
-                "login refused", extra=fields(connection=self.id, peer=self.peer, error=error.message)
-            )
             self.session.refused(error)
         else:
-            self.trusted = True
             self.session.authenticated(identity)
         self._login = None
         self.release("login")
@@ -207,7 +186,7 @@ class AmqpConnection(Connection):
 async def serve(
     broker: Broker,
     amqp: AmqpConfig,
-    server: ServerConfig,
+    server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
     shared: Shared | None = None,
 ) -> Front:
@@ -225,13 +204,7 @@ async def serve(
         max_message_bytes=amqp.max_message_bytes,
         handshake_timeout_s=amqp.handshake_timeout_s,
     )
-    limits = Limits(
-        greeting_timeout_s=min(5.0, options.handshake_timeout_s),
-        login_timeout_s=options.handshake_timeout_s,
-        output_high_bytes=server.output_buffer_bytes,
-        output_stuck_s=server.output_stuck_s,
-    )
-    wiring = Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
+    wiring = wire(broker, server, loop, shared, logger, login_timeout_s=options.handshake_timeout_s)
 
     def connection() -> Connection:
         return AmqpConnection(wiring, broker, options)
@@ -241,6 +214,5 @@ async def serve(
         front.open("amqp", amqp.address, connection)
     if amqp.tls_address is not None and shared.tls is not None:
         front.open("amqps", amqp.tls_address, connection, option="tls_listen", tls=shared.tls.layer())
-    broker.log.on_pressure.append(front.pressure)
-    front.pressure(broker.log.paused)
+    front.follow(broker.log)
     return front

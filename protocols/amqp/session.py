@@ -94,7 +94,7 @@ class State(Enum):
 class Login:
     """A login to be checked."""
 
-    username: str
+    user: str
     password: bytes
     certified: bool = False
     """A client certificate has proved the name; there is no password."""

@@ -21,22 +21,24 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.errors import PenstockError
 from penstock.logs import fields
-from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.front import Front
 from penstock.protocols.http.h1 import H1Session
 from penstock.protocols.http.h2 import PREFACE, H2Session
 from penstock.protocols.http.login import credentials
 from penstock.protocols.http.messages import HttpError, Request, Response, split_target
 from penstock.protocols.http.routes import Routes
+from penstock.protocols.wiring import wire
 
 if TYPE_CHECKING:
     from penstock.config import Address
     from penstock.protocols.shared import Shared
     from penstock.protocols.tls import Tls
+    from penstock.protocols.wiring import ServerOptions
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
 
-__all__ = ["App", "HttpConnection", "HttpFront", "ServerOptions"]
+__all__ = ["App", "HttpConnection", "HttpFront"]
 
 logger: Final = logging.getLogger("penstock.http")
 
@@ -46,17 +48,6 @@ _RATE_S: Final = 10.0
 _RATE_BYTES: Final = 10 * 1024
 _UNSENT_MAX: Final = 4 << 20
 _STUCK_S: Final = 30.0
-
-
-class ServerOptions(Protocol):
-    """What of the configuration's section `server` matters here."""
-
-    @property
-    def output_buffer_bytes(self) -> int: ...
-    @property
-    def output_stuck_s(self) -> float: ...
-    @property
-    def max_connections(self) -> int: ...
 
 
 class App(Protocol):
@@ -319,9 +310,8 @@ class HttpFront(Front):
         loop: asyncio.AbstractEventLoop,
         shared: Shared,
     ) -> None:
-        limits = Limits(output_high_bytes=server.output_buffer_bytes, output_stuck_s=server.output_stuck_s)
         self._broker = broker
-        wiring = Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
+        wiring = wire(broker, server, loop, shared, logger, login_timeout_s=_HEAD_S)
         self._http_wiring = wiring
         self.before_drain: list[Callable[[float], Awaitable[None]]] = []
         """What ends before the connections do; each gets the time it has, in seconds."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.protocols.http.app import HttpApp, Words
 from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.app import DataPlane
-from penstock.protocols.http.endpoint import HttpFront, ServerOptions
+from penstock.protocols.http.endpoint import HttpFront
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
@@ -18,6 +18,7 @@ from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.http.webhooks.service import Webhooks
 from penstock.protocols.shared import Shared
+from penstock.protocols.wiring import ServerOptions
 
 if TYPE_CHECKING:
     from penstock.config import Address

@@ -11,12 +11,12 @@ import asyncio
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.facts import ConnectionFacts
 from penstock.protocols.front import Front
 from penstock.protocols.mqtt import reasons
@@ -32,6 +32,7 @@ from penstock.protocols.mqtt.shares import filter_of
 from penstock.protocols.mqtt.sys_topics import Counts, SysTopics
 from penstock.protocols.shared import Shared
 from penstock.protocols.websocket import WebSocketRules
+from penstock.protocols.wiring import ServerOptions, wire
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
@@ -46,17 +47,6 @@ __all__ = ["MqttFront", "serve"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 PINGRESP: Final = b"\xd0\0"
-
-
-class ServerOptions(Protocol):
-    """What of the configuration's section `server` matters here."""
-
-    @property
-    def output_buffer_bytes(self) -> int: ...
-    @property
-    def max_connections(self) -> int: ...
-    @property
-    def output_stuck_s(self) -> float: ...
 
 
 class MqttConnection(Connection):
@@ -361,13 +351,15 @@ async def serve(
 
     """
     shared = shared or Shared()
-    limits = Limits(
-        greeting_timeout_s=options.connect_timeout_s,
+    wiring = wire(
+        broker,
+        server,
+        loop,
+        shared,
+        logger,
         login_timeout_s=options.connect_timeout_s,
-        output_high_bytes=server.output_buffer_bytes,
-        output_stuck_s=server.output_stuck_s,
+        greeting_timeout_s=options.connect_timeout_s,
     )
-    wiring = Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
     if options.acl_file:
         broker.authorizer.topic_guard = AclFile.read(options.acl_file, broker.users.default_user)
     if options.amqtt_config:
@@ -402,7 +394,6 @@ async def serve(
     if options.sys_interval_s:
         clients.sys = SysTopics(clients, front.counts)
         broker.tick.every(options.sys_interval_s, clients.sys.update)
-    broker.log.on_pressure.append(front.pressure)
-    front.pressure(broker.log.paused)
+    front.follow(broker.log)
     logger.debug("sessions restored", extra=fields(sessions=len(clients)))
     return front

@@ -8,34 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.config import Address
 from penstock.errors import PenstockError
-from penstock.logs import fields
-from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.front import Front
 from penstock.protocols.native import kinds
 from penstock.protocols.native.options import NativeOptions
 from penstock.protocols.native.session import Login, Session, State
 from penstock.protocols.shared import Shared
+from penstock.protocols.wiring import ServerOptions, verified, wire
 from penstock.router.broker import Broker
 
 __all__ = ["NativeConnection", "serve"]
 
 logger: Final = logging.getLogger("penstock.native")
-
-
-class ServerOptions(Protocol):
-    """What of the configuration's section `server` matters here."""
-
-    @property
-    def output_buffer_bytes(self) -> int: ...
-    @property
-    def max_connections(self) -> int: ...
-    @property
-    def output_stuck_s(self) -> float: ...
 
 
 class NativeConnection(Connection):
@@ -78,21 +67,12 @@ class NativeConnection(Connection):
             self.close(session.ended)
 
     async def _check_login(self, login: Login) -> None:
-        users, session = self._broker.users, self.session
+        session = self.session
         try:
-            if login.certified:
-                identity = users.certified(login.user, self.local)
-            else:
-                identity = await users.authenticate(
-                    login.user, login.password, self.local, peer=self.peer_host
-                )
+            identity = await verified(self, self._broker.users, login)
         except PenstockError as error:
-            logger.warning(
-                "login refused", extra=fields(connection=self.id, peer=self.peer, error=error.message)
-            )
             session.refused_login(error)
         else:
-            self.trusted = True
             session.authenticated(login, identity)
             if session.state is State.RUNNING:
                 self.logged_in(identity.username, vhost=session.vhost.name, client=session.client)
@@ -181,13 +161,7 @@ async def serve(
 
     """
     shared = shared or Shared()
-    limits = Limits(
-        greeting_timeout_s=min(5.0, options.login_timeout_s),
-        login_timeout_s=options.login_timeout_s,
-        output_high_bytes=server.output_buffer_bytes,
-        output_stuck_s=server.output_stuck_s,
-    )
-    wiring = Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
+    wiring = wire(broker, server, loop, shared, logger, login_timeout_s=options.login_timeout_s)
 
     def connection() -> NativeConnection:
         return NativeConnection(wiring, broker, options)
@@ -199,6 +173,5 @@ async def serve(
         address = Address.parse(options.tls_listen)
         layer = shared.tls.layer("penstock")
         front.open("natives", address, connection, option="tls_listen", tls=layer)
-    broker.log.on_pressure.append(front.pressure)
-    front.pressure(broker.log.paused)
+    front.follow(broker.log)
     return front

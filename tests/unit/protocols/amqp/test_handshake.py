@@ -70,7 +70,7 @@ def test_amqplain_carries_a_table_without_its_size(world: World) -> None:
     payload = b"\x00\x0a\x00\x0b" + arguments
     client.raw(b"\x01\x00\x00" + len(payload).to_bytes(4, "big") + payload + b"\xce")
     assert client.session.login is not None
-    assert (client.session.login.username, client.session.login.password) == ("guest", b"p\xffw")
+    assert (client.session.login.user, client.session.login.password) == ("guest", b"p\xffw")
 
 
 def test_a_refused_login_is_closed_with_403_when_the_client_can_take_it(world: World) -> None:

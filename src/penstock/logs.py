@@ -47,13 +47,24 @@ def configure(
         stream: Where to write.
 
     """
-    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler = logging.StreamHandler(stream) if stream is not None else _StandardError()
     handler.setFormatter(_Json() if form == "json" else _Text())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("penstock").setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error when a line is written: who replaces and closes it gets no lines."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]  # an attribute there
+        return sys.stderr
 
 
 class _Text(logging.Formatter):

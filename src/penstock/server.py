@@ -16,8 +16,10 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from dataclasses import fields as option_fields
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +37,7 @@ from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.errors import answer
 from penstock.protocols.amqp.properties import decode_properties, encode_properties, headers_of
 from penstock.protocols.buffers import Buffers
+from penstock.protocols.front import Front
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.app import Words
 from penstock.protocols.http.management.loading import load_file
@@ -51,7 +54,7 @@ from penstock.router.auth import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.subscriptions.tick import Tick
 
-__all__ = ["serve"]
+__all__ = ["Parts", "open_log", "open_tls", "running", "serve"]
 
 logger = logging.getLogger("penstock.server")
 
@@ -77,7 +80,27 @@ def serve(config: Config) -> int:
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The usual soft limit of 1024 is for programs that use select(); each connection needs one.
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    tls = Tls(_options(TlsOptions, config.tls)) if config.tls.cert_file else None
+    tls = open_tls(config)
+    log = open_log(config)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(config, log, tls))
+    finally:
+        log.close_sync()
+
+
+def open_tls(config: Config) -> Tls | None:
+    """The certificates, None without any. Raises ConfigError: a file cannot be used."""
+    return Tls(_options(TlsOptions, config.tls)) if config.tls.cert_file else None
+
+
+def open_log(config: Config) -> Log:
+    """The log of the configuration's folder, recovered.
+
+    Raises:
+        StartError: the data folder is locked, damaged or unusable, the disk is full.
+
+    """
     log = Log.open(Path(config.log.data_dir), _log_options(config))
     recovery = log.recovery
     logger.info(
@@ -91,28 +114,29 @@ def serve(config: Config) -> int:
             seconds=round(recovery.seconds, 3),
         ),
     )
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, log, tls))
-    finally:
-        log.close_sync()
+    return log
 
 
-async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A gateway that serves: what goes on in its loop, and its listeners."""
+
+    tick: Tick
+    fronts: dict[str, Front]
+
+
+@asynccontextmanager
+async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Parts]:
+    """A gateway over an open log; what it says goodbye with, and writes, comes when the block ends.
+
+    Raises:
+        ConfigError: a file that the configuration names cannot be used.
+        StartError: a port is taken.
+
+    """
     loop = asyncio.get_running_loop()
     tick = Tick(log, loop)
     log.attach(loop.call_soon_threadsafe)
-    stopping = asyncio.Event()
-
-    def on_pressure(paused: bool) -> None:
-        if log.failed is not None:
-            stopping.set()
-
-    log.on_pressure.append(on_pressure)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    if tls is not None:
-        watch_files(tls, tick, loop)
     watch_memory(config, log, tick)
     options = BrokerOptions(auth=_options(AuthOptions, config.auth))
     is_new = not log.tables.keys("vhost")
@@ -140,18 +164,7 @@ async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
         fronts["native"] = await native.serve(broker, native_options, server, loop, shared)
         http_options = _http_options(config, log)
         fronts["http"] = http.serve(broker, registry, WORDS, http_options, server, loop, shared)
-        # What stands now stays: the collector need not walk it again. Per message nothing is allocated that
-        # it would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 50, 100)
-        started = time.perf_counter()
-        addresses = {name: address for front in fronts.values() for name, address in front.addresses.items()}
-        words = " ".join(f"{name}={address}" for name, address in addresses.items())
-        print(f"ready {words} data={Path(config.log.data_dir).absolute()}", flush=True)
-        logger.info("ready", extra=logs.fields(**addresses))
-        await stopping.wait()
-        logger.info("stopping", extra=logs.fields(served_s=round(time.perf_counter() - started, 1)))
+        yield Parts(tick, fronts)
     finally:
         for front in fronts.values():
             front.stop_accepting()
@@ -160,6 +173,35 @@ async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
         broker.close()
         tick.run()
         tick.close()
+
+
+async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def on_pressure(paused: bool) -> None:
+        if log.failed is not None:
+            stopping.set()
+
+    log.on_pressure.append(on_pressure)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with running(config, log, tls) as parts:
+        if tls is not None:
+            watch_files(tls, parts.tick, loop)
+        # What stands now stays: the collector need not walk it again. Per message nothing is allocated that
+        # it would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 100)
+        started = time.perf_counter()
+        fronts = parts.fronts.values()
+        addresses = {name: address for front in fronts for name, address in front.addresses.items()}
+        words = " ".join(f"{name}={address}" for name, address in addresses.items())
+        print(f"ready {words} data={Path(config.log.data_dir).absolute()}", flush=True)
+        logger.info("ready", extra=logs.fields(**addresses))
+        await stopping.wait()
+        logger.info("stopping", extra=logs.fields(served_s=round(time.perf_counter() - started, 1)))
     if log.failed is not None:
         logger.error("the log failed: %s", log.failed)
         return 1

@@ -12,13 +12,16 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from penstock.protocols.front import Front
+    from penstock.config import Config
+    from penstock.log_core.log import Log
+    from penstock.protocols.tls import Tls
 
 __all__ = ["Gateway"]
 
@@ -26,38 +29,54 @@ _START_S = 60.0
 
 
 class Gateway:
-    """A gateway on loopback; `url`, `amqp_url` and `mqtt_port` say where."""
+    """A gateway on loopback; `url`, `amqp_url`, `http_url` and `mqtt_port` say where."""
 
-    def __init__(self, data_dir: Path | None = None) -> None:
-        """`data_dir` is kept; None: a temporary folder that goes with the gateway."""
+    def __init__(self, data_dir: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
+        """A gateway that does not run yet.
+
+        Args:
+            data_dir: Is kept; None: a temporary folder that goes with the gateway.
+            settings: Options of the configuration by SECTION.KEY, as `penstock serve --set` has them.
+
+        """
         self._given = data_dir
+        self._settings = dict(settings or {})
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
-        self._ports: dict[str, int] = {}
+        self._listeners: dict[str, int] = {}
 
     @property
     def url(self) -> str:
         """For `penstock.connect`."""
-        return f"penstock://guest:guest@127.0.0.1:{self._ports['native']}/"
+        return f"penstock://guest:guest@127.0.0.1:{self._listeners['native']}/"
 
     @property
     def amqp_url(self) -> str:
         """For AMQP clients."""
-        return f"amqp://guest:guest@127.0.0.1:{self._ports['amqp']}/"
+        return f"amqp://guest:guest@127.0.0.1:{self._listeners['amqp']}/"
 
     @property
     def mqtt_port(self) -> int:
         """For MQTT clients, at 127.0.0.1."""
-        return self._ports["mqtt"]
+        return self._listeners["mqtt"]
 
     @property
     def port(self) -> int:
         """Of the native protocol."""
-        return self._ports["native"]
+        return self._listeners["native"]
+
+    @property
+    def http_url(self) -> str:
+        """For HTTP clients, who log in as guest with the password guest."""
+        return f"http://127.0.0.1:{self._listeners['http']}"
+
+    def listener(self, name: str) -> int:
+        """Port of a listener by its name in the ready line, e.g. "natives"; KeyError: it is off."""
+        return self._listeners[name]
 
     def start(self, *, port: int = 0) -> Self:
         """Start, and wait until clients can connect; `port` is the native protocol's, 0 = a free one.
@@ -78,16 +97,18 @@ class Gateway:
         if not self._ready.wait(_START_S):
             raise TimeoutError(f"the gateway did not start within {_START_S:.0f} s")
         if self._failure is not None:
-            self._thread.join()
+            self.stop()
             raise self._failure
         return self
 
     def stop(self) -> None:
         """Stop as SIGTERM does: say goodbye, write what is known. Idempotent."""
         thread, self._thread = self._thread, None
-        if thread is not None and self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        if thread is not None:
+            if self._loop is not None and self._stopping is not None and self._failure is None:
+                self._loop.call_soon_threadsafe(self._stopping.set)
             thread.join()
+        self._loop = self._stopping = None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -105,70 +126,41 @@ class Gateway:
         self.stop()
 
     def _run(self, folder: Path, port: int) -> None:
+        # Imported here: a client that tests against something else need not load a gateway.
         import uvloop
 
+        from penstock.config import load
+        from penstock.server import open_log, open_tls
+
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._serve(folder, port))
+            listen = {"amqp": 0, "mqtt": 0, "http": 0, "native": port}
+            settings = {f"{name}.listen": f"127.0.0.1:{port}" for name, port in listen.items()}
+            settings |= {"log.data_dir": str(folder), "log.fsync": "never", "log.min_free_bytes": "0"}
+            config = load(
+                sets=[f"{key}={value}" for key, value in {**settings, **self._settings}.items()]
+            ).config
+            tls = open_tls(config)
+            log = open_log(config)
+            try:
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    runner.run(self._serve(config, log, tls))
+            finally:
+                log.close_sync()
         except BaseException as error:
             self._failure = error
         finally:
             self._ready.set()
 
-    async def _serve(self, folder: Path, port: int) -> None:
-        # Imported here: a client that tests against something else need not load a gateway.
-        from penstock.config import Config
-        from penstock.log_core.log import Log
-        from penstock.log_core.options import LogOptions
-        from penstock.protocols.amqp import dead_letters, delay
-        from penstock.protocols.amqp import endpoint as amqp
-        from penstock.protocols.amqp.properties import headers_of
-        from penstock.protocols.mqtt import endpoint as mqtt
-        from penstock.protocols.mqtt.options import MqttOptions
-        from penstock.protocols.native import endpoint as native
-        from penstock.protocols.native.options import NativeOptions
-        from penstock.router.broker import Broker
-        from penstock.subscriptions.tick import Tick
+    async def _serve(self, config: Config, log: Log, tls: Tls | None) -> None:
+        from penstock.server import running
 
-        self._loop = loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        config = Config()
-        log = Log.open(folder, LogOptions(fsync="never", min_free_bytes=0))
-        try:
-            tick = Tick(log, loop)
-            log.attach(loop.call_soon_threadsafe)
-            broker = Broker.open(log, tick, rewrite=dead_letters.rewrite, delay_words=delay.WORDS)
-            broker.headers_of = headers_of
-            fronts: dict[str, Front] = {}
-            amqp_config: Any = _At(config.amqp, "127.0.0.1:0")
-            native_options = NativeOptions(listen=f"127.0.0.1:{port}")
-            try:
-                fronts["amqp"] = await amqp.serve(broker, amqp_config, config.server, loop)
-                fronts["mqtt"] = await mqtt.serve(
-                    broker, MqttOptions(listen="127.0.0.1:0"), config.server, loop
-                )
-                fronts["native"] = await native.serve(broker, native_options, config.server, loop)
-                self._ports = {name: front.port for name, front in fronts.items()}
-                self._ready.set()
-                await self._stopping.wait()
-            finally:
-                for front in fronts.values():
-                    await front.drain(10)
-                broker.close()
-                tick.run()
-                tick.close()
-        finally:
-            log.close_sync()
-
-
-class _At:
-    """A section of the configuration that listens elsewhere."""
-
-    def __init__(self, section: object, address: str) -> None:
-        from penstock.config import Address
-
-        self._section = section
-        self.address = Address.parse(address)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._section, name)
+        async with running(config, log, tls) as parts:
+            self._listeners = {
+                name: listener.port
+                for front in parts.fronts.values()
+                for name, listener in front.listeners.items()
+            }
+            self._ready.set()
+            await self._stopping.wait()

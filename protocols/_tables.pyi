@@ -12,8 +12,23 @@ class TableError(CodecError):
 class Timestamp(int):
     """A T field: seconds since 1970, unsigned. An int that stays a timestamp when it is encoded again."""
 
+class Byte(int):
+    """A b field. Integers remember what they came as: errors name it, and they are encoded as it again."""
+
+class UnsignedByte(int):
+    """A B field."""
+
+class Short(int):
+    """An s field."""
+
+class UnsignedShort(int):
+    """A u field."""
+
+class UnsignedInt(int):
+    """An i field."""
+
 class Long(int):
-    """An int that is encoded as an l field however small it is. An l field decodes to an int."""
+    """An l field, however small it is."""
 
 class ByteArray(bytes):
     """An x field: bytes that are not text even when they look like it."""
@@ -34,7 +49,7 @@ def decode_table(data: bytes, *, entries: int = 1024) -> dict[str, Value]:
     """
 
 def encode_table(table: dict[str, Value]) -> bytes:
-    """The bytes of `table`, size word included. Integers become I, or l when they need 64 bits.
+    """The bytes of `table`, size word included. Plain integers become I, or l when they need 64 bits.
 
     Raises:
         ValueError: a key longer than 255 bytes, or nesting deeper than 16 levels.

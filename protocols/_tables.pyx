@@ -8,10 +8,11 @@ ends at DEPTH_MAX, and a decode stops at a number of entries. Each byte is looke
 
     type  value, big-endian           Python                  (RabbitMQ's dialect)
     t     u8                          bool
-    b B   i8, u8                      int
-    s u   i16, u16                    int
-    I i   i32, u32                    int
-    l L   i64                         int
+    I     i32                         int
+    b B   i8, u8                      Byte, UnsignedByte
+    s u   i16, u16                    Short, UnsignedShort
+    i     u32                         UnsignedInt
+    l L   i64                         Long
     f d   binary32, binary64          float
     D     scale u8, value i32         Decimal
     T     u64 seconds                 Timestamp
@@ -47,10 +48,51 @@ class Timestamp(int):
     __slots__ = ()
 
 
-class Long(int):
-    """An int that is encoded as an l field however small it is."""
+class Byte(int):
+    """A b field."""
 
     __slots__ = ()
+
+
+class UnsignedByte(int):
+    """A B field."""
+
+    __slots__ = ()
+
+
+class Short(int):
+    """An s field."""
+
+    __slots__ = ()
+
+
+class UnsignedShort(int):
+    """A u field."""
+
+    __slots__ = ()
+
+
+class UnsignedInt(int):
+    """An i field."""
+
+    __slots__ = ()
+
+
+class Long(int):
+    """An l field, however small it is."""
+
+    __slots__ = ()
+
+
+_FIELDS = {
+    Timestamp: (struct.Struct(">cQ"), b"T"),
+    Byte: (struct.Struct(">cb"), b"b"),
+    UnsignedByte: (struct.Struct(">cB"), b"B"),
+    Short: (struct.Struct(">ch"), b"s"),
+    UnsignedShort: (struct.Struct(">cH"), b"u"),
+    UnsignedInt: (struct.Struct(">cI"), b"i"),
+    Long: (struct.Struct(">cq"), b"l"),
+}
 
 
 class ByteArray(bytes):
@@ -231,19 +273,19 @@ cdef class _Reader:
         if kind == c't':
             return p[0] != 0
         if kind == c'b':
-            return <int8_t>p[0]
+            return Byte(<int8_t>p[0])
         if kind == c'B':
-            return p[0]
+            return UnsignedByte(p[0])
         if kind == c's':
-            return <int16_t>load16(p)
+            return Short(<int16_t>load16(p))
         if kind == c'u':
-            return load16(p)
+            return UnsignedShort(load16(p))
         if kind == c'I':
             return <int32_t>load32(p)
         if kind == c'i':
-            return load32(p)
+            return UnsignedInt(load32(p))
         if kind == c'l' or kind == c'L':
-            return <int64_t>load64(p)
+            return Long(<int64_t>load64(p))
         if kind == c'T':
             return Timestamp(load64(p))
         if kind == c'D':
@@ -338,10 +380,11 @@ cdef int _put(list parts, object value, int depth) except -1:
         parts.append(b"V")
     elif isinstance(value, bool):
         parts.append(b"t\x01" if value else b"t\x00")
-    elif isinstance(value, Timestamp):
-        parts.append(struct.pack(">cQ", b"T", value))
+    elif type(value) in _FIELDS:
+        layout, letter = _FIELDS[type(value)]
+        parts.append(layout.pack(letter, value))
     elif isinstance(value, int):
-        if -0x80000000 <= value <= 0x7FFFFFFF and not isinstance(value, Long):
+        if -0x80000000 <= value <= 0x7FFFFFFF:
             parts.append(struct.pack(">ci", b"I", value))
         else:
             parts.append(struct.pack(">cq", b"l", value))

@@ -12,7 +12,16 @@ from decimal import Decimal
 from typing import Any, Final
 
 from penstock.errors import LogError, PenstockError, ProtocolError
-from penstock.protocols._tables import Timestamp
+from penstock.protocols._tables import (
+    Byte,
+    ByteArray,
+    Long,
+    Short,
+    Timestamp,
+    UnsignedByte,
+    UnsignedInt,
+    UnsignedShort,
+)
 from penstock.router import errors as router
 from penstock.router.names import text, wire
 from penstock.subscriptions import errors as subscriptions
@@ -314,26 +323,30 @@ def erlang(octets: bytes) -> str:
 # Values
 
 
+_TYPE_NAMES: Final[dict[type, str]] = {
+    type(None): "void",
+    bool: "bool",
+    Timestamp: "timestamp",
+    Byte: "byte",
+    UnsignedByte: "unsignedbyte",
+    Short: "short",
+    UnsignedShort: "unsignedshort",
+    UnsignedInt: "unsignedint",
+    Long: "long",
+    float: "double",
+    Decimal: "decimal",
+    list: "array",
+    tuple: "array",
+    dict: "table",
+    ByteArray: "binary",
+}
+
+
 def type_name(value: object) -> str:
     """RabbitMQ's name of the field type that a value of a table has."""
-    match value:
-        case None:
-            return "void"
-        case bool():
-            return "bool"
-        case Timestamp():
-            return "timestamp"
-        case int():
-            return "signedint" if -(2**31) <= value < 2**31 else "long"
-        case float():
-            return "double"
-        case Decimal():
-            return "decimal"
-        case list() | tuple():
-            return "array"
-        case dict():
-            return "table"
-    return "longstr"
+    if type(value) is int:
+        return "signedint" if -(2**31) <= value < 2**31 else "long"
+    return _TYPE_NAMES.get(type(value), "longstr")
 
 
 def _plain(value: object) -> str:

@@ -518,15 +518,16 @@ def test_a_name_may_have_255_bytes(peer: Peer) -> None:
 ARGUMENTS: dict[str, tuple[object, object, str]] = {
     "x-message-ttl": (100_000, 200_000, "signedint"),
     "x-expires": (100_000, 200_000, "signedint"),
-    "x-max-length": (100_000, 200_000, "signedint"),
-    "x-max-length-bytes": (100_000, 200_000, "signedint"),
+    "x-max-length": (1_000, 2_000, "short"),
+    "x-max-length-bytes": (2**40, 2**41, "long"),
+    "x-max-priority": (5, 6, "byte"),
     "x-overflow": ("drop-head", "reject-publish", "longstr"),
     "x-dead-letter-exchange": ("amq.direct", "amq.fanout", "longstr"),
     "x-dead-letter-routing-key": ("a", "b", "longstr"),
     "x-single-active-consumer": (True, False, "bool"),
 }
-"""Argument: its value, another one, and what RabbitMQ calls their type. Integers are large, for this client
-sends small ones as smaller types.
+"""Argument: its value, another one, and what RabbitMQ calls their type: this client sends integers as the
+smallest that holds them.
 """
 
 

@@ -13,9 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.protocols._tables import (
+    Byte,
     ByteArray,
+    Long,
+    Short,
     TableError,
     Timestamp,
+    UnsignedByte,
+    UnsignedInt,
+    UnsignedShort,
     check_table,
     decode_fields,
     decode_table,
@@ -27,6 +33,12 @@ from penstock.protocols.values import Value
 keys = st.text(max_size=20).filter(lambda text: len(text.encode()) <= 60)
 scalars = (
     st.none()
+    | st.integers(-(2**7), 2**7 - 1).map(Byte)
+    | st.integers(0, 2**8 - 1).map(UnsignedByte)
+    | st.integers(-(2**15), 2**15 - 1).map(Short)
+    | st.integers(0, 2**16 - 1).map(UnsignedShort)
+    | st.integers(0, 2**32 - 1).map(UnsignedInt)
+    | st.integers(-(2**63), 2**63 - 1).map(Long)
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False, width=32)  # pamqp writes the short kind
@@ -48,6 +60,7 @@ def test_a_table_survives_the_round_trip(table: dict[str, Value]) -> None:
     encoded = encode_table(table)
     assert check_table(encoded)
     assert decode_table(encoded) == table
+    assert encode_table(decode_table(encoded)) == encoded
 
 
 def as_pamqp(value: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import LogError, PenstockError, RoutingError, SubscriptionError
+from penstock.protocols._tables import decode_table
 from penstock.protocols.amqp import errors
 from penstock.protocols.amqp.errors import AmqpError, answer, erlang, frame_fault, soft, type_name
 from penstock.router import errors as router
@@ -170,16 +171,27 @@ def test_octets_are_shown_as_erlang_shows_them() -> None:
 
 
 def test_field_types_have_rabbitmqs_names() -> None:
-    names = {
-        True: "bool",
-        5: "signedint",
-        2**40: "long",
-        1.5: "double",
-        "text": "longstr",
-        b"bytes": "longstr",
-        None: "void",
+    fields = {
+        b"t\x01": "bool",
+        b"b\xfb": "byte",
+        b"B\x05": "unsignedbyte",
+        b"s\xff\xfb": "short",
+        b"u\x00\x05": "unsignedshort",
+        b"I" + bytes(4): "signedint",
+        b"i" + bytes(4): "unsignedint",
+        b"l" + bytes(8): "long",
+        b"L" + bytes(8): "long",
+        b"d" + bytes(8): "double",
+        b"D" + bytes(5): "decimal",
+        b"T" + bytes(8): "timestamp",
+        b"S" + bytes(4): "longstr",
+        b"x" + bytes(4): "binary",
+        b"A" + bytes(4): "array",
+        b"F" + bytes(4): "table",
+        b"V": "void",
     }
-    for value, name in names.items():
-        assert type_name(value) == name
-    assert type_name([]) == "array"
-    assert type_name({}) == "table"
+    for field, name in fields.items():
+        entry = b"\x01a" + field
+        table = decode_table(len(entry).to_bytes(4, "big") + entry)
+        assert type_name(table["a"]) == name
+    assert type_name(2**40) == "long"

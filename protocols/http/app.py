@@ -3,7 +3,7 @@
 Under /api errors look like RabbitMQ's management API, everywhere else they are problems (RFC 9457):
 
     {"error": "bad_request", "reason": ...}
-    {"type": "/problems/<code>", "title": ..., "status": ..., "detail": ..., "code": ...}
+    {"type": "/problems/<code>", "title": ..., "status": ..., "detail": ..., "code": ..., "retryable": ...}
 
 The words for a refusal of the broker are those AMQP clients get (`Words`), as in RabbitMQ, whose management
 API is an AMQP client.
@@ -72,7 +72,7 @@ class HttpApp:
         """What a refusal of the broker means: a status, and AMQP's text for it."""
         if isinstance(error, router.AuthenticationRefused):
             if error.reason == "busy":
-                return HttpError(503, "busy", "too many logins at once; try again")
+                return HttpError(503, "busy", "too many logins at once; try again", retry_after_s=1)
             return HttpError(401, "not_authorized", "Login failed")
         text = self.told(error)
         match error:
@@ -98,13 +98,16 @@ class HttpApp:
         headers = list(error.headers)
         if error.status == 401:
             headers.append(("www-authenticate", 'Basic realm="penstock"'))
-        body = {
+        body: dict[str, Any] = {
             "type": f"/problems/{error.code}",
             "title": REASONS.get(error.status, "Error"),
             "status": error.status,
             "detail": error.detail,
             "code": error.code,
+            "retryable": error.retry_after_s is not None,
         }
+        if error.retry_after_s is not None:
+            body["retry_after_ms"] = error.retry_after_s * 1000
         return json_response(body, error.status, headers, "application/problem+json")
 
     def _rabbit(self, error: HttpError) -> Response:

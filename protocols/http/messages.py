@@ -32,16 +32,28 @@ _QUERY_MAX: Final = 100
 
 
 class HttpError(Exception):
-    """The request cannot be served: a status, and a short word and a sentence for the client."""
+    """The request cannot be served: a status, and a short word and a sentence for the client.
+
+    `retry_after_s`: after so many whole seconds it may be sent again, as it is.
+    """
 
     def __init__(
-        self, status: int, code: str, detail: str, *, headers: Sequence[tuple[str, str]] = ()
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        retry_after_s: int | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
+        self.retry_after_s = retry_after_s
         self.headers = tuple(headers)
+        if retry_after_s is not None:
+            self.headers += (("retry-after", str(retry_after_s)),)
 
 
 @dataclass(slots=True)
@@ -181,8 +193,10 @@ class Request:
     """The body is whole."""
     gone: bool = False
     """The client does not wait for the answer any more."""
+    refusal: HttpError | None = None
+    """Why it waits in vain: the rights of its user were taken back."""
     on_gone: Callable[[], None] = _nothing
-    """Called when that happens."""
+    """Called when either happens."""
     on_shutdown: Callable[[], None] = _nothing
     """Called when the gateway stops: whoever waits for something answers with what there is."""
     _body: bytearray = field(default_factory=bytearray)
@@ -254,6 +268,11 @@ class Request:
             self.gone = True
             self.fail(HttpError(400, "malformed", "the client broke off"))
             self.on_gone()
+
+    def revoke(self, refusal: HttpError) -> None:
+        """The user may not have what the request waits for any more."""
+        self.refusal = refusal
+        self.on_gone()
 
     @property
     def refused(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import CodecError
@@ -80,18 +80,28 @@ class Taken:
     """How often it was handed out before."""
     left: int
     """Messages that were ready behind it."""
+    cursor: Cursor = field(init=False)
+    """It was taken from. A subscription that is moved has another one afterwards."""
+
+    def __post_init__(self) -> None:
+        self.cursor = self.queue.cursor
+
+    @property
+    def is_void(self) -> bool:
+        """Its subscription goes on elsewhere: settling it does nothing."""
+        return self.cursor is not self.queue.cursor
 
     def settle(self) -> None:
         """It is done."""
-        self.queue.cursor.settle(self.seq)
+        self.cursor.settle(self.seq)
 
     def requeue(self) -> None:
         """Give it back to its place."""
-        self.queue.cursor.requeue(self.seq)
+        self.cursor.requeue(self.seq)
 
     def reject(self) -> None:
         """It leaves the queue undone: dead-lettered, where the queue says so."""
-        self.queue.cursor.reject(self.seq)
+        self.cursor.reject(self.seq)
 
 
 async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
@@ -299,6 +309,11 @@ class Messages:
         properties = dict(self._words.decode_properties(props))
         properties["headers"] = {**(properties.get("headers") or {}), name: value}
         return self._words.encode_properties(properties)
+
+    def headers_of(self, record: Record) -> Mapping[str, Any]:
+        """The headers of an AMQP record. Raises CodecError."""
+        headers: Mapping[str, Any] = self._words.decode_properties(record.props).get("headers") or {}
+        return headers
 
     def show(self, record: Record) -> Shown:
         """A record as AMQP consumers would see it."""

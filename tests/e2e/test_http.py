@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 def http(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
     base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
     with httpx.Client(
-        base_url=base, auth=("guest", "guest"), http1=not request.param, http2=request.param, timeout=30
+        base_url=base, auth=("guest", "guest"), http1=not request.param, http2=request.param, timeout=90
     ) as client:
         yield client
 
@@ -50,6 +51,14 @@ def consume(gateway: Gateway, queue: str, count: int) -> list[tuple[Any, bytes]]
         channel = connection.channel()
         got = [channel.basic_get(queue, auto_ack=True) for _ in range(count)]
     return [(properties, body) for _, properties, body in got]
+
+
+def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+    """Wait until it is true."""
+    ends = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < ends, f"not in {timeout_s} s"
+        time.sleep(0.02)
 
 
 def pull(http: httpx.Client, queue: str, **body: Any) -> list[dict[str, Any]]:
@@ -144,7 +153,7 @@ def test_a_publish_through_an_exchange_is_routed(http: httpx.Client, gateway: Ga
 
 def test_a_pulled_message_is_leased_until_it_is_acknowledged(http: httpx.Client, queue: str) -> None:
     http.post(f"queues/{queue}/messages", json={"messages": [{"value": str(n)} for n in range(5)]})
-    messages = pull(http, queue, max_messages=3)
+    messages = pull(http, queue, max_messages=3, lease_ms=600_000)
     assert [m["value"] for m in messages] == ["0", "1", "2"]
     assert pull(http, queue, max_messages=10, wait_ms=0)[0]["value"] == "3"
     handles = [m["handle"] for m in messages]
@@ -163,10 +172,15 @@ def test_a_lease_that_ends_gives_the_message_back_and_one_that_is_extended_does_
     http: httpx.Client, queue: str
 ) -> None:
     http.post(f"queues/{queue}/messages", json={"messages": [{"value": "kept"}, {"value": "lost"}]})
-    kept, lost = pull(http, queue, max_messages=2, lease_ms=1000)
-    longer = {"handles": [kept["handle"]], "lease_ms": 60000}
-    assert http.post(f"queues/{queue}/extend", json=longer).status_code == 200
-    (again,) = pull(http, queue, wait_ms=20000)
+    for _ in range(100):
+        kept, lost = pull(http, queue, max_messages=2, lease_ms=1000, wait_ms=60000)
+        longer = {"handles": [kept["handle"]], "lease_ms": 600_000}
+        answer = http.post(f"queues/{queue}/extend", json=longer)
+        if answer.status_code == 200:
+            break
+        # On a machine this slow the leases have ended: once more.
+        assert answer.json()["code"] == "stale_handle"
+    (again,) = pull(http, queue, wait_ms=60000)
     assert (again["value"], again["redelivered"]) == ("lost", True)
     assert http.post(f"queues/{queue}/ack", json={"handles": [lost["handle"]]}).status_code == 409
     assert http.post(f"queues/{queue}/ack", json={"handles": [kept["handle"]]}).status_code == 200
@@ -174,18 +188,16 @@ def test_a_lease_that_ends_gives_the_message_back_and_one_that_is_extended_does_
 
 def test_a_poll_waits_for_a_message_and_no_longer(http: httpx.Client, gateway: Gateway, queue: str) -> None:
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.extend(pull(http, queue, wait_ms=20000)))
+    thread = threading.Thread(target=lambda: found.extend(pull(http, queue, wait_ms=60000)))
     thread.start()
     api = Api(gateway)
-    ends = time.monotonic() + 20
-    while not api.get(f"queues/%2F/{queue}")["consumers"]:
-        assert time.monotonic() < ends
+    until(lambda: api.get(f"queues/%2F/{queue}")["consumers"])
     api.send(
         "POST",
         "exchanges/%2F/amq.default/publish",
         {"routing_key": queue, "payload": "now", "payload_encoding": "string", "properties": {}},
     )
-    thread.join(20)
+    thread.join(60)
     assert [m["value"] for m in found] == ["now"]
     assert api.get(f"queues/%2F/{queue}")["consumers"] == 0
     assert pull(http, queue, wait_ms=0) == []
@@ -193,13 +205,19 @@ def test_a_poll_waits_for_a_message_and_no_longer(http: httpx.Client, gateway: G
 
 
 def test_a_client_that_hangs_up_leaves_nothing_behind(gateway: Gateway, queue: str) -> None:
-    with httpx.Client(auth=("guest", "guest")) as client, pytest.raises(httpx.ReadTimeout):
-        url = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/queues/{queue}/pull"
-        client.post(url, json={"wait_ms": 60000}, timeout=0.3)
     api = Api(gateway)
-    ends = time.monotonic() + 20
-    while api.get(f"queues/%2F/{queue}")["consumers"]:
-        assert time.monotonic() < ends
+
+    def consumers(count: int) -> bool:
+        return bool(api.get(f"queues/%2F/{queue}")["consumers"] == count)
+
+    head = (
+        f"POST /v1/vhosts/%2F/queues/{queue}/pull HTTP/1.1\r\nhost: x\r\ncontent-length: 17\r\n"
+        "authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", gateway.ports["http"]), 60) as client:
+        client.sendall(head.encode() + b'{"wait_ms":60000}')
+        until(lambda: consumers(1))
+    until(lambda: consumers(0))
     api.close()
 
 
@@ -250,8 +268,8 @@ def test_a_stream_is_read_from_any_offset_and_leaves_no_trace(
 
 
 def test_a_stop_of_the_gateway_answers_those_who_wait(tmp_path: Path) -> None:
-    """Neither a poll nor a tail holds the stop up until its drain timeout of 10 s."""
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
+    """Neither a poll nor a tail holds the stop up until its drain timeout."""
+    settings = {**SETTINGS, "http.listen": "127.0.0.1:0", "server.drain_timeout_s": "600"}
     with Gateway(tmp_path / "stopped", settings=settings) as gateway:
         api = Api(gateway)
         api.send("PUT", "queues/%2F/waited", {"durable": True})
@@ -273,15 +291,11 @@ def test_a_stop_of_the_gateway_answers_those_who_wait(tmp_path: Path) -> None:
         threads = [threading.Thread(target=poll), threading.Thread(target=tail)]
         for thread in threads:
             thread.start()
-        ends = time.monotonic() + 20
-        while sum(queue["consumers"] for queue in api.get("queues")) < 2:
-            assert time.monotonic() < ends
+        until(lambda: sum(queue["consumers"] for queue in api.get("queues")) == 2)
         api.close()
-        before = time.monotonic()
-        gateway.terminate()
-        assert time.monotonic() - before < 8
+        gateway.terminate()  # fails when it takes long
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     assert sorted(map(str, found)) == [": penstock", "{'messages': []}"]
 
 
@@ -413,7 +427,7 @@ def test_an_idempotency_key_makes_a_request_happen_once(tmp_path: Path, unique: 
                 auth=("guest", "guest"),
                 json={"messages": [{"value": value} for value in values]},
                 headers={"idempotency-key": key},
-                timeout=30,
+                timeout=90,
             )
 
         api = Api(gateway)

@@ -103,7 +103,7 @@ def channel(gateway: Gateway) -> Iterator[Any]:
         yield connection.channel()
 
 
-def until(what: Any, timeout_s: float = 20.0) -> Any:
+def until(what: Any, timeout_s: float = 60.0) -> Any:
     """Ask again until the answer is true; the last answer."""
     ends = time.monotonic() + timeout_s
     while not (answer := what()):
@@ -169,7 +169,7 @@ def test_rates_come_from_two_samples(api: Api, channel: Any) -> None:
         value: float = api.get("queues/%2F/rated")["message_stats"]["publish_details"]["rate"]
         return value
 
-    assert until(rate, 30) > 0
+    assert until(rate) > 0
 
 
 def test_queues_are_declared_shown_and_deleted_with_rabbitmqs_statuses(api: Api) -> None:
@@ -303,7 +303,7 @@ def test_connections_are_shown_and_closed(api: Api, gateway: Gateway) -> None:
     answer = api.client.delete(path, headers={"X-Reason": "go away"})
     assert answer.status_code == 204
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="go away") as closed:
-        connection.process_data_events(time_limit=10)
+        connection.process_data_events(time_limit=60)
     assert closed.value.reply_code == 320
     assert until(lambda: api.status("GET", path) == 404)
 
@@ -317,7 +317,7 @@ def test_mqtt_clients_are_connections_and_their_sessions_queues(api: Api, gatewa
     client.connect("127.0.0.1", gateway.mqtt_port)
     client.loop_start()
     client.subscribe("a/+", qos=1)
-    assert subscribed.wait(10)
+    assert subscribed.wait(60)
     (one,) = [c for c in api.get("connections") if c["variable_map"].get("client_id") == "thermo"]
     assert one["protocol"] == "MQTT 5-0"
     (session,) = [q for q in api.get("queues/%2F") if q["name"] == "mqtt-subscription-thermoqos1"]

@@ -179,8 +179,8 @@ async def test_no_answer_in_time_is_the_end_of_the_connection() -> None:
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
         try:
+            await read_request(reader)
             await reader.read()
         finally:
             ended.set()

@@ -22,7 +22,7 @@ class Api:
     def __init__(self, gateway: Gateway, user: str = "guest", password: str = "guest") -> None:
         self.port = gateway.ports["management"]
         self.client = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}/api/", auth=(user, password), timeout=20
+            base_url=f"http://127.0.0.1:{self.port}/api/", auth=(user, password), timeout=60
         )
 
     def get(self, path: str) -> Any:

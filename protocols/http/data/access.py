@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from penstock.errors import PenstockError
 from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.messages import HttpError, Request
 from penstock.protocols.http.traffic import Messages, kept
 from penstock.router.identity import Actor, Identity
+from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Access"]
 
-_RETRY_S: Final = "5"
+_RETRY_S = 5
 
 
 class Access:
@@ -27,11 +31,17 @@ class Access:
         self.broker = broker
         self.messages = messages
         self._owner = object()
+        self._watched: dict[Request, Callable[[Request], object]] = {}
+        broker.on_permissions_changed.append(self._permissions_changed)
 
     def identity(self, request: Request) -> Identity:
         """Who asks."""
         assert request.identity is not None  # every route here needs a login
         return request.identity
+
+    def actor(self, request: Request) -> Actor:
+        """The same, as one who uses things of the vhost."""
+        return Actor(self.identity(request), self._owner)
 
     def vhost(self, request: Request) -> Vhost:
         """The vhost in the path. A refusal does not tell whether it exists. Raises AccessRefused."""
@@ -47,7 +57,50 @@ class Access:
 
     def queue_named(self, request: Request, name: str) -> Queue:
         """A queue of the vhost in the path, to be read. Raises RoutingError."""
-        return self.vhost(request).queue(name, Actor(self.identity(request), self._owner))
+        return self.vhost(request).queue(name, self.actor(request))
+
+    def stream(self, request: Request) -> Stream:
+        """The stream in the path, to be read. Raises RoutingError, HttpError 409."""
+        return self.stream_named(request, request.names["stream"])
+
+    def stream_named(self, request: Request, name: str) -> Stream:
+        """A stream of the vhost in the path, to be read. Raises RoutingError, HttpError 409."""
+        found = self.queue_named(request, name)
+        if not isinstance(found, Stream):
+            raise HttpError(409, "wrong_mode", f"queue '{name}' is no stream: pull it")
+        return found
+
+    def source(self, request: Request) -> Queue:
+        """What is pulled: the queue in the path, or the subscription. Raises RoutingError, HttpError 409."""
+        if "subscription" not in request.names:
+            return self.queue(request)
+        stream = self.stream(request)
+        return self.vhost(request).subscriptions.get(stream.name, request.names["subscription"])
+
+    # What lives on
+
+    @contextmanager
+    def watched(self, request: Request, check: Callable[[Request], object] | None = None) -> Iterator[None]:
+        """While a request waits: it is refused when its user's rights are taken back.
+
+        `check` raises PenstockError or HttpError then; without one it is about what is pulled.
+        """
+        self._watched[request] = check or self.source
+        try:
+            yield
+        finally:
+            del self._watched[request]
+
+    def _permissions_changed(self, user: str, vhost: str) -> None:
+        for request, check in list(self._watched.items()):
+            if self.identity(request).username != user or request.names["vhost"] != vhost:
+                continue
+            try:
+                check(request)
+            except HttpError as error:
+                request.revoke(error)
+            except PenstockError as error:
+                request.revoke(self.app.translate(error))
 
     def accepting(self) -> None:
         """Raises HttpError 503 while the log takes no messages."""
@@ -56,7 +109,7 @@ class Access:
                 503,
                 "paused",
                 "the log takes no messages for now: memory, disk or the disk's speed; try again",
-                headers=(("retry-after", _RETRY_S),),
+                retry_after_s=_RETRY_S,
             )
 
     async def kept(self, lsn: int, ack: str) -> None:

@@ -10,10 +10,15 @@ from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.idempotency import Idempotency
+from penstock.protocols.http.data.leases import Leases
+from penstock.protocols.http.data.members import Members
+from penstock.protocols.http.data.polls import Polls
 from penstock.protocols.http.data.publish import Publisher
 from penstock.protocols.http.data.pull import Puller
 from penstock.protocols.http.data.reader import StreamReader
-from penstock.protocols.http.data.tail import Tailer
+from penstock.protocols.http.data.sse import TailHandlers
+from penstock.protocols.http.data.streams import StreamHandlers
+from penstock.protocols.http.data.tail import Tails
 from penstock.protocols.http.data.transactions import Transactions
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.handlers import WebhookHandlers
@@ -39,24 +44,43 @@ class DataPlane:
         access = Access(app, broker, messages)
         idempotency = Idempotency(broker)
         self.publisher = Publisher(access, idempotency)
-        self.puller = Puller(access, clock)
-        self.transactions = Transactions(access, self.puller, idempotency)
-        self.tailer = Tailer(access)
-        self.reader = StreamReader(access, self.puller)
+        polls, leases = Polls(broker.tick), Leases(broker.tick, clock)
+        self.puller = Puller(access, polls, leases, Members(broker, messages, leases, clock))
+        self.transactions = Transactions(access, leases, idempotency)
+        self.reader = StreamReader(access, polls)
+        self.tails = TailHandlers(access, Tails(broker), self.reader)
+        self.streams = StreamHandlers(access)
         self.webhooks = WebhookHandlers(access, webhooks, self.reader)
 
     def add(self, app: HttpApp) -> None:
         """Serve the paths on `app`."""
-        queue, exchange = "/v1/vhosts/{vhost}/queues/{queue}", "/v1/vhosts/{vhost}/exchanges/{exchange}"
+        vhost = "/v1/vhosts/{vhost}"
+        queue, exchange = f"{vhost}/queues/{{queue}}", f"{vhost}/exchanges/{{exchange}}"
+        stream = f"{vhost}/streams/{{stream}}"
+        subscription = f"{stream}/subscriptions/{{subscription}}"
         app.routes.add("POST", f"{exchange}/messages", self.publisher.to_exchange)
-        app.routes.add("GET", f"{exchange}/tail", self.tailer.tail)
+        app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
+        app.routes.add("GET", f"{vhost}/tail", self.tails.topic)
+        app.routes.add("GET", f"{stream}/tail", self.tails.stream)
         app.routes.add("POST", f"{queue}/messages", self.publisher.to_queue)
-        app.routes.add("POST", f"{queue}/pull", self.puller.pull)
-        app.routes.add("POST", f"{queue}/ack", self.puller.ack)
-        app.routes.add("POST", f"{queue}/nack", self.puller.nack)
-        app.routes.add("POST", f"{queue}/extend", self.puller.extend)
-        app.routes.add("GET", "/v1/vhosts/{vhost}/streams/{queue}/messages", self.reader.read)
-        app.routes.add("POST", "/v1/vhosts/{vhost}/transactions", self.transactions.commit)
+        for source in (queue, subscription):
+            app.routes.add("POST", f"{source}/pull", self.puller.pull)
+            app.routes.add("POST", f"{source}/ack", self.puller.ack)
+            app.routes.add("POST", f"{source}/nack", self.puller.nack)
+            app.routes.add("POST", f"{source}/extend", self.puller.extend)
+        app.routes.add("POST", f"{subscription}/ack-cumulative", self.puller.ack_cumulative)
+        app.routes.add("POST", f"{subscription}/seek", self.streams.seek)
+        app.routes.add("GET", f"{vhost}/streams", self.streams.index)
+        app.routes.add("PUT", stream, self.streams.put)
+        app.routes.add("GET", stream, self.streams.show)
+        app.routes.add("DELETE", stream, self.streams.delete)
+        app.routes.add("POST", f"{stream}/messages", self.publisher.to_stream)
+        app.routes.add("GET", f"{stream}/messages", self.reader.read)
+        app.routes.add("GET", f"{stream}/subscriptions", self.streams.subscriptions)
+        app.routes.add("PUT", subscription, self.streams.subscribe)
+        app.routes.add("GET", subscription, self.streams.show_subscription)
+        app.routes.add("DELETE", subscription, self.streams.unsubscribe)
+        app.routes.add("POST", f"{vhost}/transactions", self.transactions.commit)
         self.webhooks.add(app)
         for path in openapi.PATHS:
             app.routes.add("GET", path, openapi.serve)

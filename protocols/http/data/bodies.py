@@ -6,7 +6,7 @@
     application/x-ndjson                 one {...} per line
     anything else                        one message: the body as it is, its metadata in Penstock-* headers
 
-A message: `value` (text; other JSON is kept as JSON) or `value_b64`, and optionally `routing_key`,
+A message: `value` (text; other JSON is kept as JSON) or `value_b64`, and optionally `key`, `routing_key`,
 `content_type`, `headers`, `message_id`, `correlation_id`, `reply_to`, `type`, `priority`, `ttl_ms`,
 `timestamp`, `persistent` (true unless said otherwise), and `delay_ms` or `deliver_at`.
 
@@ -41,6 +41,7 @@ _KNOWN: Final = {
     *_TEXTS,
     "value",
     "value_b64",
+    "key",
     "routing_key",
     "content_type",
     "headers",
@@ -136,6 +137,8 @@ def message_of(item: Any, where: str) -> Outgoing:
     for name in (*_TEXTS, "content_type", "headers", "priority", "timestamp"):
         if item.get(name) is not None:
             properties[name] = item[name]
+    if item.get("key") is not None:
+        _set_key(properties, item["key"], where)
     properties["delivery_mode"] = 2 if item.get("persistent", True) else 1
     if item.get("ttl_ms") is not None:
         properties["expiration"] = _ttl(item["ttl_ms"], f"{where}.ttl_ms")
@@ -143,6 +146,14 @@ def message_of(item: Any, where: str) -> Outgoing:
     if key is not None and not isinstance(key, str):
         raise _bad(f"{where}.routing_key", "not a string")
     return Outgoing(body, key, properties, _due(item.get("delay_ms"), item.get("deliver_at"), where))
+
+
+def _set_key(properties: dict[str, Any], key: Any, where: str) -> None:
+    """Its ordering key, by which key-shared subscriptions share out and streams are compacted."""
+    headers = properties.get("headers") or {}
+    if not isinstance(key, str) or not isinstance(headers, dict):
+        raise _bad(f"{where}.key", "text, beside headers that are an object")
+    properties["headers"] = {**headers, "x-key": key}
 
 
 def _due(delay_ms: Any, deliver_at: Any, where: str) -> int:
@@ -239,4 +250,6 @@ def _raw(headers: Mapping[str, str], kind: str, body: bytes) -> Outgoing:
     own = {name[len(_HEADER) :]: value for name, value in headers.items() if name.startswith(_HEADER)}
     if own:
         properties["headers"] = own
+    if "penstock-key" in headers:
+        _set_key(properties, headers["penstock-key"], "Penstock")
     return outgoing

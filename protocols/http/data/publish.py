@@ -23,7 +23,9 @@ from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import Outgoing, messages_of
 from penstock.protocols.http.data.idempotency import Idempotency, Once
 from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Response, json_response
+from penstock.router.errors import AccessRefused, NotFound
 from penstock.router.names import join_key_block
+from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.router.publishing import Published
@@ -67,6 +69,17 @@ class Publisher:
     async def to_queue(self, request: Request) -> Response:
         """Straight into a queue, through the default exchange."""
         return await self._publish(request, "", request.names["queue"], fixed=True)
+
+    async def to_stream(self, request: Request) -> Response:
+        """Straight into a stream, which must be there."""
+        vhost, name = self._access.vhost(request), request.names["stream"]
+        identity = self._access.identity(request)
+        if not self._access.broker.authorizer.allow(identity, vhost.name, "write", ""):
+            raise AccessRefused("exchange", "", vhost.name, identity.username, "write")
+        entry = vhost.queues.get(name)
+        if entry is None or not isinstance(entry.queue, Stream):
+            raise NotFound("queue", name, vhost.name)
+        return await self._publish(request, "", request.names["stream"], fixed=True)
 
     async def _publish(
         self, request: Request, exchange: str, default: str, *, fixed: bool = False

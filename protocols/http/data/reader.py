@@ -15,13 +15,14 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.pull import Puller, shown
+from penstock.protocols.http.data.polls import Polls
+from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.since import parse_since
-from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.router.since import Since
+    from penstock.subscriptions.stream import Stream
 
 __all__ = ["StreamReader"]
 
@@ -32,24 +33,22 @@ _WAIT_MAX_MS: Final = 60_000
 class StreamReader:
     """The handler."""
 
-    def __init__(self, access: Access, puller: Puller) -> None:
+    def __init__(self, access: Access, polls: Polls) -> None:
         self._access = access
-        self._puller = puller
+        self._polls = polls
 
     async def read(self, request: Request) -> Response:
         """Messages from an offset on."""
-        stream = self._access.queue(request)
-        if not isinstance(stream, Stream):
-            raise HttpError(409, "wrong_mode", f"queue '{stream.name}' is no stream: pull it")
-        return await self.read_stream(request, stream)
+        with self._access.watched(request, self._access.stream):
+            return await self.read_stream(request, self._access.stream(request))
 
     async def read_stream(self, request: Request, stream: Stream) -> Response:
         """The same, of a stream that the user may read."""
         wanted = _number(request, "max", 100, 1, _MAX)
         wait_ms = _number(request, "wait_ms", 0, 0, _WAIT_MAX_MS)
-        offset = await self._offset(stream, request.parameter("from", "first"))
+        offset = await self.offset(stream, request.parameter("from", "first"))
         reader = stream.reader(offset)
-        taken = await self._puller.take(request, reader, wanted, wait_ms / 1000)
+        taken = await self._polls.take(request, reader, wanted, wait_ms / 1000)
         self._access.messages.delivered += len(taken)
         messages = []
         following = max(offset, stream.first_offset)
@@ -65,7 +64,8 @@ class StreamReader:
         }
         return json_response(body, headers=(("etag", f'"{following}"'),))
 
-    async def _offset(self, stream: Stream, text: str) -> int:
+    async def offset(self, stream: Stream, text: str) -> int:
+        """The offset that `text` stands for. Raises HttpError 400."""
         if text == "first":
             return stream.first_offset
         if text == "next":

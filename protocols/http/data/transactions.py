@@ -1,7 +1,7 @@
 """POST .../transactions: messages published and deliveries acknowledged as one atomic unit of the log.
 
     {"publish": [{"exchange": X, "routing_key": K, "value": ...} | {"queue": Q, "value": ...}, ...],
-     "ack": [{"queue": Q, "handles": [...]}, ...]}
+     "ack": [{"queue": Q, "handles": [...]} | {"stream": S, "subscription": N, "handles": [...]}, ...]}
 
 So what was made of a message and its acknowledgement are kept together or not at all: work is neither lost
 nor done twice, whatever breaks. Everything is looked at before anything happens: a stale handle, an exchange
@@ -19,13 +19,14 @@ from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import Outgoing, message_of
 from penstock.protocols.http.data.fields import object_of
 from penstock.protocols.http.data.idempotency import Idempotency
-from penstock.protocols.http.data.pull import Lease, Puller
+from penstock.protocols.http.data.leases import Lease, Leases, settle
 from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Response, json_response, parsed
 from penstock.router.names import join_key_block
 
 if TYPE_CHECKING:
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
+    from penstock.subscriptions.queue import Queue
 
 __all__ = ["Transactions"]
 
@@ -36,9 +37,9 @@ _MOST: Final = 1000
 class Transactions:
     """The handler."""
 
-    def __init__(self, access: Access, puller: Puller, idempotency: Idempotency) -> None:
+    def __init__(self, access: Access, leases: Leases, idempotency: Idempotency) -> None:
         self._access = access
-        self._puller = puller
+        self._all_leases = leases
         self._idempotency = idempotency
 
     async def commit(self, request: Request) -> Response:
@@ -64,7 +65,9 @@ class Transactions:
             with access.broker.log.unit():
                 for exchange, message in messages:
                     lsns.append(self._publish(vhost, identity, exchange, message))
-                queues = self._puller.settle(leases)
+                for lease in leases:
+                    self._all_leases.end(lease, settle)
+                queues = list(dict.fromkeys(lease.taken.queue for lease in leases))
                 for queue in queues:
                     lsns.append(queue.persist())
                 if once is not None:
@@ -80,17 +83,26 @@ class Transactions:
             raise HttpError(400, "bad_field", "ack is a list of objects with queue and handles")
         leases: list[Lease] = []
         for at, item in enumerate(value):
-            item = object_of(item)
-            name, handles = item.get("queue"), item.get("handles")
-            if not isinstance(name, str) or not isinstance(handles, list):
-                raise HttpError(400, "bad_field", f"ack[{at}]: an object with queue and handles")
-            queue = self._access.queue_named(request, name)
-            leases += self._puller.leases(queue, handles)
+            leases += self._all_leases.all(*self._source(request, object_of(item), f"ack[{at}]"))
         if len(leases) > _MOST:
             raise HttpError(413, "too_many_handles", f"more than {_MOST} handles in one transaction")
         if len({id(lease) for lease in leases}) < len(leases):
             raise HttpError(400, "bad_field", "ack: a handle twice")
         return leases
+
+    def _source(self, request: Request, item: dict[str, Any], where: str) -> tuple[Queue, list[Any]]:
+        """What an item of `ack` was pulled from, and its handles."""
+        queue, stream, name = item.get("queue"), item.get("stream"), item.get("subscription")
+        handles = item.get("handles")
+        if isinstance(handles, list):
+            if isinstance(queue, str) and stream is None:
+                return self._access.queue_named(request, queue), handles
+            if queue is None and isinstance(stream, str) and isinstance(name, str):
+                found = self._access.stream_named(request, stream)
+                return self._access.vhost(request).subscriptions.get(found.name, name), handles
+        raise HttpError(
+            400, "bad_field", f"{where}: an object with handles, and queue, or stream and subscription"
+        )
 
     def _check(self, vhost: Vhost, identity: Identity, exchange: str, message: Outgoing) -> None:
         """Raises HttpError: it cannot be published."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.log_core._batch import AMQP091
-from penstock.protocols.http.data.tail import _Tail
+from penstock.protocols.http.data.tail import Tail
 from penstock.router.identity import BROKER, Actor
 from penstock.router.names import join_key_block
 from tests.support.amqp_session import World
@@ -16,7 +16,7 @@ def test_a_tail_keeps_a_megabyte_and_counts_what_it_drops(tmp_path: Path) -> Non
     try:
         vhost = world.broker.vhost("/")
         queue = vhost.declare_queue("t", Actor(BROKER, object()), exclusive=False).queue
-        tail = _Tail(queue)
+        tail = Tail(queue, lambda: None)
         queue.attach(tail)
         for _ in range(30):
             vhost.publish(None, AMQP091, join_key_block("", "t"), b"\0\0", b"x" * 100_000)

@@ -1,0 +1,152 @@
+"""A pull that waits: an outlet of its queue until it has something, or its time is up.
+
+It costs no task of its own and no timer but one. When its client goes away so does it, and what it had taken
+is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.http.messages import HttpError, Request
+from penstock.protocols.http.traffic import Taken
+from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.data.members import Member
+    from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.queue import Queue
+    from penstock.subscriptions.tick import Tick
+
+__all__ = ["BYTES_MAX", "Poll", "Polls"]
+
+BYTES_MAX: Final = 1 << 20
+"""Of bodies in one answer, unless asked otherwise; one message comes whatever its size."""
+_PARKED_MAX: Final = 10_000
+
+
+class Poll:
+    """See the module."""
+
+    priority = 0
+
+    def __init__(
+        self, queue: Queue, wanted: int, done: asyncio.Future[None], bytes_max: int = BYTES_MAX
+    ) -> None:
+        self._queue = queue
+        self._wanted = wanted
+        self._done = done
+        self._bytes_max = bytes_max
+        self._size = 0
+        self.taken: list[Taken] = []
+        self.gone = ""
+        """Why the queue let go of it."""
+
+    def credit(self) -> int:
+        if self.gone or self._size >= self._bytes_max:
+            return 0
+        return self._wanted - len(self.taken)
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        records = cursor.records()
+        took = 0
+        for at in range(first, len(records), step):
+            if self.credit() <= 0:
+                break
+            seq, _, _, count, redelivered = records[at]
+            batch, index = cursor.record(at)
+            taken = Taken(self._queue, seq, batch.record(index), redelivered, count, 0)
+            self.taken.append(taken)
+            self._size += len(taken.record.body)
+            took += 1
+        self.wake()
+        return took
+
+    def void(self) -> None:
+        """What it took is void: its subscription goes on elsewhere."""
+        self.taken.clear()
+        self._size = 0
+
+    def cancelled(self, reason: str) -> None:
+        self.gone = reason
+        self.wake()
+
+    def wake(self) -> None:
+        """Wait no longer."""
+        if not self._done.done():
+            self._done.set_result(None)
+
+
+class Polls:
+    """All that wait."""
+
+    def __init__(self, tick: Tick) -> None:
+        self._tick = tick
+        self._parked = 0
+
+    async def take(
+        self,
+        request: Request,
+        queue: Queue,
+        wanted: int,
+        wait_s: float,
+        *,
+        bytes_max: int = BYTES_MAX,
+        member: Member | None = None,
+    ) -> list[Taken]:
+        """Up to `wanted` messages, as soon as there are some; none after `wait_s` seconds.
+
+        Args:
+            member: The consumer with a name that it is for; attached already.
+
+        Raises:
+            HttpError: 409, another consumer is in the way; 404, the queue was deleted; 503, too many wait.
+
+        """
+        if self._parked >= _PARKED_MAX:
+            raise HttpError(
+                503, "too_many_polls", f"{_PARKED_MAX} polls wait already; try again", retry_after_s=1
+            )
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        poll = Poll(queue, wanted, done, bytes_max)
+        request.on_gone = request.on_shutdown = poll.wake
+        timer = loop.call_later(max(wait_s, 0.001), poll.wake)
+        self._parked += 1
+        try:
+            if member is None:
+                queue.attach(poll)
+            else:
+                member.begin(poll)
+                queue.credit_gained()
+            self._tick.schedule()
+            await done
+        except ConsumerRefused as error:
+            raise HttpError(409, "subscription_busy", error.message) from error
+        except QueueGone as error:
+            raise HttpError(404, "not_found", error.message) from error
+        except asyncio.CancelledError:
+            give_back(poll.taken, member)
+            raise
+        finally:
+            self._parked -= 1
+            timer.cancel()
+            if member is None:
+                queue.detach(poll)
+            else:
+                member.end(poll)
+        if request.gone or request.refusal is not None:
+            give_back(poll.taken, member)
+            raise request.refusal or HttpError(400, "malformed", "the client broke off")
+        if poll.gone and not poll.taken:
+            raise HttpError(404, "not_found", poll.gone)
+        return poll.taken
+
+
+def give_back(taken: list[Taken], member: Member | None) -> None:
+    """Nobody gets them."""
+    for one in taken:
+        one.requeue()
+        if member is not None:
+            member.released(one)

@@ -1,0 +1,244 @@
+"""Streams and their subscriptions as resources: made, looked at, moved, deleted.
+
+    PUT GET DELETE streams/S                    {max_age, max_bytes}
+    PUT GET DELETE streams/S/subscriptions/N    {kind, start, durable, ack_timeout_ms, nack_min_ms,
+                                                 nack_max_ms, max_deliveries, dead_letter}
+    POST streams/S/subscriptions/N/seek         {to}
+
+The same streams and subscriptions as those of AMQP and of the native protocol. `start` and `to` are
+"earliest", "latest", a time, an interval ("-1h") or a position ("pos:N").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.fields import number_of, object_of, optional_object
+from penstock.protocols.http.messages import HttpError, Request, Response, json_response
+from penstock.router.backfill import find_position
+from penstock.router.errors import AccessRefused, NotFound
+from penstock.router.since import parse_since
+from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.subscriptions.subscription import Subscription
+
+__all__ = ["StreamHandlers"]
+
+_KINDS: Final = {
+    "exclusive": Kind.EXCLUSIVE,
+    "failover": Kind.FAILOVER,
+    "shared": Kind.SHARED,
+    "key_shared": Kind.KEY_SHARED,
+}
+_DAY_MS: Final = 86_400_000
+_NAME_MAX: Final = 200
+_FIELDS: Final = (
+    "kind",
+    "start",
+    "durable",
+    "ack_timeout_ms",
+    "nack_min_ms",
+    "nack_max_ms",
+    "max_deliveries",
+    "dead_letter",
+)
+
+
+class StreamHandlers:
+    """The handlers."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    # Streams
+
+    async def index(self, request: Request) -> Response:
+        """All streams that the user may read."""
+        vhost, identity = self._access.vhost(request), self._access.identity(request)
+        allow = self._access.broker.authorizer.allow
+        found = [
+            _stream_shown(entry.queue)
+            for name, entry in sorted(vhost.queues.items())
+            if isinstance(entry.queue, Stream) and allow(identity, vhost.name, "read", name)
+        ]
+        return json_response({"streams": found})
+
+    async def put(self, request: Request) -> Response:
+        """Make one; the same again is fine."""
+        vhost, name = self._access.vhost(request), request.names["stream"]
+        body = await optional_object(request)
+        _check_fields(body, ("max_age", "max_bytes"))
+        arguments: dict[str, Any] = {"x-queue-type": "stream"}
+        if body.get("max_age") is not None:
+            if not isinstance(body["max_age"], str):
+                raise HttpError(400, "bad_field", 'max_age is an interval such as "7D"')
+            arguments["x-max-age"] = body["max_age"]
+        if body.get("max_bytes") is not None:
+            arguments["x-max-length-bytes"] = number_of(body, "max_bytes", (0, 0, 2**62))
+        is_new = name not in vhost.queues
+        declared = vhost.declare_queue(name, self._access.actor(request), durable=True, arguments=arguments)
+        await self._access.kept(declared.lsn, "fsync")
+        assert isinstance(declared.queue, Stream)
+        return json_response(_stream_shown(declared.queue), 201 if is_new else 200)
+
+    async def show(self, request: Request) -> Response:
+        """What one has."""
+        return json_response(_stream_shown(self._access.stream(request)))
+
+    async def delete(self, request: Request) -> Response:
+        """End one, with its messages and subscriptions."""
+        vhost, name = self._access.vhost(request), request.names["stream"]
+        entry = vhost.queues.get(name)
+        lsn = 0
+        if entry is None or isinstance(entry.queue, Stream):
+            lsn = vhost.delete_queue(name, self._access.actor(request)).lsn
+        else:
+            self._access.stream(request)  # which refuses what is none
+        await self._access.kept(lsn, "fsync")
+        return Response(204)
+
+    # Subscriptions
+
+    async def subscriptions(self, request: Request) -> Response:
+        """Those of a stream."""
+        stream = self._access.stream(request)
+        found = self._access.vhost(request).subscriptions.of(stream.name)
+        return json_response({"subscriptions": [_shown(name, one) for name, one in sorted(found.items())]})
+
+    async def subscribe(self, request: Request) -> Response:
+        """Make one; the same again is fine, and moves nothing."""
+        access = self._access
+        stream, name = access.stream(request), request.names["subscription"]
+        body = await optional_object(request)
+        _check_fields(body, _FIELDS)
+        if len(name.encode("utf-8", "surrogateescape")) > _NAME_MAX:
+            raise HttpError(400, "bad_field", f"the name of a subscription has at most {_NAME_MAX} bytes")
+        kind = body.get("kind", "shared")
+        if not isinstance(kind, str) or kind not in _KINDS:
+            raise HttpError(400, "bad_field", f"kind is one of {', '.join(_KINDS)}")
+        durable = body.get("durable", True)
+        if not isinstance(durable, bool):
+            raise HttpError(400, "bad_field", "durable is true or false")
+        options = self._options(request, body)
+        position = await self._position(body.get("start", "latest"), "start")
+        vhost = access.vhost(request)
+        stream = access.stream(request)  # it may be another one meanwhile
+        is_new = name not in vhost.subscriptions.of(stream.name)
+        subscription, lsn = vhost.subscriptions.open(
+            stream, name, _KINDS[kind], options, durable=durable, position=position
+        )
+        await access.kept(lsn, "fsync")
+        return json_response(_shown(name, subscription), 201 if is_new else 200)
+
+    def _options(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for name in ("ack_timeout_ms", "nack_min_ms", "nack_max_ms"):
+            if body.get(name) is not None:
+                options["x-" + name.replace("_", "-")] = number_of(body, name, (0, 0, _DAY_MS))
+        if body.get("max_deliveries") is not None:
+            options["x-delivery-limit"] = number_of(body, "max_deliveries", (1, 1, 65_535)) - 1
+        if (queue := body.get("dead_letter")) is not None:
+            vhost, identity = self._access.vhost(request), self._access.identity(request)
+            if not isinstance(queue, str):
+                raise HttpError(400, "bad_field", "dead_letter is the name of a queue or a stream")
+            if not self._access.broker.authorizer.allow(identity, vhost.name, "write", ""):
+                raise AccessRefused("exchange", "", vhost.name, identity.username, "write")
+            if queue not in vhost.queues:
+                raise NotFound("queue", queue, vhost.name)
+            options["x-dead-letter-exchange"] = ""
+            options["x-dead-letter-routing-key"] = queue
+        return options
+
+    async def show_subscription(self, request: Request) -> Response:
+        """Where one stands."""
+        return json_response(_shown(request.names["subscription"], self._subscription(request)))
+
+    async def unsubscribe(self, request: Request) -> Response:
+        """End one."""
+        self._subscription(request)
+        vhost = self._access.vhost(request)
+        lsn = vhost.subscriptions.delete(request.names["stream"], request.names["subscription"])
+        await self._access.kept(lsn, "fsync")
+        return Response(204)
+
+    async def seek(self, request: Request) -> Response:
+        """Go on elsewhere; handles from before are stale."""
+        self._subscription(request)
+        body = object_of(await request.json())
+        _check_fields(body, ("to",))
+        position = await self._position(body.get("to"), "to")
+        await self._access.kept(self._subscription(request).seek(position), "fsync")
+        return json_response({"position": position})
+
+    def _subscription(self, request: Request) -> Subscription:
+        """The one in the path. Raises RoutingError, HttpError 409."""
+        stream = self._access.stream(request)
+        return self._access.vhost(request).subscriptions.get(stream.name, request.names["subscription"])
+
+    async def _position(self, value: Any, name: str) -> int:
+        """The position that `value` stands for. Raises HttpError 400."""
+        log = self._access.broker.log
+        if value == "latest":
+            return log.appender.next_lsn
+        if value == "earliest":
+            return 1
+        since = parse_since(value, log.now_ms())
+        if since is None:
+            raise HttpError(
+                400,
+                "bad_field",
+                f'{name} is "earliest", "latest", "pos:N", "-1h", a time with its zone (RFC 3339), or '
+                "milliseconds since the epoch",
+            )
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def told(position: int) -> None:
+            if not found.done():
+                found.set_result(position)
+
+        find_position(log, since, told)
+        return await found
+
+
+def _check_fields(body: dict[str, Any], known: tuple[str, ...]) -> None:
+    if unknown := sorted(set(body) - set(known)):
+        raise HttpError(
+            400, "bad_field", f"{unknown[0]}: there is no such field; there are {', '.join(known)}"
+        )
+
+
+def _stream_shown(stream: Stream) -> dict[str, Any]:
+    return {
+        "name": stream.name,
+        "messages": stream.ready_count,
+        "first_offset": stream.first_offset,
+        "next_offset": stream.next_offset,
+        "max_age": stream.arguments.get("x-max-age"),
+        "max_bytes": stream.arguments.get("x-max-length-bytes"),
+    }
+
+
+def _shown(name: str, subscription: Subscription) -> dict[str, Any]:
+    cursor, arguments = subscription.cursor, subscription.arguments
+    limit = arguments.get("x-delivery-limit")
+    return {
+        "name": name,
+        "stream": subscription.stream.name,
+        "kind": arguments["x-subscription-kind"],
+        "durable": subscription.durable,
+        "backlog": cursor.ready_count(),
+        "unacked": cursor.outstanding,
+        "consumers": subscription.consumer_count,
+        "delivered": subscription.delivered,
+        "acknowledged": cursor.settled,
+        "requeued": cursor.requeued,
+        "ack_timeout_ms": arguments.get("x-ack-timeout-ms"),
+        "nack_min_ms": arguments.get("x-nack-min-ms"),
+        "nack_max_ms": arguments.get("x-nack-max-ms"),
+        "max_deliveries": limit + 1 if isinstance(limit, int) else None,
+        "dead_letter": arguments.get("x-dead-letter-routing-key"),
+    }

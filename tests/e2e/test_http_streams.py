@@ -1,0 +1,291 @@
+"""Streams and subscriptions of all kinds over HTTP, and tails that begin where another one ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.brokers import Gateway
+from tests.support.management import SETTINGS, Api
+
+pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
+
+LONG_MS = 600_000
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
+    with Gateway(tmp_path_factory.mktemp("streams"), settings=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def http(gateway: Gateway) -> Iterator[httpx.Client]:
+    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
+    with httpx.Client(base_url=base, auth=("guest", "guest"), timeout=90) as client:
+        yield client
+
+
+@pytest.fixture
+def stream(http: httpx.Client, unique: str) -> str:
+    """A stream."""
+    assert http.put(f"streams/{unique}").status_code == 201
+    return unique
+
+
+def publish(http: httpx.Client, stream: str, *values: str, **fields: Any) -> None:
+    body = {"messages": [{"value": value, **fields} for value in values]}
+    answer = http.post(f"streams/{stream}/messages", json=body)
+    assert answer.status_code == 200, answer.text
+
+
+class Subscription:
+    """One, from outside."""
+
+    def __init__(self, http: httpx.Client, stream: str, name: str, **options: Any) -> None:
+        self.http = http
+        self.path = f"streams/{stream}/subscriptions/{name}"
+        answer = http.put(self.path, json={"start": "earliest", **options})
+        assert answer.status_code == 201, answer.text
+
+    def pull(self, **body: Any) -> list[dict[str, Any]]:
+        answer = self.http.post(f"{self.path}/pull", json={"lease_ms": LONG_MS, **body})
+        assert answer.status_code == 200, answer.text
+        messages: list[dict[str, Any]] = answer.json()["messages"]
+        return messages
+
+    def post(self, verb: str, **body: Any) -> httpx.Response:
+        return self.http.post(f"{self.path}/{verb}", json=body)
+
+    def show(self) -> dict[str, Any]:
+        shown: dict[str, Any] = self.http.get(self.path).json()
+        return shown
+
+
+def values(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["value"] for message in messages]
+
+
+def handles(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["handle"] for message in messages]
+
+
+def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+    """Wait until it is true."""
+    ends = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < ends, f"not in {timeout_s} s"
+        time.sleep(0.02)
+
+
+def test_a_stream_is_made_shown_and_deleted(http: httpx.Client, unique: str) -> None:
+    path = f"streams/{unique}"
+    assert http.put(path, json={"max_age": "7D"}).status_code == 201
+    again = http.put(path, json={"max_age": "7D"})
+    assert (again.status_code, again.json()["max_age"]) == (200, "7D")
+    other = http.put(path, json={"max_age": "1D"})
+    assert (other.status_code, other.json()["code"]) == (409, "inequivalent")
+    publish(http, unique, "a", "b")
+    until(lambda: http.get(path).json()["next_offset"] == 2)
+    assert unique in [one["name"] for one in http.get("streams").json()["streams"]]
+    assert http.delete(path).status_code == 204
+    assert http.get(path).status_code == 404
+    missing = http.post(f"{path}/messages", json={"value": "x"})
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+    assert http.put(path, json={"max_aeg": "7D"}).json()["code"] == "bad_field"
+
+
+def test_each_shared_subscription_has_all_and_its_pulls_share_them(http: httpx.Client, stream: str) -> None:
+    publish(http, stream, *map(str, range(10)))
+    one, two = Subscription(http, stream, "one"), Subscription(http, stream, "two")
+    first, second = one.pull(max_messages=4, wait_ms=60_000), one.pull(max_messages=10, wait_ms=60_000)
+    assert values(first) + values(second) == list(map(str, range(10)))
+    assert values(two.pull(max_messages=10, wait_ms=60_000)) == list(map(str, range(10)))
+    assert one.post("ack", handles=handles(first)).status_code == 200
+    assert one.post("nack", handles=handles(second)[:1]).status_code == 200
+    assert one.post("ack", handles=handles(second)[1:]).status_code == 200
+    (again,) = one.pull(wait_ms=60_000)
+    assert (again["value"], again["redelivered"]) == ("4", True)
+    assert one.post("nack", handles=[again["handle"]], delay_ms=50).status_code == 200
+    (again,) = one.pull(wait_ms=60_000)
+    assert again["value"] == "4"
+    refused = one.post("ack-cumulative", handle=again["handle"])
+    assert (refused.status_code, refused.json()["code"]) == (409, "wrong_mode")
+    one.post("ack", handles=[again["handle"]])
+    assert one.show()["acknowledged"] == 10 and one.show()["unacked"] == 0
+    assert two.show()["unacked"] == 10
+
+
+def test_put_is_idempotent_and_tells_what_differs(http: httpx.Client, stream: str) -> None:
+    one = Subscription(http, stream, "s", kind="failover", max_deliveries=3)
+    assert http.put(one.path, json={"kind": "failover", "max_deliveries": 3}).status_code == 200
+    other = http.put(one.path, json={"kind": "shared", "max_deliveries": 3})
+    assert (other.status_code, other.json()["code"]) == (409, "inequivalent")
+    assert one.show()["max_deliveries"] == 3
+    names = http.get(f"streams/{stream}/subscriptions").json()["subscriptions"]
+    assert [each["name"] for each in names] == ["s"]
+    assert http.delete(one.path).status_code == 204
+    assert http.get(one.path).status_code == 404
+    assert http.put(one.path, json={"kind": "pubsub"}).json()["code"] == "bad_field"
+    assert http.put(one.path, json={"start": "tomorrow"}).json()["code"] == "bad_field"
+
+
+def test_an_exclusive_subscription_is_one_consumers_and_acknowledged_cumulatively(
+    http: httpx.Client, stream: str
+) -> None:
+    publish(http, stream, *map(str, range(6)))
+    one = Subscription(http, stream, "x", kind="exclusive")
+    nameless = one.post("pull", wait_ms=0)
+    assert (nameless.status_code, nameless.json()["code"]) == (400, "bad_field")
+    got = one.pull(consumer="a", max_messages=6, wait_ms=60_000)
+    assert values(got) == list(map(str, range(6)))
+    busy = one.post("pull", consumer="b", wait_ms=0)
+    assert (busy.status_code, busy.json()["code"]) == (409, "subscription_busy")
+    done = one.post("ack-cumulative", handle=got[3]["handle"])
+    assert (done.status_code, done.json()) == (200, {"acknowledged": 4})
+    assert one.post("ack", handles=[got[3]["handle"]]).status_code == 409
+    assert one.show()["acknowledged"] == 4
+    assert one.post("ack", handles=handles(got)[4:]).status_code == 200
+
+
+def test_a_seek_voids_what_is_leased_and_goes_on_there(http: httpx.Client, stream: str) -> None:
+    publish(http, stream, *"abcd")
+    one = Subscription(http, stream, "s")
+    got = one.pull(max_messages=10, wait_ms=60_000)
+    one.post("ack", handles=handles(got)[:2])
+    third = int(got[2]["id"].partition(":")[2])
+    assert one.post("seek", to="earliest").status_code == 200
+    stale = one.post("ack", handles=handles(got)[2:])
+    assert (stale.status_code, stale.json()["code"]) == (409, "stale_handle")
+    again = one.pull(max_messages=10, wait_ms=60_000)
+    assert values(again) == list("abcd")
+    assert one.post("seek", to=f"pos:{third}").status_code == 200
+    assert values(one.pull(max_messages=10, wait_ms=60_000)) == ["c", "d"]
+    one.post("seek", to="latest")
+    publish(http, stream, "e")
+    assert values(one.pull(wait_ms=60_000)) == ["e"]
+
+
+def test_failover_has_one_active_consumer_and_hands_over(http: httpx.Client, stream: str) -> None:
+    one = Subscription(http, stream, "f", kind="failover")
+    publish(http, stream, "first")
+    until(lambda: values(one.pull(consumer="m", wait_ms=100)) == ["first"])
+    # Who is active is chosen by name: of all these one is, whoever came first.
+    with ThreadPoolExecutor(4) as pool:
+        names = ["a", "b", "c", "d"]
+        for name in names:
+            one.pull(consumer=name, wait_ms=0)
+        publish(http, stream, "second")
+
+        def pull(name: str) -> tuple[bool, list[str]]:
+            answer = one.post("pull", consumer=name, wait_ms=3000, lease_ms=LONG_MS).json()
+            return answer["active"], values(answer["messages"])
+
+        got = list(pool.map(pull, names))
+    active = [name for name, (is_active, _) in zip(names, got, strict=True) if is_active]
+    assert len(active) <= 1
+    assert {name for name, (_, found) in zip(names, got, strict=True) if found} <= set(active)
+
+
+def test_each_key_stays_with_one_consumer(http: httpx.Client, stream: str) -> None:
+    one = Subscription(http, stream, "k", kind="key_shared")
+    for name in ("a", "b"):
+        one.pull(consumer=name, wait_ms=0)
+    body = {"messages": [{"value": f"{n}", "key": f"k{n % 20}"} for n in range(200)]}
+    assert http.post(f"streams/{stream}/messages", json=body).status_code == 200
+    holders: dict[str, set[str]] = {}
+    order: dict[str, list[int]] = {}
+    total = 0
+    ends = time.monotonic() + 60
+    while total < 200:
+        assert time.monotonic() < ends
+        for name in ("a", "b"):
+            got = one.pull(consumer=name, max_messages=30, wait_ms=20)
+            for message in got:
+                holders.setdefault(message["key"], set()).add(name)
+                order.setdefault(message["key"], []).append(int(message["value"]))
+            total += len(got)
+            if got:
+                assert one.post("ack", handles=handles(got)).status_code == 200
+    assert all(len(names) == 1 for names in holders.values()), holders
+    assert {name for names in holders.values() for name in names} == {"a", "b"}
+    assert all(numbers == sorted(numbers) for numbers in order.values())
+
+
+def test_a_message_and_the_acknowledgement_of_a_subscription_are_one_unit(
+    http: httpx.Client, stream: str
+) -> None:
+    publish(http, stream, "in")
+    one = Subscription(http, stream, "t")
+    (got,) = one.pull(wait_ms=60_000)
+    body = {
+        "publish": [{"queue": stream, "value": "out"}],
+        "ack": [{"stream": stream, "subscription": "t", "handles": [got["handle"]]}],
+    }
+    assert http.post("transactions", json=body).status_code == 200
+    assert values(one.pull(wait_ms=60_000)) == ["out"]
+    assert one.show()["acknowledged"] == 1
+
+
+def test_rights_that_are_taken_back_end_what_waits(http: httpx.Client, gateway: Gateway, stream: str) -> None:
+    api = Api(gateway)
+    user = f"u-{stream}"
+    rights = {"configure": "", "write": "", "read": f"^{stream}$"}
+    api.send("PUT", f"users/{user}", {"password": "pw", "tags": ""})
+    api.send("PUT", f"permissions/%2F/{user}", rights)
+    one = Subscription(http, stream, "s", kind="exclusive")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(
+            httpx.post,
+            str(http.base_url) + f"{one.path}/pull",
+            auth=(user, "pw"),
+            json={"consumer": "c", "wait_ms": 60_000},
+            timeout=90,
+        )
+        until(lambda: one.show()["consumers"] == 1)
+        api.send("PUT", f"permissions/%2F/{user}", {**rights, "read": "^$"})
+        assert waiting.result().status_code == 403
+    until(lambda: one.show()["consumers"] == 0)
+    api.close()
+
+
+def events(http: httpx.Client, path: str, count: int, last: str = "") -> list[dict[str, Any]]:
+    """The next events of a tail; `ready` events are published by whoever calls."""
+    found: list[dict[str, Any]] = []
+    headers = {"last-event-id": last} if last else {}
+    with http.stream("GET", path, headers=headers) as answer:
+        assert answer.status_code == 200
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                found.append(json.loads(line[6:]))
+            if len(found) == count:
+                break
+    return found
+
+
+def test_a_tail_goes_on_behind_the_last_event(http: httpx.Client, stream: str) -> None:
+    path = f"exchanges/amq.topic/tail?pattern={stream}.%23"
+    sent = f"exchanges/amq.topic/messages?routing_key={stream}.a"
+    ids = [http.post(sent, json={"value": str(n)}).json()["results"][0]["id"] for n in range(5)]
+    found = events(http, path, 3, last=ids[1])
+    assert [(one["id"], one["value"]) for one in found] == [(ids[n], str(n)) for n in (2, 3, 4)]
+    by_topic = events(http, f"tail?topic={stream}%2F%2B", 2, last=ids[2])
+    assert [one["value"] for one in by_topic] == ["3", "4"]
+    bad = http.get(path, headers={"last-event-id": "x"})
+    assert (bad.status_code, bad.json()["code"]) == (400, "bad_field")
+
+
+def test_a_tail_of_a_stream_begins_where_it_is_asked_to(http: httpx.Client, stream: str) -> None:
+    publish(http, stream, *"abc")
+    found = events(http, f"streams/{stream}/tail?from=first", 3)
+    assert [one["value"] for one in found] == list("abc")
+    after = events(http, f"streams/{stream}/tail", 2, last=found[0]["id"])
+    assert [one["value"] for one in after] == ["b", "c"]
+    assert http.get(f"streams/{stream}-none/tail").status_code == 404

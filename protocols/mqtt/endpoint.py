@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +48,9 @@ __all__ = ["MqttFront", "serve"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 PINGRESP: Final = b"\xd0\0"
+
+_LATE_S: Final = 0.1
+"""A keep-alive timer that fires so late says that the loop was busy, not that the client was silent."""
 
 
 class MqttConnection(Connection):
@@ -275,11 +279,15 @@ class MqttConnection(Connection):
         self.session.alive(self.last_read_at)
         due = self.session.deadline()
         if due is not None:
-            self._timer = self.loop.call_at(due, self._check_deadline)
+            self._timer = self.loop.call_at(due, self._check_deadline, due)
 
-    def _check_deadline(self) -> None:
+    def _check_deadline(self, due: float) -> None:
         self._timer = None
         now = self.loop.time()
+        if now - due > _LATE_S:
+            # Timers come before sockets: what the client sent meanwhile is read before it is judged, once.
+            self._timer = self.loop.call_later(_LATE_S, self._check_deadline, math.inf)
+            return
         self.session.alive(now if self.held else self.last_read_at)
         self.session.handle_deadline(now)
         self.deadline_changed()

@@ -17,7 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 """How long to wait for what must come."""
 
 QUIET_S = 0.3

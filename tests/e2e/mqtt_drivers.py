@@ -17,7 +17,7 @@ from amqtt.client import MQTTClient
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 KEPT_S = 600
 """Session expiry of 5.0 sessions that are not clean."""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 pytestmark = [
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(180),
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
 ]
 
@@ -28,7 +28,7 @@ def subscriber(
 ) -> Iterator[subprocess.Popen[str]]:
     """mosquitto_sub, from when one of its debug lines says so: from when it is subscribed."""
     process = subprocess.Popen(
-        ["stdbuf", "-oL", *command("sub", port, version, "-d", "-W", "20", *words)],
+        ["stdbuf", "-oL", *command("sub", port, version, "-d", "-W", "60", *words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -51,7 +51,7 @@ def received(process: subprocess.Popen[str], count: int) -> list[str]:
     """The next `count` lines that are messages."""
     assert process.stdout is not None
     lines: list[str] = []
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while len(lines) < count:
         assert time.monotonic() < deadline
         line = process.stdout.readline()
@@ -62,7 +62,7 @@ def received(process: subprocess.Popen[str], count: int) -> list[str]:
 
 
 def publish(port: int, version: str, *words: str, stdin: str = "") -> None:
-    subprocess.run(command("pub", port, version, *words), input=stdin, text=True, check=True, timeout=15)
+    subprocess.run(command("pub", port, version, *words), input=stdin, text=True, check=True, timeout=30)
 
 
 @versions
@@ -133,7 +133,7 @@ def test_request_and_response(mqtt_port: int, unique: str) -> None:
                 mqtt_port,
                 "mqttv5",
                 "-W",
-                "15",
+                "30",
                 "-t",
                 f"{unique}/ask",
                 "-e",
@@ -146,7 +146,7 @@ def test_request_and_response(mqtt_port: int, unique: str) -> None:
         )
         assert received(server, 1) == [f"{unique}/answer 2+2"]
         publish(mqtt_port, "mqttv5", "-q", "1", "-t", f"{unique}/answer", "-m", "4")
-        assert caller.communicate(timeout=15)[0] == "4\n"
+        assert caller.communicate(timeout=30)[0] == "4\n"
 
 
 @versions

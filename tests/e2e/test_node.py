@@ -10,7 +10,7 @@ import pytest
 
 NODE = Path(__file__).parent / "node"
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")

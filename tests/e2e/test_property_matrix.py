@@ -21,7 +21,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.e2e.mqtt_clients import Client, connected
 
 pytestmark = [
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(180),
     pytest.mark.penstock_only("RabbitMQ 3.10's MQTT plug-in is 3.1.1 and maps less"),
 ]
 

@@ -43,10 +43,10 @@ class Subscriber:
             properties = Properties(PacketTypes.SUBSCRIBE)
             properties.SubscriptionIdentifier = identifier
         self.client.subscribe(topic, qos, properties=properties)
-        return int(self.acks.get(timeout=10)[0].value)
+        return int(self.acks.get(timeout=30)[0].value)
 
     def take(self, count: int) -> list[mqtt.MQTTMessage]:
-        return [self.got.get(timeout=10) for _ in range(count)]
+        return [self.got.get(timeout=30) for _ in range(count)]
 
     def stop(self) -> None:
         self.client.disconnect()
@@ -135,7 +135,7 @@ def test_unsubscribing_ends_it_and_the_session_goes_on(
     done: queue.SimpleQueue[object] = queue.SimpleQueue()
     reader.client.on_unsubscribe = lambda *arguments: done.put(arguments)
     reader.client.unsubscribe(f"$replay/-1h/{unique}")
-    done.get(timeout=10)
+    done.get(timeout=30)
     channel.basic_publish("amq.topic", unique, b"not any more")
     channel.basic_publish("amq.topic", f"{unique}.own", b"mine")
     assert bodies(reader.take(1)) == [b"mine"]

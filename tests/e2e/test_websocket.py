@@ -17,7 +17,7 @@ from tests.unit.protocols.test_websocket import request
 
 __all__ = ["packages"]
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's listeners"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's listeners"), pytest.mark.timeout(180)]
 
 Made = tuple[Gateway, Authority]
 
@@ -65,18 +65,18 @@ def test_paho_sends_itself_messages_of_all_sizes(made: Made, unique: str, scheme
     client.connect("localhost", gateway.ports[scheme])
     client.loop_start()
     client.subscribe(unique, 2)
-    assert happened.get(timeout=10) == "subscribed"
+    assert happened.get(timeout=30) == "subscribed"
     payloads = [bytes([i]) * size for i, size in enumerate([0, 1, 125, 126, 65535, 65536, 500_000])]
     for payload in payloads:
         client.publish(unique, payload, 2)
-    assert [happened.get(timeout=10) for _ in payloads] == payloads
+    assert [happened.get(timeout=30) for _ in payloads] == payloads
     client.disconnect()
     client.loop_stop()
 
 
 def test_plain_mqtt_on_the_websocket_port_is_told_so(made: Made) -> None:
     gateway, _ = made
-    with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=30) as client:
         client.sendall(b"\x10\x0c\0\4MQTT\4\2\0<\0\0" + b"\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
@@ -85,7 +85,7 @@ def test_anonymous_pages_of_other_machines_are_refused(made: Made) -> None:
     gateway, _ = made
     connect = b"\x82\x8e\0\0\0\0\x10\x0c\0\4MQTT\4\2\0<\0\0"
     for origin, code in ((None, 0), ("http://localhost", 0), ("https://evil.example", 5)):
-        with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=30) as client:
             client.sendall(request(Origin=origin) + connect)
             stream = client.makefile("rb")
             while stream.readline() != b"\r\n":

@@ -15,7 +15,7 @@ from typing import Any
 from tests.reference import mqtt_frames as f
 from tests.reference.mqtt_frames import Packet
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 """How long to wait for what must come."""
 
 _PROPERTIES = {

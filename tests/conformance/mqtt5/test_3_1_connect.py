@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.reference import mqtt_frames as f
-from tests.support.mqtt_wire import Gate, Wire, payloads, props, wrong_login
+from tests.support.mqtt_wire import LIMIT_S, Gate, Wire, payloads, props, wrong_login
 
 MALFORMED = b"\x20\3\0\x81\0"
 PROTOCOL_ERROR = b"\x20\3\0\x82\0"
@@ -117,7 +117,7 @@ class TestWhenTheWillIsPublished:
         began = time.monotonic()
         gone(client)
         assert sub.message().payload == b"will"
-        assert 0.9 <= time.monotonic() - began < 2
+        assert 1 <= time.monotonic() - began < LIMIT_S
 
     def test_mqtt5_3_1_2_8__when_the_session_ends_before_the_delay(self, gate: Gate, unique: str) -> None:
         sub = gate.subscriber(unique)
@@ -125,7 +125,7 @@ class TestWhenTheWillIsPublished:
         began = time.monotonic()
         gone(client)
         assert sub.message().payload == b"will"
-        assert 0.9 <= time.monotonic() - began < 2
+        assert 1 <= time.monotonic() - began < LIMIT_S
 
     def test_mqtt5_3_1_2_8__when_a_clean_start_ends_the_session_before_the_delay(
         self, gate: Gate, unique: str
@@ -217,10 +217,10 @@ def test_mqtt5_3_1_2_22__silence_of_one_and_a_half_keep_alives_ends_the_connecti
 ) -> None:
     """As if the network had failed: the will is published."""
     sub = gate.subscriber(unique)
-    wire = gate.connect(keep_alive=1, will=(unique, b"will", 0, False))
     began = time.monotonic()
+    wire = gate.connect(keep_alive=1, will=(unique, b"will", 0, False))
     assert wire.until_closed() == b"\xe0\1\x8d"
-    assert 1.4 <= time.monotonic() - began < 2.5
+    assert 1.5 <= time.monotonic() - began < LIMIT_S
     assert sub.message().payload == b"will"
 
 
@@ -384,9 +384,9 @@ def test_mqtt5_3_1_3_9__a_client_that_is_back_within_the_delay_leaves_no_will(
     gate: Gate, unique: str
 ) -> None:
     sub = gate.subscriber(unique)
-    gone(gate.lasting(unique, will=(unique, b"will", 0, False), will_props=props(will_delay=1)))
+    gone(gate.lasting(unique, will=(unique, b"will", 0, False), will_props=props(will_delay=3)))
     back = gate.lasting(unique)
-    time.sleep(1.3)  # the passing of time is what is tested
+    time.sleep(3.3)  # the passing of time is what is tested
     back.publish(unique, b"end")
     assert sub.message().payload == b"end"
 

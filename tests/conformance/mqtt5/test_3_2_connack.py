@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.reference import mqtt_frames as f
 from tests.support.brokers import Gateway
-from tests.support.mqtt_wire import Gate, props, wrong_login
+from tests.support.mqtt_wire import LIMIT_S, Gate, props, wrong_login
 
 
 def test_mqtt5_3_2_0_1__connack_is_the_first_packet(gate: Gate, unique: str) -> None:
@@ -184,12 +184,12 @@ def test_mqtt5_3_2_2_20__user_properties_do_not_make_connack_too_large(gate: Gat
 def test_mqtt5_3_2_2_21__the_servers_keep_alive_counts_where_one_is_told(tmp_path: Path) -> None:
     with Gateway(tmp_path, settings={"mqtt.keepalive_max_s": "1"}) as gateway:
         gate = Gate(gateway.mqtt_port, 5)
-        wires = [gate.connect(keep_alive=asked) for asked in (60, 0)]
         began = time.monotonic()
+        wires = [gate.connect(keep_alive=asked) for asked in (60, 0)]
         for wire in wires:
             assert wire.connack.props["server_keep_alive"] == [1]
             assert wire.until_closed() == b"\xe0\1\x8d"
-            assert 1.3 <= time.monotonic() - began < 2.5
+            assert 1.5 <= time.monotonic() - began < LIMIT_S
         gate.close()
 
 
@@ -197,10 +197,9 @@ def test_mqtt5_3_2_2_22__the_clients_keep_alive_counts_where_none_is_told(gate: 
     """Whatever is sent counts as a sign of life; 0 is for ever."""
     ever, short = gate.connect(keep_alive=0), gate.connect(keep_alive=1)
     assert "server_keep_alive" not in short.connack.props
-    lively = gate.connect(keep_alive=1)
-    began = time.monotonic()
-    while time.monotonic() - began < 2:
+    lively = gate.connect(keep_alive=2)
+    for _ in range(14):
         lively.publish("t")
-        time.sleep(0.3)  # the passing of time is what is tested
+        time.sleep(0.25)  # the passing of time is what is tested
     assert lively.ping() == [] and ever.ping() == []
     assert short.until_closed() == b"\xe0\1\x8d"

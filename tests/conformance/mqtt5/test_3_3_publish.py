@@ -173,10 +173,10 @@ def test_mqtt5_3_3_2_5__an_expired_message_is_deleted(gate: Gate, unique: str) -
     pub = gate.connect()
     for payload, expiry in ((b"first", 60), (b"over", 1), (b"at once", 0), (b"last", 60)):
         pub.published(unique, payload, block=props(message_expiry=expiry))
-    pub.published(unique + "/r", b"retained", retain=True, block=props(message_expiry=1))
+    pub.published(unique + "/r", b"retained", retain=True, block=props(message_expiry=3))
     first = busy.message()
     assert payloads(gate.retained(unique + "/r")) == [b"retained"]
-    time.sleep(1.1)  # the passing of time is what is tested
+    time.sleep(3.1)  # the passing of time is what is tested
     busy.puback(first.packet_id)
     assert (first.payload, busy.message().payload) == (b"first", b"last")
     assert gate.lasting(unique).payloads(2) == [b"first", b"last"]
@@ -190,11 +190,12 @@ def test_mqtt5_3_3_2_6__the_expiry_counts_down_while_it_waits(gate: Gate, unique
     away.disconnect()
     block = props(message_expiry=100, content_type="x")
     gate.connect().published(unique, b"m", retain=True, block=block)
-    assert live.message().props == {"message_expiry": [100], "content_type": [b"x"]}
+    first = live.message().props
+    assert first["content_type"] == [b"x"] and 90 < first["message_expiry"][0] <= 100
     time.sleep(1.1)  # the passing of time is what is tested
-    assert gate.lasting(unique).message().props["message_expiry"] in ([98], [99])
     (kept,) = gate.retained(unique)
-    assert kept.props["message_expiry"] in ([98], [99])
+    for waited in (gate.lasting(unique).message(), kept):
+        assert 60 < waited.props["message_expiry"][0] <= 99
 
 
 def test_mqtt5_3_3_2_7__aliases_end_with_their_connection(gate: Gate, unique: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.reference import mqtt_frames as f
@@ -216,8 +214,6 @@ def test_mqtt5_4_13_2_1__a_reason_from_0x80_on_closes(gate: Gate, unique: str) -
     wire.publish("$SYS/x", qos=1, packet_id=1)
     assert wire.answer(4).code == 0x87
     assert wire.ping() == []
-    deadline = time.monotonic() + 5
     wire.send(f.disconnect(0x83))
     with pytest.raises(Closed):
         wire.next()
-    assert time.monotonic() < deadline

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
@@ -44,7 +45,7 @@ class Client:
     async def packet(self) -> f.Packet | None:
         """The next packet; None = the connection was closed."""
         while not self._packets:
-            data = await asyncio.wait_for(self.reader.read(65536), 10)
+            data = await asyncio.wait_for(self.reader.read(65536), 30)
             if not data:
                 return None
             self._packets, self._rest = f.split(self._rest + data)
@@ -120,13 +121,39 @@ async def test_a_packet_larger_than_the_arena_arrives(world: World) -> None:
 
 
 async def test_a_silent_client_is_closed_after_its_keep_alive(world: World) -> None:
+    started = time.monotonic()
     client = await Client.open(await world.start(), f.connect("a", version=5, keep_alive=1))
     assert (await client.packet()).kind == 2  # type: ignore[union-attr]
-    started = time.monotonic()
     goodbye = await client.packet()
     assert goodbye == f.Packet(14, 0, b"\x8d")
-    assert 1.3 < time.monotonic() - started < 5
+    assert 1.5 <= time.monotonic() - started < 30
     await client.close()
+
+
+def test_what_came_while_the_loop_was_busy_counts_as_a_sign_of_life(tmp_path: Path) -> None:
+    """uvloop runs timers right behind reads: a ping that comes during a long one is still unread then."""
+
+    async def run() -> None:
+        world = World(tmp_path / "data")
+        listener = await world.start()
+        client = await Client.open(listener, f.connect("a", version=5, keep_alive=1))
+        assert (await client.packet()).kind == 2  # type: ignore[union-attr]
+
+        class Busy(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                client.writer.write(b"\xc0\0")
+                time.sleep(2)
+
+        transport, _ = await asyncio.get_running_loop().create_connection(Busy, "127.0.0.1", listener.port)
+        transport.write(f.connect("busy"))
+        try:
+            assert (await client.packet()).kind == 13  # type: ignore[union-attr]
+        finally:
+            transport.close()
+            await client.close()
+            await world.stop()
+
+    uvloop.run(run())
 
 
 async def test_a_client_that_does_not_say_connect_is_closed(world: World) -> None:
@@ -156,7 +183,7 @@ async def test_a_delayed_will_and_the_end_of_a_session_come_in_time(world: World
     await client.close()
     will = await watcher.packet()
     assert will is not None and f.parse_publish(will, 4).payload == b"gone"
-    assert 0.9 < time.monotonic() - started < 5
+    assert 1 <= time.monotonic() - started < 30
     assert [c.client_id for c in listener.clients] == ["w"]
     await watcher.close()
 

@@ -54,6 +54,10 @@ check: $(STAMPS)/extras  ## lint, format, types, layers
 bench: $(STAMPS)/extras kernels peers  ## measure penstock, Mosquitto and RabbitMQ side by side
 	$(BIN)/python -m bench.compare $(ARGS)
 
+.PHONY: bench-native
+bench-native: $(STAMPS)/extras kernels  ## measure batches of the native protocol beside Kafka (needs Java and Maven)
+	$(BIN)/python -m bench.compare_native $(ARGS)
+
 .PHONY: asan
 asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined-behaviour sanitizers
 	PENSTOCK_ASAN=1 $(BIN)/python setup.py -q build --build-base build/asan/base --build-lib build/asan/lib

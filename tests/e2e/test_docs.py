@@ -20,7 +20,7 @@ from tests.support.brokers import Broker
 
 pytestmark = pytest.mark.penstock_only("the pages are about penstock")
 
-RUN_TIMEOUT_S = 30
+RUN_TIMEOUT_S = 120
 
 
 def programs(page: Path) -> list[Block]:

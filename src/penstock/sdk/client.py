@@ -169,7 +169,7 @@ class Client:
         """Whether there is a connection now."""
         return self._link is not None and self._link.alive
 
-    async def request(self, do: str, **fields: Any) -> dict[str, Any]:
+    async def request(self, /, do: str, **fields: Any) -> dict[str, Any]:
         """A request of docs/protocols/native.md. Raises ClientError."""
         return await (await self.link()).request(do, **fields)
 

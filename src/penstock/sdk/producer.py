@@ -204,6 +204,7 @@ class Producer:
 
     async def send(
         self,
+        /,
         body: bytes | str,
         *,
         key: bytes | str | None = None,

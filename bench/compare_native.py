@@ -1,0 +1,242 @@
+"""Batches over the native protocol and over Kafka, in one go, on this machine.
+
+    python -m bench.compare_native [--repeat 3] [--scale 1.0] [--only WORD] [--no-write]
+
+Records of 100 B are produced in batches and read back, records of 1 KiB are read. penstock confirms what is
+on the disk (`acks=fsync`); Kafka, with acks=all on its one broker, what is in the page cache: it has no
+option that syncs in groups. penstock's client is `bench.native_client`, which costs next to nothing, and
+once more the SDK; Kafka's are its own kafka-producer-perf-test and kafka-consumer-perf-test. Each run has a
+topic of its own that was warmed by a tenth of the load. CPU is the broker's, user and system, all threads;
+records per CPU second do not depend on what else this machine does, records per second do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import penstock
+from bench import native_client
+from bench.cpu import cpu_seconds
+from bench.kafka import Kafka, jars
+from bench.report import machine
+from tests.support.brokers import Broker, BrokerMissing, Gateway
+
+RESULTS = Path(__file__).parent / "results"
+BATCH_BYTES = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is measured: `records` of `size` bytes, produced or read."""
+
+    name: str
+    size: int
+    records: int
+    reads: bool
+    goal: str
+    reached: Callable[[Figure], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One run."""
+
+    seconds: float
+    cpu_s: float
+    records: int
+    size: int
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.records / self.seconds
+
+    @property
+    def megabytes(self) -> float:
+        """Payload per second, in 10^6 bytes."""
+        return self.rate * self.size / 1e6
+
+    @property
+    def per_cpu(self) -> float:
+        """Records per second of the broker's CPU."""
+        return self.records / max(self.cpu_s, 0.01)
+
+
+WORKS = (
+    Work("produce 100 B", 100, 10_000_000, False, "1.5 M records/s", lambda f: f.rate >= 1.5e6),
+    Work("consume 100 B", 100, 10_000_000, True, "1.5 M records/s", lambda f: f.rate >= 1.5e6),
+    Work("read 1 KiB", 1024, 2_000_000, True, "700 MB/s", lambda f: f.megabytes >= 700),
+)
+COLUMNS = (
+    "work",
+    "client",
+    "records/s",
+    "MB/s",
+    "broker CPU us/record",
+    "cores",
+    "per CPU second, to Kafka",
+    "goal",
+)
+CLIENTS = ("penstock", "penstock, acknowledged", "penstock by its SDK", "kafka")
+
+
+class Stand:
+    """Both brokers, and a topic of each filled with what is read."""
+
+    def __init__(self, folder: Path, place: Path) -> None:
+        self.gateway = Gateway(folder / "penstock", settings={"native.listen": "127.0.0.1:0"})
+        self.kafka = Kafka(folder / "kafka", place)
+        self._topics = 0
+
+    def topic(self) -> str:
+        """A name that was not used yet."""
+        self._topics += 1
+        return f"t{self._topics}"
+
+    def produce(self, client: str, topic: str, records: int, size: int) -> None:
+        """By the client of that name; the time it takes is the caller's to measure."""
+        port, batch = self.gateway.ports["native"], BATCH_BYTES // size
+        if client == "kafka":
+            self.kafka.produce(topic, records, size, batch_bytes=BATCH_BYTES)
+        elif client == "penstock by its SDK":
+            asyncio.run(_sdk_produce(port, topic, records, size))
+        else:
+            native_client.produce(port, topic, records, size, batch, acks="fsync", window=64)
+
+    def run(self, client: str, topic: str, records: int, work: Work) -> Figure:
+        """One run, measured."""
+        broker: Broker = self.kafka if client == "kafka" else self.gateway
+        port = self.gateway.ports["native"]
+        before, began = cpu_seconds(broker.pid), time.perf_counter()
+        told: float | None = None
+        if not work.reads:
+            if client == "kafka":
+                told = self.kafka.produce(topic, records, work.size, batch_bytes=BATCH_BYTES)
+            else:
+                self.produce(client, topic, records, work.size)
+        elif client == "kafka":
+            told = self.kafka.consume(topic, records)
+        elif client == "penstock by its SDK":
+            asyncio.run(_sdk_consume(port, topic, records))
+        else:
+            native_client.consume(port, topic, records, acked=client == "penstock, acknowledged")
+        # Kafka's tools say how long they were at it: Java's start is not counted.
+        seconds = told if told is not None else time.perf_counter() - began
+        return Figure(seconds, cpu_seconds(broker.pid) - before, records, work.size)
+
+
+async def _sdk_produce(port: int, topic: str, records: int, size: int) -> None:
+    bodies = [bytes(size)] * 50_000
+    async with (
+        penstock.connect(f"penstock://127.0.0.1:{port}") as client,
+        client.producer(topic, batch_bytes=BATCH_BYTES) as producer,
+    ):
+        for _ in range(records // len(bodies)):
+            await producer.send_many(bodies)
+
+
+async def _sdk_consume(port: int, topic: str, records: int) -> None:
+    async with (
+        penstock.connect(f"penstock://127.0.0.1:{port}") as client,
+        client.reader(topic, start="earliest", prefetch=50_000) as reader,
+    ):
+        got = 0
+        while got < records:
+            got += len(await reader.receive_many(10_000))
+
+
+def measure(stand: Stand, work: Work, repeat: int, scale: float) -> dict[str, list[Figure]]:
+    """The figures of each client, which take turns."""
+    found: dict[str, list[Figure]] = {}
+    records = max(int(work.records * scale) // 100_000, 1) * 100_000
+    for _ in range(repeat):
+        for client in CLIENTS:
+            if not work.reads and client == "penstock, acknowledged":
+                continue
+            topic = stand.topic()
+            if work.reads:
+                filler = client if client == "kafka" else "penstock"
+                stand.produce(filler, topic, records, work.size)
+            else:
+                stand.produce(client, topic, max(records // 10, 100_000), work.size)
+            found.setdefault(client, []).append(stand.run(client, topic, records, work))
+    return found
+
+
+def table(figures: dict[Work, dict[str, list[Figure]]]) -> list[str]:
+    """As markdown; each figure is the median."""
+    lines = [
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "|".join("-" * (len(column) + 2) for column in COLUMNS) + "|",
+    ]
+    for work, clients in figures.items():
+        kafka = median(f.per_cpu for f in clients["kafka"])
+        for name, runs in clients.items():
+            rate, cpu = median(f.rate for f in runs), median(f.per_cpu for f in runs)
+            goal = ""
+            if name == "penstock":
+                reached = sum(work.reached(f) for f in runs) * 2 > len(runs)
+                goal = f"{work.goal}: {'reached' if reached else 'missed'}"
+            cells = [work.name, name, f"{rate:,.0f}", f"{median(f.megabytes for f in runs):,.0f}"]
+            cells += [f"{1e6 / cpu:.3f}", f"{median(f.cpu_s / f.seconds for f in runs):.2f}"]
+            lines.append("| " + " | ".join([*cells, f"{cpu / kafka:.1f}x", goal]) + " |")
+    return lines
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.compare_native")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each; the median counts")
+    parser.add_argument("--scale", type=float, default=1.0, help="times as many records")
+    parser.add_argument("--only", default="", metavar="WORD", help="works whose name contains this")
+    parser.add_argument("--no-write", action="store_true", help="do not write bench/results")
+    parser.add_argument("--data", metavar="DIR", help="where the brokers' data goes")
+    cache = Path.home() / ".cache" / "penstock-bench"
+    parser.add_argument("--jars", type=Path, default=cache, help=f"where Kafka's jars are kept ({cache})")
+    options = parser.parse_args()
+    started = datetime.datetime.now(datetime.UTC)
+    facts = machine()
+    figures: dict[Work, dict[str, list[Figure]]] = {}
+    try:
+        place = jars(options.jars)
+    except BrokerMissing as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data) as folder:
+        stand = Stand(Path(folder), place)
+        with stand.gateway, stand.kafka:
+            for work in WORKS:
+                if options.only in work.name:
+                    figures[work] = measure(stand, work, options.repeat, options.scale)
+                    print("\n".join(table({work: figures[work]})[2:]), flush=True)
+            versions = f"penstock {stand.gateway.version()}, kafka {stand.kafka.version()}"
+    lines = [
+        f"# Batches: penstock and Kafka, {started:%Y-%m-%d %H:%M} UTC",
+        "",
+        ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items()),
+        f"{versions}; batches of {BATCH_BYTES:,} bytes; median of {options.repeat}",
+        "",
+        *table(figures),
+        "",
+        "penstock confirms after fdatasync, Kafka out of the page cache. How it is measured is told in",
+        "`bench/compare_native.py`.",
+    ]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if not options.no_write:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{started:%Y-%m-%d}-native.md").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

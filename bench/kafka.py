@@ -1,0 +1,139 @@
+"""Kafka as a peer: its programs from Maven Central, one broker in KRaft mode, its own perf tools.
+
+The jars are fetched once by Maven's own client into a folder given by the caller. The broker listens on
+free ports of loopback, with the settings of its `config/kraft/server.properties` and the heap of its start
+script; it is stopped by its process id.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+from tests.support.brokers import Broker, BrokerFailed, BrokerMissing, can_connect, free_port
+
+VERSION = "3.9.1"
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion>
+<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version><packaging>pom</packaging>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+</dependencies></project>
+"""
+HEAP = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-server")
+
+
+def jars(folder: Path) -> Path:
+    """The folder with Kafka's jars, fetched when it is not there. Raises BrokerMissing: no Java or Maven."""
+    for program, package in (("java", "default-jre-headless"), ("mvn", "maven")):
+        if shutil.which(program) is None:
+            raise BrokerMissing(f"{program} is not installed: apt-get install {package}")
+    place = folder / f"kafka-{VERSION}"
+    if not (place / f"kafka_2.13-{VERSION}.jar").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "pom.xml").write_text(POM)
+        fetch = ["mvn", "-q", "-B", "-f", str(place / "pom.xml"), "dependency:copy-dependencies"]
+        done = subprocess.run(
+            [*fetch, f"-DoutputDirectory={place}"], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise BrokerMissing(f"Kafka could not be fetched: {done.stdout}{done.stderr}")
+    return place
+
+
+class Kafka(Broker):
+    """One broker that is its own controller."""
+
+    name = "kafka"
+    start_timeout_s = 120.0
+    stop_timeout_s = 60.0
+    clean_exit_codes = frozenset({0, 143})
+
+    def __init__(self, folder: Path, jars: Path, options: tuple[str, ...] = ()) -> None:
+        super().__init__(folder)
+        self._jars = jars
+        self._options = options
+        self.port, self._controller = free_port(), free_port()
+
+    def command(self) -> list[str]:
+        return ["java", *HEAP, *self._java(), "kafka.Kafka", str(self._properties())]
+
+    def launch(self) -> None:
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties()))
+        super().launch()
+
+    def _properties(self) -> Path:
+        file = self.folder / "server.properties"
+        lines = [
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"controller.quorum.voters=1@127.0.0.1:{self._controller}",
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller}",
+            "controller.listener.names=CONTROLLER",
+            f"log.dirs={self.data_dir}",
+            "offsets.topic.replication.factor=1",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+            "group.initial.rebalance.delay.ms=0",
+            *self._options,
+        ]
+        file.write_text("\n".join(lines) + "\n")
+        return file
+
+    def _java(self) -> list[str]:
+        log4j = self.folder / "log4j.properties"
+        log4j.write_text(
+            "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.target=System.err\n"
+            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.out.layout.ConversionPattern=%d %p %m%n\n"
+        )
+        return [f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{self._jars}/*"]
+
+    def tool(self, *words: str) -> str:
+        """Run one of Kafka's programs by its class; what it printed. Raises BrokerFailed."""
+        done = subprocess.run(
+            ["java", "-Xmx512m", *self._java(), *words], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise BrokerFailed(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def serving(self) -> bool:
+        return "Kafka Server started" in self.log_text() and can_connect(self.port)
+
+    def version(self) -> str:
+        return VERSION
+
+    # Its perf tools
+
+    def produce(self, topic: str, records: int, size: int, *, batch_bytes: int = 262_144) -> float:
+        """Produce with acks=all; the seconds between the first send and the last confirm."""
+        told = self.tool(
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--topic", topic, "--num-records", str(records), "--record-size", str(size)),
+            *("--throughput", "-1", "--producer-props", f"bootstrap.servers=127.0.0.1:{self.port}"),
+            *("acks=all", f"batch.size={batch_bytes}", "linger.ms=5", "buffer.memory=134217728"),
+        )
+        rates = re.findall(r"(\d+) records sent, ([\d.]+) records/sec", told)
+        return int(rates[-1][0]) / float(rates[-1][1])
+
+    def consume(self, topic: str, records: int) -> float:
+        """Read the topic from its beginning; the seconds of fetching, without joining the group."""
+        told = self.tool(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            *("--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", topic),
+            *("--messages", str(records), "--fetch-size", str(1 << 20)),
+            *("--timeout", "60000", "--hide-header"),
+        )
+        # start, end, MB, MB/s, messages, messages/s, rebalance ms, fetch ms, fetch MB/s, fetch messages/s
+        fields = [field.strip() for field in told.strip().splitlines()[-1].split(",")]
+        if int(fields[4]) < records:
+            raise BrokerFailed(f"{fields[4]} of {records} messages came\n{told}")
+        return int(fields[7]) / 1000

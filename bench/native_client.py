@@ -1,0 +1,120 @@
+"""The native protocol from outside: a client that costs next to nothing, so that the gateway is measured.
+
+It sends frames made once and counts what comes by the heads of frames. `python -m bench.compare_native`
+has the SDK beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+
+from penstock.protocols.native import kinds
+from penstock.protocols.native._records import encode_produce
+from penstock.sdk.message import PLAIN
+
+HEAD = struct.Struct(">IBBHI")
+CONFIRM = struct.Struct(">QQII")
+HANDLE = 1
+ACKS = {"fsync": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN}
+
+
+class Connection:
+    """A connection that is logged in."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(1 << 22)
+        self._held = 0
+        self._frames = self._read()
+        hello = {"versions": [1], "client": "bench", "capabilities": []}
+        login = {"mechanism": "PLAIN", "user": "guest", "password": "guest"}
+        self.send(kinds.PREFACE + self._json(kinds.HELLO, hello) + self._json(kinds.LOGIN, login))
+        self.wait(kinds.READY)
+
+    @staticmethod
+    def _json(kind: int, value: Mapping[str, object], id: int = 0) -> bytes:
+        payload = json.dumps(value).encode()
+        return HEAD.pack(len(payload) + 8, kind, 0, 0, id) + payload
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def _read(self) -> Iterator[tuple[int, int, int, memoryview]]:
+        """(type, id, size of the payload, its beginning) of each frame, valid until the next is asked for."""
+        view = memoryview(self._buffer)
+        at = 0
+        while True:
+            while self._held - at >= HEAD.size:
+                size, kind, _, _, id = HEAD.unpack_from(view, at)
+                if self._held - at < size + 4:
+                    break
+                yield kind, id, size - 8, view[at + HEAD.size : at + size + 4]
+                at += size + 4
+            view[: self._held - at] = view[at : self._held]
+            self._held, at = self._held - at, 0
+            n = self._socket.recv_into(view[self._held :])
+            if not n:
+                raise EOFError("the gateway closed the connection")
+            self._held += n
+
+    def wait(self, wanted: int) -> tuple[int, memoryview]:
+        """The next frame of this type: size and beginning of its payload; RuntimeError for an ERROR."""
+        for kind, _, size, payload in self._frames:
+            if kind == wanted:
+                return size, payload
+            if kind in (kinds.ERROR, kinds.REFUSED):
+                raise RuntimeError(bytes(payload).decode())
+            if kind == kinds.PING:
+                self.send(HEAD.pack(8, kinds.PONG, 0, 0, 0))
+        raise AssertionError
+
+    def request(self, **fields: object) -> None:
+        self.send(self._json(kinds.REQUEST, fields, 1))
+        self.wait(kinds.RESPONSE)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def produce(port: int, topic: str, records: int, size: int, batch: int, *, acks: str, window: int) -> int:
+    """Send batches, `window` of them unconfirmed at most; how many records were confirmed."""
+    connection = Connection(port)
+    connection.request(do="open_producer", handle=HANDLE, topic=topic, create=True)
+    frame = encode_produce(HANDLE, 0, ACKS[acks], [bytes(size)] * batch, None, PLAIN)
+    confirmed = sent = 0
+    while confirmed < records:
+        while sent < records and sent - confirmed < window * batch:
+            connection.send(frame)
+            sent += batch
+        confirmed += CONFIRM.unpack_from(connection.wait(kinds.CONFIRM)[1])[2]
+    connection.close()
+    return confirmed
+
+
+def consume(port: int, topic: str, records: int, *, acked: bool, credit: int = 100_000) -> tuple[int, int]:
+    """Read a topic from its beginning, by a reader or (`acked`) a subscription; messages, bytes of frames."""
+    connection = Connection(port)
+    place = {"do": "subscribe", "subscription": "bench"} if acked else {"do": "read"}
+    connection.request(**place, handle=HANDLE, topic=topic, start="earliest")
+    grant = struct.Struct(">IBBHIII")
+    connection.send(grant.pack(16, kinds.CREDIT, 0, 0, HANDLE, credit, 1 << 30))
+    got = total = ungranted = ungranted_bytes = 0
+    while got < records:
+        size, payload = connection.wait(kinds.DELIVER)
+        first, count = struct.unpack_from(">QI", payload)
+        got += count
+        total += size
+        ungranted += count
+        ungranted_bytes += size
+        if acked:
+            ack = struct.pack(">IBBHQQ", 0, 0, 0, 0, first, first + count - 1)
+            connection.send(HEAD.pack(len(ack) + 8, kinds.ACK, 0, 0, HANDLE) + ack)
+        if 2 * ungranted >= credit:
+            connection.send(grant.pack(16, kinds.CREDIT, 0, 0, HANDLE, ungranted, ungranted_bytes))
+            ungranted = ungranted_bytes = 0
+    connection.close()
+    return got, total

@@ -1,0 +1,286 @@
+"""The client without asyncio: the names of `penstock.connect`'s client, and no `await`.
+
+    with penstock.sync.connect("penstock://127.0.0.1") as client:
+        with client.producer("orders") as producer:
+            producer.send("one")
+        with client.subscribe("orders", "billing", start="earliest") as consumer:
+            for message in consumer:
+                with consumer.process(message):
+                    ...
+
+Each client has a thread with an event loop, in which the asyncio client does the work; what is called here
+waits for it. Objects may be used by several threads. Not for programs that have a loop of their own: a call
+would stop it; they have `penstock.connect`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from penstock.sdk import admin as aio_admin
+from penstock.sdk import client as aio
+from penstock.sdk import consumer as aio_consumer
+from penstock.sdk import producer as aio_producer
+from penstock.sdk import transaction as aio_transaction
+from penstock.sdk.errors import Closed
+from penstock.sdk.message import Message, MessageId
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Admin", "Client", "Consumer", "Producer", "Transaction", "connect"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Inner = TypeVar("Inner")
+
+
+class _Portal:
+    """A thread with an event loop, and the way into it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-client", daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have it done. Raises Closed."""
+        if self._loop.is_closed():
+            work.close()
+            raise Closed("the client is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have it done, and wait; who is interrupted meanwhile (Ctrl-C) gives it up."""
+        future = self.start(work)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End the thread. Idempotent."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+class _Face(Generic[Inner]):
+    """An object of the asyncio client, and the way to where it lives."""
+
+    def __init__(self, portal: _Portal, inner: Inner) -> None:
+        self._portal = portal
+        self._inner = inner
+
+
+def _waits(
+    method: Callable[Concatenate[Inner, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Face[Inner], P], T]:
+    """The method of the asyncio client, waited for."""
+
+    @functools.wraps(method)
+    def call(self: _Face[Inner], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.run(method(self._inner, *args, **kwargs))
+
+    return call
+
+
+def _makes(
+    method: Callable[Concatenate[Inner, P], T], kind: Callable[[_Portal, T], Made]
+) -> Callable[Concatenate[_Face[Inner], P], Made]:
+    """The method of the asyncio client, with the face of what it makes."""
+
+    @functools.wraps(method)
+    def make(self: _Face[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Made:
+        return kind(self._portal, method(self._inner, *args, **kwargs))
+
+    return make
+
+
+Made = TypeVar("Made")
+
+
+class Admin(_Face[aio_admin.Admin]):
+    """See `penstock.sdk.admin.Admin`."""
+
+    create_topic = _waits(aio_admin.Admin.create_topic)
+    delete_topic = _waits(aio_admin.Admin.delete_topic)
+    topics = _waits(aio_admin.Admin.topics)
+    describe = _waits(aio_admin.Admin.describe)
+    bind = _waits(aio_admin.Admin.bind)
+    unbind = _waits(aio_admin.Admin.unbind)
+    delete_subscription = _waits(aio_admin.Admin.delete_subscription)
+    seek = _waits(aio_admin.Admin.seek)
+
+
+class Transaction(_Face[aio_transaction.Transaction]):
+    """`with producer.transaction() as tx`: see `penstock.sdk.transaction.Transaction`."""
+
+    commit = _waits(aio_transaction.Transaction.commit)
+
+    def send(self, body: bytes | str, *, to: Producer | None = None, **options: Any) -> None:
+        """Send a message by `to`, or by the producer the transaction was made by, with the commit."""
+        self._inner.send(body, to=None if to is None else to._inner, **options)
+
+    def ack(self, messages: Message | list[Message]) -> None:
+        """They are done with the commit."""
+        self._inner.ack(messages)
+
+    def abort(self) -> None:
+        """Forget it."""
+        self._inner.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
+
+
+class Producer(_Face[aio_producer.Producer]):
+    """See `penstock.Producer`; `with` opens it, and flushes and closes it at the end."""
+
+    send = _waits(aio_producer.Producer.send)
+    send_many = _waits(aio_producer.Producer.send_many)
+    flush = _waits(aio_producer.Producer.flush)
+    close = _waits(aio_producer.Producer.close)
+    transaction = _makes(aio_producer.Producer.transaction, Transaction)
+
+    def send_nowait(self, body: bytes | str, **options: Any) -> Future[MessageId]:
+        """`send` without waiting for the answer: a future with the message's id. Raises BufferFull."""
+
+        async def begin() -> asyncio.Future[MessageId]:
+            return self._inner.send_nowait(body, **options)
+
+        async def end(waiting: asyncio.Future[MessageId]) -> MessageId:
+            return await waiting
+
+        return self._portal.start(end(self._portal.run(begin())))
+
+    def open(self) -> Self:
+        """Register with the gateway. Raises ClientError."""
+        self._portal.run(self._inner.open())
+        return self
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Consumer(_Face[aio_consumer.Consumer]):
+    """See `penstock.Consumer`; `with` opens it, `for` gives out its messages until it is closed."""
+
+    receive = _waits(aio_consumer.Consumer.receive)
+    receive_many = _waits(aio_consumer.Consumer.receive_many)
+    pull = _waits(aio_consumer.Consumer.pull)
+    ack = _waits(aio_consumer.Consumer.ack)
+    ack_cumulative = _waits(aio_consumer.Consumer.ack_cumulative)
+    nack = _waits(aio_consumer.Consumer.nack)
+    reject = _waits(aio_consumer.Consumer.reject)
+    seek = _waits(aio_consumer.Consumer.seek)
+    close = _waits(aio_consumer.Consumer.close)
+
+    def open(self) -> Self:
+        """Register with the gateway. Raises Busy, ClientError."""
+        self._portal.run(self._inner.open())
+        return self
+
+    def batches(self, most: int = 1000) -> Iterator[list[Message]]:
+        """`receive_many`, until it is closed."""
+        while True:
+            try:
+                yield self.receive_many(most)
+            except Closed:
+                return
+
+    def __iter__(self) -> Iterator[Message]:
+        for batch in self.batches(1):
+            yield from batch
+
+    @contextmanager
+    def process(self, message: Message) -> Iterator[Message]:
+        """`with consumer.process(message):` acknowledges it, or gives it back when the block raises."""
+        try:
+            yield message
+        except BaseException:
+            self.nack(message)
+            raise
+        self.ack(message)
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Client(_Face[aio.Client]):
+    """Made by `connect`; `with` closes it at the end."""
+
+    request = _waits(aio.Client.request)
+    cancel = _waits(aio.Client.cancel)
+    producer = _makes(aio.Client.producer, Producer)
+    subscribe = _makes(aio.Client.subscribe, Consumer)
+    reader = _makes(aio.Client.reader, Consumer)
+    transaction = _makes(aio.Client.transaction, Transaction)
+
+    @property
+    def admin(self) -> Admin:
+        """Topics, subscriptions, bindings."""
+        return Admin(self._portal, self._inner.admin)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._inner.connected
+
+    def close(self) -> None:
+        """Flush and close everything. Idempotent."""
+        try:
+            self._portal.run(self._inner.close())
+        except Closed:
+            return
+        finally:
+            self._portal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _connects(make: Callable[P, aio.Client]) -> Callable[P, Client]:
+    @functools.wraps(make)
+    def connect(*args: P.args, **kwargs: P.kwargs) -> Client:
+        inner, portal = make(*args, **kwargs), _Portal()
+        try:
+            portal.run(inner.connect())
+        except BaseException:
+            portal.close()
+            raise
+        return Client(portal, inner)
+
+    return connect
+
+
+connect = _connects(aio.Client)
+"""A client that is connected; the arguments are those of `penstock.connect`.
+
+Raises ConnectionLost, LoginRefused.
+"""

@@ -12,5 +12,6 @@ cdef class Unwritten:
     cdef list published                     # in the cache, not written
     cdef uint64_t published_lsn             # up to here batches are in the cache, written or not
 
+    cpdef bint anything(self)
     cpdef publish(self)
     cpdef list take_dirty(self)

@@ -9,6 +9,9 @@ class Unwritten:
     """Between the appender and the write."""
 
     def __init__(self, appender: Appender, cache: Cache) -> None: ...
+    def anything(self) -> bool:
+        """Whether there may be something to write, or the time of this turn was asked for."""
+
     def publish(self) -> None:
         """Let cursors find what was appended already before the next write."""
 

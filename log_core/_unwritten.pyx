@@ -5,6 +5,8 @@ As a rule a batch is found by cursors once it is written. Before that `publish` 
 early: a message that comes alone goes to its consumers first (docs/adr/0003-lone-messages.md).
 """
 
+from cpython.list cimport PyList_GET_SIZE
+
 from penstock.log_core._appender cimport Appender
 from penstock.log_core._batch cimport Batch
 from penstock.log_core._tail cimport Cache
@@ -15,6 +17,9 @@ cdef class Unwritten:
         self.appender = appender
         self.cache = cache
         self.published = []
+
+    cpdef bint anything(self):
+        return self.appender.tick_ms != 0 or PyList_GET_SIZE(self.appender.closed) > 0
 
     cpdef publish(self):
         cdef list closed = self.appender.take_closed()

@@ -113,7 +113,8 @@ cdef class Stream(Sink):
             self.own_fill += nbytes
             if self.own_fill >= self.want:
                 self.handle(self.own, self.own_fill)
-                self.turns.schedule()
+                self.served()
+                self.turns.end_read()
             return 0
         size = PyBytes_GET_SIZE(self.rest) + nbytes
         self.rest = b""
@@ -127,7 +128,7 @@ cdef class Stream(Sink):
         else:
             self.handle(arena, size)
             self.served()
-            self.turns.schedule()
+            self.turns.end_read()
         return 0
 
     cdef int served(self) except -1:
@@ -175,7 +176,6 @@ cdef class Stream(Sink):
         cdef Py_ssize_t size = PyBytes_GET_SIZE(self.rest)
         if self.closing:
             return
-        self.turns.schedule()
         if self.own is not None:
             self.handle(self.own, self.own_fill)
         elif size:
@@ -183,6 +183,7 @@ cdef class Stream(Sink):
             self.rest = b""
             self.handle(arena, size)
         self.served()
+        self.turns.end_read()
 
     def drop_input(self):
         self.rest = b""

@@ -14,11 +14,13 @@ cdef class Turns:
     cdef object log, call_soon, clock
     cdef Unwritten unwritten
     cdef bint scheduled, running
-    cdef double quick_at
+    cdef double quick_at, read_at           # of the last lone read that was one; of the one that is being read
     cdef list queues, sinks                 # ready; with output
     cdef readonly unsigned long long turns
 
     cpdef schedule(self)
+    cdef int end_read(self) except -1
+    cdef bint has_work(self) except -1
     cpdef bint begin_read(self, double now) except -1
     cpdef run_alone(self, Sink reader)
     cpdef dirty_connection(self, Sink sink)

@@ -39,8 +39,8 @@ class Turns:
         a turn of its own, so call `run_alone` behind it.
 
         A lone message then does not wait for the loop to come round, nor for its scheduling. At most one read
-        in QUICK_EACH_S is served so; all others share the turn after the iteration's reads, which is what
-        makes many of them cheap.
+        in QUICK_EACH_S that brought work is served so; all others share the turn after the iteration's reads,
+        which is what makes many of them cheap.
         """
 
     def run_alone(self, reader: Sink) -> None:

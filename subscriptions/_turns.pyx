@@ -18,6 +18,8 @@ are read in between. Knows no protocol, no queue's inside, no file.
 
 import logging
 
+from cpython.list cimport PyList_GET_SIZE
+
 from penstock.log_core._feed cimport Feed
 from penstock.log_core._unwritten cimport Unwritten
 from penstock.subscriptions._taken import release
@@ -66,9 +68,17 @@ cdef class Turns:
     cpdef bint begin_read(self, double now) except -1:
         if self.scheduled or self.running or now - self.quick_at < EACH_S:
             return False
-        self.quick_at = now
+        self.read_at = now
         self.scheduled = True
         return True
+
+    cdef int end_read(self) except -1:
+        if self.unwritten.anything():
+            self.schedule()
+        return 0
+
+    cdef bint has_work(self) except -1:
+        return PyList_GET_SIZE(self.queues) > 0 or PyList_GET_SIZE(self.sinks) > 0 or self.unwritten.anything()
 
     def ready(self, queue not None):
         self.queues.append(queue)
@@ -100,6 +110,13 @@ cdef class Turns:
             self.end()
 
     cpdef run_alone(self, Sink reader):
+        if not self.has_work():
+            reader.served()
+            if not self.has_work():
+                # Acknowledgements, as a rule: the next read may have the turn.
+                self.scheduled = False
+                return
+        self.quick_at = self.read_at
         self.begin()
         try:
             self.unwritten.publish()
@@ -151,7 +168,8 @@ cdef class Turns:
         if not sinks:
             return 0
         self.sinks = []
-        for sink in sinks:
+        # Who was delivered to comes first: those with answers are listed before, and wait for less.
+        for sink in reversed(sinks):
             sink.listed = False
             try:
                 sink.send_out()

@@ -432,7 +432,7 @@ cdef class Deliverer:
                         took += 1
                         i += step
                         continue
-                    if self.inflight.sent >= self.inflight.window:
+                    if self.inflight.room() <= 0:
                         break
                     qos = 2 if flight.state != 1 else 1
                     header |= qos << 1 | 8
@@ -440,7 +440,7 @@ cdef class Deliverer:
                     # After an unclean stop nobody knows what was sent at QoS 1; at QoS 2 the ids are on disk.
                     # A member of a group gets under a new id what is new to it.
                     header |= qos << 1 | (8 if qos == 1 and item.redelivered and shared is None else 0)
-                    if self.inflight.sent >= self.inflight.window:
+                    if self.inflight.room() <= 0:
                         break
                 # The size is known before an id is spent on it.
                 if self.too_large(&message, choice.ids):
@@ -564,7 +564,7 @@ cdef class SessionWay(Straight):
         cdef Inflight inflight = deliverer.inflight
         cdef Py_ssize_t wanted = MAX_TAKE, room, n, took
         if self.needs_ids:
-            wanted = min(inflight.window - inflight.sent, wanted)
+            wanted = min(inflight.room(), wanted)
         room = self.sink.room_left()
         if room <= 0 or wanted <= 0 or cursor.scheduled:
             return False

@@ -32,10 +32,13 @@ cdef class Inflight:
     cdef readonly uint64_t resume_last
     cdef public list cursors
     cdef public list done_tokens
-    cdef readonly bint freed, changed, exact_changed, exact_done
+    cdef readonly bint changed, exact_changed, exact_done
+    cdef bint starved           # somebody wanted an id, and the window had none
+    cdef readonly bint freed    # that can be had now, or a retained message is done: `take_freed` is to be called
 
     cdef Flight* find(self, uint32_t packet_id) noexcept
     cdef int grow(self) except -1
+    cpdef Py_ssize_t room(self)
     cdef uint32_t assign(self, uint64_t lsn, uint64_t seq, uint16_t source, int qos) except? 0
     cdef void free_entry(self, Flight* flight) noexcept
     cdef void settle(self, Flight* flight)

@@ -71,8 +71,11 @@ class Inflight:
     def give_back(self, packet_id: int) -> None:
         """The id was not used after all."""
 
+    def room(self) -> int:
+        """Ids that may be assigned now; whoever got 0 is told by `take_freed` when there are some again."""
+
     def take_freed(self) -> bool:
-        """Whether ids became free since the last call."""
+        """Whether ids that somebody waits for became free since the last call, or there are done tokens."""
 
     def take_done_tokens(self) -> list[int]:
         """Tokens of retained messages acknowledged since the last call."""

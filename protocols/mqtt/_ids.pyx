@@ -87,10 +87,19 @@ cdef class Inflight:
         self.mask = size - 1
         return 0
 
+    cpdef Py_ssize_t room(self):
+        if self.sent >= self.window:
+            self.starved = True
+            return 0
+        return self.window - self.sent
+
     cdef uint32_t assign(self, uint64_t lsn, uint64_t seq, uint16_t source, int qos) except? 0:
         """The next packet id, now in flight; 0 when the client's window or the id space is full."""
         cdef Flight* flight
-        if self.sent >= self.window or self.held >= PACKET_IDS:
+        if self.room() <= 0:
+            return 0
+        if self.held >= PACKET_IDS:
+            self.starved = True
             return 0
         while self.tail - self.head >= PACKET_IDS:
             # The next id is still the oldest entry's: that moves on to where its id comes again, and is passed over.
@@ -120,9 +129,10 @@ cdef class Inflight:
         self.held -= 1
         if flight.sent:
             self.sent -= 1
-            self.freed = True
         else:
             self.unsent -= 1
+        if self.starved:
+            self.freed = True
         while self.head < self.tail and self.ring[self.head & self.mask].state == FREE:
             self.head += 1
         self.changed = True
@@ -131,6 +141,7 @@ cdef class Inflight:
         """The client has it: done with the record."""
         if flight.source == RETAINED:
             self.done_tokens.append(flight.seq)
+            self.freed = True
         elif flight.sent:
             (<Cursor>self.cursors[flight.source]).settle(flight.seq)
 
@@ -240,7 +251,7 @@ cdef class Inflight:
 
     def resend(self, uint32_t packet_id):
         cdef Flight* flight = self.find(packet_id)
-        if flight == NULL or flight.sent or self.sent >= self.window:
+        if flight == NULL or flight.sent or self.room() <= 0:
             return False
         flight.sent = 1
         self.sent += 1
@@ -344,6 +355,8 @@ cdef class Inflight:
     def take_freed(self):
         freed = self.freed
         self.freed = False
+        if freed:
+            self.starved = False
         return freed
 
     def take_done_tokens(self):

@@ -182,8 +182,7 @@ class Delivery:
             return 0
         if not qos:
             return _DELIVER_MAX
-        inflight = self._client.inflight
-        return min(max(inflight.window - inflight.sent, 0), _DELIVER_MAX)
+        return min(self._client.inflight.room(), _DELIVER_MAX)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         """Encode items of the cursor; how many were taken."""
@@ -258,7 +257,7 @@ class Delivery:
                 self._loading = True
                 self._log.load(lsn, self._loaded)
                 return
-            if inflight.sent >= inflight.window:
+            if inflight.room() <= 0:
                 return
             self._shared_again.popleft()
             # Unsubscribed since, but delivery was begun and is completed.

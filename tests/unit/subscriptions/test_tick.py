@@ -19,6 +19,9 @@ class FakeUnwritten(Unwritten):
         self.seen = seen
         self.dirty: list[Feed] = []
 
+    def anything(self) -> bool:
+        return bool(self.dirty)
+
     def publish(self) -> None:
         self.seen.append("publish")
 
@@ -150,6 +153,37 @@ def test_what_a_lone_read_brought_is_written_whatever_happens_to_its_consumers(
     assert seen == ["publish", "flush"]
 
 
+def test_a_read_that_brought_nothing_leaves_the_turn_to_the_next_one(
+    tick: Tick, loop: Loop, seen: list[str]
+) -> None:
+    assert tick.begin_read(loop.time())
+    tick.run_alone(Sink())
+    assert seen == []
+    assert tick.begin_read(loop.time()), "the acknowledgement did not take its turn"
+    tick.ready(FakeQueue(tick, seen, "a"))
+    tick.run_alone(Sink())
+    assert seen == ["publish", "pump a", "flush"]
+    assert not tick.begin_read(loop.time())
+
+
+def test_answers_of_a_read_that_brought_nothing_else_are_sent(
+    tick: Tick, loop: Loop, seen: list[str]
+) -> None:
+    reader = FakeConnection(seen, "reader")
+
+    class Reader(Sink):
+        waits = True
+
+        def answer(self) -> None:
+            if self.waits:
+                self.waits = False
+                tick.dirty_connection(reader)
+
+    assert tick.begin_read(loop.time())
+    tick.run_alone(Reader())
+    assert seen == ["publish", "send reader", "flush"]
+
+
 def test_work_that_is_left_makes_a_turn_of_its_own(tick: Tick, loop: Loop, seen: list[str]) -> None:
     tick.ready(FakeQueue(tick, seen, "a", again=2))
     assert loop.turn() == 1
@@ -170,7 +204,7 @@ def test_a_failing_queue_or_connection_stops_nobody(
     tick.dirty_connection(FakeConnection(seen, "broken"))
     tick.dirty_connection(FakeConnection(seen, "c"))
     loop.settle()
-    assert seen == ["flush", "pump a", "send broken", "send c"]
+    assert seen == ["flush", "pump a", "send c", "send broken"]
     assert "broken queue" in caplog.text
 
 

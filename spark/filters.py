@@ -100,6 +100,17 @@ class Matcher:
             topic = key.replace(b".", b"/") if exchange == _MQTT_EXCHANGE else None
         else:
             exchange, key, topic = _MQTT_EXCHANGE, block.replace(b"/", b"."), block
+        return self._wants(exchange, key, topic)
+
+    def row(self, protocol: str, address: str, routing_key: str) -> bool:
+        """The same of a row of the table."""
+        key = routing_key.encode()
+        if protocol == "mqtt":
+            return self._wants(_MQTT_EXCHANGE, key.replace(b"/", b"."), key)
+        exchange = address.encode()
+        return self._wants(exchange, key, key.replace(b".", b"/") if exchange == _MQTT_EXCHANGE else None)
+
+    def _wants(self, exchange: bytes, key: bytes, topic: bytes | None) -> bool:
         if self._exchanges and exchange not in self._exchanges:
             return False
         if self._topics and (topic is None or not any(p.fullmatch(topic) for p in self._topics)):

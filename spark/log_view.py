@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +33,10 @@ from penstock.log_core.layout import (
 from penstock.log_core.manifest import CleanMark, Manifest
 from penstock.log_core.segment import MARK_BYTES, Segment
 from penstock.log_core.tables import split_key
+from penstock.spark.archive import Archived
 from penstock.spark.errors import SparkError
 
-__all__ = ["LogView", "Place"]
+__all__ = ["LogView", "Part", "Place"]
 
 _STEP_BYTES: Final = 1024 * 1024
 _BASE_LSN_AT: Final = 32
@@ -69,19 +70,21 @@ class Place:
     """About how much that is on disk."""
 
 
-@dataclass
+Part = Place | Archived
+"""Where some of the rows lie."""
+
+
 class LogView:
     """See the module."""
 
-    path: Path
-    log_id: str = ""
-    _known: dict[int, _Known] = field(default_factory=dict)
-    _vhosts: dict[int, bytes] = field(default_factory=lambda: {0: b"/"})
-    _states_from: int = 0
-    _clean_lsn: int = 0
-
-    def __post_init__(self) -> None:
-        self._folder = Folder(self.path)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log_id = ""
+        self._known: dict[int, _Known] = {}
+        self._vhosts: dict[int, bytes] = {0: b"/"}
+        self._states_from = 0
+        self._clean_lsn = 0
+        self._folder = Folder(path)
         self._scanner = Scanner()
         if not self._folder.wal.is_dir():
             raise SparkError(
@@ -89,6 +92,10 @@ class LogView:
             )
 
     # Looking
+
+    def expect(self, log_id: str) -> None:
+        """Let `refresh` refuse any other log than this one."""
+        self.log_id = log_id
 
     def refresh(self) -> None:
         """Look again. Raises Damage, SparkError (another log lies there now), OSError."""
@@ -294,9 +301,9 @@ class LogView:
                 break
         return missing
 
-    def places(self, first: int, last: int, split_bytes: int) -> list[Place]:
+    def places(self, first: int, last: int, split_bytes: int) -> list[Part]:
         """Where [first, last) lies, in log order, in parts of about `split_bytes` at most."""
-        found = []
+        found: list[Part] = []
         for known in self._segments:
             segment = known.segment
             if segment.next_lsn <= first or segment.base_lsn >= last:
@@ -318,24 +325,16 @@ class LogView:
             found.append(Place(segment.number, begin, end, start, max(stop - start, 0)))
         return found
 
-    def advance(self, start: int, end: int, records: int | None, nbytes: int | None) -> int:
-        """The furthest LSN in (start, end] with at most so many records and about so many bytes before it.
-
-        At least one mark of the sparse index (64 KiB) further than `start`, so that a query goes on.
+    def closed(self) -> list[tuple[int, int, int]]:
+        """The closed segments, oldest first: the first LSN, the one behind the last, and the time of the
+        youngest record (ms). What is not known to be durable is not among them.
         """
-        left = records
-        room = nbytes
-        at = start
-        for place in self.places(start, end, MARK_BYTES):
-            count = place.last - place.first
-            if left is not None and count >= left:
-                return place.first + left
-            if room is not None and place.nbytes > room and at > start:
-                return at
-            at = place.last
-            left = None if left is None else left - count
-            room = None if room is None else room - place.nbytes
-        return end
+        end = self.end()
+        return [
+            (known.segment.base_lsn, known.segment.next_lsn, known.segment.max_ts)
+            for known in self._segments
+            if known.closed and known.segment.next_lsn <= end
+        ]
 
     def before_time(self, time_ms: int) -> int | None:
         """An LSN at or before the first record not older than `time_ms`, at most about 64 KiB before it.

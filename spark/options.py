@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS, Wanted, amqp_pattern, mqtt_filter
 
@@ -17,6 +18,7 @@ __all__ = ["ReadOptions", "parse_duration_s", "parse_time_ms"]
 
 _KNOWN: Final = (
     "path",
+    "archive",
     "columns",
     "payload",
     "vhosts",
@@ -46,6 +48,8 @@ class ReadOptions:
     """Options of the source; docs/spark.md lists them for users."""
 
     path: Path
+    archive: Path | None
+    """What `tier` wrote of this log; None: the log alone."""
     columns: str | None
     payload: str
     payload_max: int
@@ -98,6 +102,7 @@ class ReadOptions:
             raise SparkOptionError("endingTimestamp", given["endingtimestamp"], "leave out endingOffsets")
         return cls(
             path=Path(given["path"]),
+            archive=archive_path(given["archive"]) if "archive" in given else None,
             columns=given.get("columns"),
             payload=payload,
             payload_max=int(head[1]) if head else -1,

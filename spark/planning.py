@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.log_core.segment import MARK_BYTES
+from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import SparkOptionError
-from penstock.spark.log_view import LogView, Place
+from penstock.spark.log_view import LogView, Part
 from penstock.spark.options import ReadOptions
 from penstock.spark.reading import Selection, position_at, report_loss
 
-__all__ = ["ending_position", "grouped", "plan", "selection_of", "starting_position"]
+__all__ = [
+    "View",
+    "advance",
+    "ending_position",
+    "grouped",
+    "open_view",
+    "plan",
+    "selection_of",
+    "starting_position",
+]
 
 _TASK_RECORDS = 1_000_000
 
+View = LogView | ArchivedLog
+"""A log as a query sees it."""
 
-def starting_position(view: LogView, options: ReadOptions, default: str) -> int:
+
+def open_view(options: ReadOptions) -> View:
+    """What the options say to read. Raises SparkError when there is no log."""
+    return LogView(options.path) if options.archive is None else ArchivedLog(options.path, options.archive)
+
+
+def starting_position(view: View, options: ReadOptions, default: str) -> int:
     """Where a query begins: by its options, else `default`, `earliest` or `latest`."""
     end = view.end(written=options.written)
     if options.starting_ms is not None:
@@ -27,7 +46,7 @@ def starting_position(view: LogView, options: ReadOptions, default: str) -> int:
     return end if starting == "latest" else view.first
 
 
-def ending_position(view: LogView, options: ReadOptions) -> int:
+def ending_position(view: View, options: ReadOptions) -> int:
     """Where a batch query ends: behind its last record."""
     end = view.end(written=options.written)
     if options.ending_ms is not None:
@@ -41,9 +60,7 @@ def ending_position(view: LogView, options: ReadOptions) -> int:
     return end
 
 
-def selection_of(
-    view: LogView, options: ReadOptions, columns: Sequence[str], complete_from: int
-) -> Selection:
+def selection_of(view: View, options: ReadOptions, columns: Sequence[str], complete_from: int) -> Selection:
     """What every task of the query wants."""
     vhosts = view.vhosts() if options.vhosts or "vhost" in columns else {0: b"/"}
     wanted = tuple(name.encode("utf-8", "surrogateescape") for name in options.vhosts)
@@ -54,14 +71,15 @@ def selection_of(
         wanted_vhosts=wanted,
         encodings=options.encodings,
         payload_max=options.payload_max,
+        archive=view.archive if isinstance(view, ArchivedLog) else None,
         complete_from=complete_from,
         fail_on_data_loss=options.fail_on_data_loss,
     )
 
 
 def plan(
-    view: LogView, options: ReadOptions, selection: Selection, start: int, end: int
-) -> list[tuple[Place, ...]]:
+    view: View, options: ReadOptions, selection: Selection, start: int, end: int
+) -> list[tuple[Part, ...]]:
     """The tasks that read [start, end): small parts grouped, large ones split. Raises DataLoss."""
     report_loss(view.loss_between(start, end), selection, "the segments were deleted by retention")
     whole = view.places(start, end, 1 << 62)
@@ -70,10 +88,10 @@ def plan(
     return grouped(view.places(start, end, task_bytes), task_bytes)
 
 
-def grouped(places: Sequence[Place], task_bytes: int) -> list[tuple[Place, ...]]:
+def grouped(places: Sequence[Part], task_bytes: int) -> list[tuple[Part, ...]]:
     """Neighbours together up to `task_bytes`, in order."""
-    tasks: list[tuple[Place, ...]] = []
-    task: list[Place] = []
+    tasks: list[tuple[Part, ...]] = []
+    task: list[Part] = []
     nbytes = records = 0
     for place in places:
         count = place.last - place.first
@@ -86,3 +104,23 @@ def grouped(places: Sequence[Place], task_bytes: int) -> list[tuple[Place, ...]]
     if task:
         tasks.append(tuple(task))
     return tasks
+
+
+def advance(view: View, start: int, end: int, records: int | None, nbytes: int | None) -> int:
+    """The furthest LSN in (start, end] with at most so many records and about so many bytes before it.
+
+    At least one mark of the sparse index (64 KiB) further than `start`, so that a query goes on.
+    """
+    left = records
+    room = nbytes
+    at = start
+    for place in view.places(start, end, MARK_BYTES):
+        count = place.last - place.first
+        if left is not None and count >= left:
+            return place.first + left
+        if room is not None and place.nbytes > room and at > start:
+            return at
+        at = place.last
+        left = None if left is None else left - count
+        room = None if room is None else room - place.nbytes
+    return end

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.log_core.errors import Damage
 from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
 from penstock.spark._columns import Rows
+from penstock.spark.archive import Archive, Archived, covered, read_archived
+from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import DataLoss
 from penstock.spark.filters import Wanted
-from penstock.spark.log_view import LogView, Place
+from penstock.spark.log_view import LogView, Part, Place
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Selection:
     """Bits of the wanted ones; 0: all."""
     payload_max: int = -1
     """Bytes of a payload that are kept; -1: all."""
+    archive: Archive | None = None
+    """Where to look for what is gone from the log."""
     complete_from: int = 0
     """Records that are missing below this LSN are no loss: they were not needed any more."""
     fail_on_data_loss: bool = True
@@ -65,7 +69,7 @@ class Selection:
         )
 
 
-def read_places(path: Path, places: Iterable[Place], selection: Selection) -> Iterator[pa.RecordBatch]:
+def read_places(path: Path, places: Iterable[Part], selection: Selection) -> Iterator[pa.RecordBatch]:
     """The wanted records of `places`, in their order.
 
     Raises:
@@ -78,12 +82,33 @@ def read_places(path: Path, places: Iterable[Place], selection: Selection) -> It
     schema = arrow_schema(selection.columns)
     lost: list[tuple[int, int]] = []
     for place in places:
-        for _ in _take(folder, place, rows, lost):
-            yield _batch(rows, schema)
-        report_loss(lost, selection, f"segment {place.segment} was rewritten or deleted")
-        lost.clear()
+        archived: list[Archived] = []
+        if isinstance(place, Archived):
+            archived.append(place)
+        else:
+            for _ in _take(folder, place, rows, lost):
+                yield _batch(rows, schema)
+            archived += _moved(lost, selection, place.segment)
+            lost.clear()
+        if archived:
+            if rows.count:
+                yield _batch(rows, schema)
+            for moved in archived:
+                yield from read_archived(moved, selection)
     if rows.count:
         yield _batch(rows, schema)
+
+
+def _moved(lost: Sequence[tuple[int, int]], selection: Selection, segment: int) -> list[Archived]:
+    """Where the archive has what was in a segment when this was planned, and is not any more."""
+    found: list[Archived] = []
+    if lost and selection.archive is not None:
+        selection.archive.refresh()
+        found, missing = covered(lost, selection.archive)
+    else:
+        missing = list(lost)
+    report_loss(missing, selection, f"segment {segment} was rewritten or deleted")
+    return found
 
 
 def report_loss(lost: Sequence[tuple[int, int]], selection: Selection, why: str) -> None:
@@ -171,7 +196,7 @@ def _batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([arrays[field.name] for field in schema], schema=schema)
 
 
-def position_at(view: LogView, time_ms: int, end: int) -> int:
+def position_at(view: LogView | ArchivedLog, time_ms: int, end: int) -> int:
     """The LSN of the first record not older than `time_ms`; `end` when there is none before it."""
     start = view.before_time(time_ms)
     if start is None or start >= end:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.spark.errors import SparkOptionError
+from penstock.spark.errors import SparkError, SparkOptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["COLUMNS", "SCHEMA_VERSION", "arrow_schema", "ddl", "names_of", "select"]
+__all__ = ["COLUMNS", "SCHEMA_VERSION", "arrow_schema", "arrow_schema_of", "ddl", "names_of", "select"]
 
 SCHEMA_VERSION: Final = 1
 
@@ -91,15 +91,39 @@ def arrow_schema(names: Sequence[str]) -> pa.Schema:
     """The Arrow schema of these columns, exactly as Spark expects it of a data source."""
     import pyarrow as pa
 
+    types = _arrow_types()
+    return pa.schema([(name, types[COLUMNS[name]]) for name in names])
+
+
+def arrow_schema_of(schema: StructType) -> pa.Schema:
+    """The same of any schema of Spark's. Raises SparkError for a type that no table here has."""
+    import pyarrow as pa
+
+    types = _arrow_types()
+    fields = []
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if kind not in types:
+            raise SparkError(
+                f"column {field.name!r} is {kind}", remedy=f"cast it to one of {', '.join(types)}"
+            )
+        fields.append(pa.field(field.name, types[kind]))
+    return pa.schema(fields)
+
+
+def _arrow_types() -> dict[str, Any]:
+    import pyarrow as pa
+
     header = pa.struct([("name", pa.string()), ("type", pa.string()), ("value", pa.binary())])
-    types: dict[str, Any] = {
+    return {
         "string": pa.string(),
         "int": pa.int32(),
         "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
         "timestamp": pa.timestamp("us", tz="UTC"),
         "tinyint": pa.int8(),
         "boolean": pa.bool_(),
         "binary": pa.binary(),
         _HEADERS: pa.list_(header),
     }
-    return pa.schema([(name, types[COLUMNS[name]]) for name in names])

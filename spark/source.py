@@ -15,9 +15,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.spark.errors import SparkError
-from penstock.spark.log_view import LogView, Place
+from penstock.spark.log_view import Part
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import ending_position, plan, selection_of, starting_position
+from penstock.spark.planning import (
+    View,
+    advance,
+    ending_position,
+    open_view,
+    plan,
+    selection_of,
+    starting_position,
+)
 from penstock.spark.reading import Selection, read_places
 from penstock.spark.schema import ddl, names_of, select
 from penstock.spark.sink import BatchSink, StreamSink, WriteOptions
@@ -32,7 +40,7 @@ __all__ = ["PenstockSource"]
 class Task(InputPartition):
     """Parts of segments that one task reads, in order, and what it wants of them."""
 
-    def __init__(self, places: tuple[Place, ...], selection: Selection) -> None:
+    def __init__(self, places: tuple[Part, ...], selection: Selection) -> None:
         super().__init__(0)
         self.places = places
         self.selection = selection
@@ -86,7 +94,7 @@ class TrafficReader(_Reads, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
-        view = LogView(self.options.path)
+        view = open_view(self.options)
         view.refresh()
         start = starting_position(view, self.options, "earliest")
         end = ending_position(view, self.options)
@@ -109,16 +117,16 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         super().__init__(options, columns)
-        self._view: LogView | None = None
+        self._view: View | None = None
         self._target: int | None = None
         self._waiting_since = 0.0
 
-    def _refreshed(self, offset: dict[str, Any] | None = None) -> LogView:
+    def _refreshed(self, offset: dict[str, Any] | None = None) -> View:
         view = self._view
         if view is None:
-            view = self._view = LogView(self.options.path)
+            view = self._view = open_view(self.options)
         if offset is not None and not view.log_id:
-            view.log_id = str(offset["log"])
+            view.expect(str(offset["log"]))
         view.refresh()
         return view
 
@@ -151,10 +159,10 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._target is None and options.min_offsets is not None and not self._due(view, at, end):
             return start
         if options.max_offsets is not None or options.max_bytes is not None:
-            end = view.advance(at, end, options.max_offsets, options.max_bytes)
+            end = advance(view, at, end, options.max_offsets, options.max_bytes)
         return {**start, "0": end}
 
-    def _due(self, view: LogView, at: int, end: int) -> bool:
+    def _due(self, view: View, at: int, end: int) -> bool:
         """Whether enough has come, or too much time passed since something did."""
         assert self.options.min_offsets is not None
         count = sum(place.last - place.first for place in view.places(at, end, 1 << 62))

@@ -10,11 +10,10 @@ A micro-batch that comes again (its commit was lost) finds the table's position 
 from __future__ import annotations
 
 import pickle
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -27,18 +26,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.spark.errors import SparkError
+from penstock.spark.files import DataFile, write_files
 from penstock.spark.options import ReadOptions
 from penstock.spark.reading import read_places
 from penstock.spark.schema import select
 from penstock.spark.source import Task, TrafficStream
-from penstock.spark.tables import PARTITION, DataFile, open_table
+from penstock.spark.tables import open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["RangesSource", "TableSink"]
-
-_ROW_GROUP_BYTES: Final = 64 << 20
 
 
 class RangesSource(DataSource):
@@ -124,7 +122,7 @@ class _TableWriter(DataSourceStreamArrowWriter):
         position = table.position(self.log)
         if position is None or position <= first:
             if files:
-                table.publish(self.log, files, last)
+                table.publish(self.log, files, first, last)
                 if self.compact_every and (batchId + 1) % self.compact_every == 0:
                     table.compact()
             return
@@ -143,81 +141,3 @@ class _TableWriter(DataSourceStreamArrowWriter):
     def _forget(self, root: Path, files: Iterable[DataFile]) -> None:
         for file in files:
             (root / file.path).unlink(missing_ok=True)
-
-
-def write_files(root: Path, batches: Iterable[pa.RecordBatch]) -> Sequence[DataFile]:
-    """Write rows as Parquet files under `root`, one per day of their append_time."""
-    writers: dict[str, _File] = {}
-    try:
-        for batch in batches:
-            for date, part in _by_date(batch):
-                writer = writers.get(date)
-                if writer is None:
-                    writer = writers[date] = _File(root, date, part.schema)
-                writer.add(part)
-        return [writer.close() for writer in writers.values()]
-    except BaseException:
-        for writer in writers.values():
-            writer.discard()
-        raise
-
-
-def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    dates = pc.cast(batch.column("append_time"), pa.date32(), safe=False)
-    days = pc.unique(dates)
-    for day in days:
-        part = batch if len(days) == 1 else batch.filter(pc.equal(dates, day))
-        yield day.as_py().isoformat(), part
-
-
-class _File:
-    """One file being written; rows wait until they are worth a row group."""
-
-    def __init__(self, root: Path, date: str, schema: pa.Schema) -> None:
-        import pyarrow.parquet as pq
-
-        self.date = date
-        self.name = f"{PARTITION}={date}/{uuid.uuid4()}.zstd.parquet"
-        self.path = root / self.name
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.rows = self._waiting_bytes = 0
-        self.first, self.last = 1 << 63, 0
-        self._waiting: list[Any] = []
-        # Payloads hardly repeat: a dictionary and statistics of them cost time and room for nothing.
-        plain = [name for name in schema.names if name != "payload"]
-        self._writer = pq.ParquetWriter(
-            self.path, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
-        )
-
-    def add(self, part: pa.RecordBatch) -> None:
-        import pyarrow.compute as pc
-
-        bounds = pc.min_max(part.column("offset"))
-        self.first = min(self.first, bounds["min"].as_py())
-        self.last = max(self.last, bounds["max"].as_py())
-        self.rows += part.num_rows
-        self._waiting.append(part)
-        self._waiting_bytes += part.nbytes
-        if self._waiting_bytes >= _ROW_GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting))
-            self._waiting.clear()
-            self._waiting_bytes = 0
-
-    def close(self) -> DataFile:
-        self._flush()
-        self._writer.close()
-        nbytes = self.path.stat().st_size
-        return DataFile(self.name, self.date, self.rows, nbytes, self.first, self.last)
-
-    def discard(self) -> None:
-        self._writer.close()
-        self.path.unlink(missing_ok=True)

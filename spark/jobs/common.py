@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import time
@@ -12,11 +13,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.spark.jobs.registry import Job, registered
+from penstock.spark.options import parse_duration_s
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["add_choice", "choice_of", "program", "run_stream"]
+__all__ = ["add_choice", "choice_of", "every", "program", "run_stream"]
 
 _CHOICES: Final = {
     "topics": "MQTT topic filters, comma separated",
@@ -28,14 +31,31 @@ _CHOICES: Final = {
 }
 
 
-def add_choice(parser: argparse.ArgumentParser, *, data: bool = True) -> None:
-    """Arguments that say which messages of which log are meant."""
+def add_choice(parser: argparse.ArgumentParser, *, data: bool = True, stream: bool = False) -> None:
+    """Arguments that say which messages of which log are meant; with `stream`, those of a job that fills a
+    table as they come."""
     if data:
         parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="penstock's data folder")
     for name, text in _CHOICES.items():
         parser.add_argument(f"--{_flag(name)}", dest=name, metavar="X", help=text)
     parser.add_argument("--memory", default="1g", help="memory of Spark's process (default: %(default)s)")
     parser.add_argument("--cores", type=int, help="cores to use (default: all)")
+    if stream:
+        _add_stream(parser)
+
+
+def _add_stream(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", required=True, metavar="TABLE", help="delta:PATH or parquet:PATH")
+    parser.add_argument(
+        "--checkpoint", required=True, type=Path, metavar="DIR", help="where the job notes how far it is"
+    )
+    parser.add_argument("--name", help="of the job, for spark jobs (default: that of the checkpoint)")
+    parser.add_argument("--every", default="10s", help="time between micro-batches (default: %(default)s)")
+    parser.add_argument("--once", action="store_true", help="take what is there and end")
+    parser.add_argument(
+        "--max-bytes", default="268435456", help="of log per micro-batch (default: %(default)s)"
+    )
+    parser.add_argument("--archive", metavar="ARCHIVE", help="what tier wrote of this log: parquet:PATH")
 
 
 def _flag(name: str) -> str:
@@ -48,7 +68,14 @@ def _flag(name: str) -> str:
 
 def choice_of(arguments: argparse.Namespace) -> dict[str, str]:
     """The options of the source that they say."""
-    return {name: getattr(arguments, name) for name in _CHOICES if getattr(arguments, name) is not None}
+    names = {name: name for name in _CHOICES} | {"max_bytes": "maxBytesPerTrigger", "archive": "archive"}
+    said = {option: getattr(arguments, name, None) for name, option in names.items()}
+    return {option: value for option, value in said.items() if value is not None}
+
+
+def every(arguments: argparse.Namespace) -> float | None:
+    """Seconds between micro-batches; None: take what is there and end."""
+    return None if arguments.once else parse_duration_s("every", arguments.every)
 
 
 def program(
@@ -69,11 +96,22 @@ def program(
         return 1
 
 
-def run_stream(start: Callable[[], StreamingQuery], show: Callable[[dict[str, Any]], str]) -> None:
+def run_stream(
+    start: Callable[[], StreamingQuery],
+    show: Callable[[dict[str, Any]], str],
+    arguments: argparse.Namespace,
+    verb: str,
+) -> None:
     """Run a query until it ends by itself or SIGTERM or SIGINT stops it, and print a line per micro-batch.
 
-    Raises what ended it otherwise.
+    Meanwhile it is a job that `penstock spark jobs` lists. Raises what ended it otherwise.
     """
+    name = arguments.name or arguments.checkpoint.absolute().name
+    with registered(name, verb, arguments.data, arguments.to) as job:
+        _run_stream(start, show, job)
+
+
+def _run_stream(start: Callable[[], StreamingQuery], show: Callable[[dict[str, Any]], str], job: Job) -> None:
     from penstock.spark.running import run_to_end
 
     stopping = False
@@ -88,10 +126,10 @@ def run_stream(start: Callable[[], StreamingQuery], show: Callable[[dict[str, An
     def watch(query: StreamingQuery) -> None:
         nonlocal shown
         while not query.awaitTermination(1):
-            shown = _show(query, shown, show)
+            shown = _show(query, shown, show, job)
             if stopping:
                 query.stop()
-        shown = _show(query, shown, show)
+        shown = _show(query, shown, show, job)
 
     try:
         run_to_end(start, watch)
@@ -100,9 +138,12 @@ def run_stream(start: Callable[[], StreamingQuery], show: Callable[[dict[str, An
             signal.signal(number, handler)
 
 
-def _show(query: StreamingQuery, shown: int, show: Callable[[dict[str, Any]], str]) -> int:
+def _show(query: StreamingQuery, shown: int, show: Callable[[dict[str, Any]], str], job: Job) -> int:
     for progress in query.recentProgress:
         if progress["batchId"] > shown and progress["numInputRows"]:
             shown = progress["batchId"]
+            end = progress["sources"][0]["endOffset"]
+            position = (json.loads(end) if isinstance(end, str) else end)["0"]
+            job.note(position)
             print(f"{time.strftime('%H:%M:%S')} batch {shown}: {show(dict(progress))}", flush=True)
     return shown

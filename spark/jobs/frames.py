@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.spark.errors import SparkError
+from penstock.spark.files import PARTITION
 from penstock.spark.jobs.common import choice_of
-from penstock.spark.tables import PARTITION, open_table
+from penstock.spark.tables import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

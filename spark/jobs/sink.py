@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.spark.jobs.common import add_choice, choice_of, program, run_stream
+from penstock.spark.jobs.common import add_choice, choice_of, every, program, run_stream
 from penstock.spark.log_view import LogView
-from penstock.spark.options import parse_duration_s
-from penstock.spark.schema import select
+from penstock.spark.schema import arrow_schema, select
 from penstock.spark.tables import open_table
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def start_sink(
     view = LogView(data)
     view.refresh()
     table = open_table(to)
-    table.create(columns)
+    table.create(arrow_schema(columns))
     position = table.position(view.log_id)
     if position is not None:
         options.pop("startingTimestamp", None)
@@ -69,18 +68,9 @@ def start_sink(
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    add_choice(parser)
-    parser.add_argument("--to", required=True, metavar="TABLE", help="delta:PATH or parquet:PATH")
-    parser.add_argument(
-        "--checkpoint", required=True, type=Path, metavar="DIR", help="where the job notes how far it is"
-    )
+    add_choice(parser, stream=True)
     parser.add_argument("--columns", help="comma separated (default: all)")
     parser.add_argument("--payload", default="full", help="full, none or head:BYTES")
-    parser.add_argument("--every", default="10s", help="time between micro-batches (default: %(default)s)")
-    parser.add_argument("--once", action="store_true", help="take what is there and end")
-    parser.add_argument(
-        "--max-bytes", default="268435456", help="of log per micro-batch (default: %(default)s)"
-    )
     parser.add_argument(
         "--compact-every",
         type=int,
@@ -93,14 +83,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from penstock.spark.session import session
 
-    options = {
-        **choice_of(arguments),
-        "payload": arguments.payload,
-        "maxBytesPerTrigger": arguments.max_bytes,
-    }
+    options = {**choice_of(arguments), "payload": arguments.payload}
     if arguments.columns:
         options["columns"] = arguments.columns
-    every_s = None if arguments.once else parse_duration_s("every", arguments.every)
+    every_s = every(arguments)
     spark = session("penstock spark sink", cores=arguments.cores, memory=arguments.memory)
 
     def start() -> StreamingQuery:
@@ -114,7 +100,12 @@ def _run(arguments: argparse.Namespace) -> int:
             compact_every=arguments.compact_every,
         )
 
-    run_stream(start, lambda progress: f"the table has the log up to {progress['sources'][0]['endOffset']}")
+    run_stream(
+        start,
+        lambda progress: f"the table has the log up to {progress['sources'][0]['endOffset']}",
+        arguments,
+        "sink",
+    )
     spark.stop()
     return 0
 

@@ -11,9 +11,15 @@ __all__ = ["VERBS", "run"]
 
 VERBS: Final = {
     "sink": "traffic into a Delta or Parquet table, each message once",
+    "dedup": "traffic into a table, of repeated messages the first one",
+    "telemetry": "payloads of devices as typed rows or roll-ups, into a table",
+    "tier": "cold segments into an archive of Parquet, without a JVM or with Spark",
     "replay": "messages of the log or a table back into a gateway",
     "analytics": "rates, sizes and top talkers, as an HTML report",
     "dlq": "dead letters: what failed, why and from where; requeue them",
+    "jobs": "the streaming jobs, and how they are",
+    "lag": "how much of the log each job has still to read",
+    "stop": "stop a job, and wait until it ended",
     "doctor": "what is missing here, and the command that installs it",
 }
 

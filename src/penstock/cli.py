@@ -154,7 +154,8 @@ def _parser() -> argparse.ArgumentParser:
     add_log_commands(commands, _add_sources, _data_dir)
     cli_manage.add_commands(commands)
     commands.add_parser(
-        "spark", help="run a pipeline over the log with Spark: sink, replay, analytics, dlq, doctor"
+        "spark",
+        help="run a pipeline over the log: sink, tier, dedup, telemetry, replay, analytics, dlq, doctor",
     )
     commands.add_parser(
         "rabbitmqctl",

@@ -18,7 +18,7 @@ from penstock.spark.session import find_java
 from tests.support.brokers import ROOT
 
 KILLS = "tests/spark/test_tables.py::test_the_table_has_what_was_published_over_kills_of_gateway_and_job"
-TIMEOUT_S = 3600.0
+TIMEOUT_S = 1800.0
 """Far more than it takes: something hangs."""
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +20,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+SETTINGS = {
+    "spark.python.worker.faulthandler.enabled": "true",
+    # The JVM lives for a minute: what its second compiler would spend is not earned back.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session."""
     if find_java() is None:
         pytest.skip("there is no Java: apt-get install default-jre-headless")
+    # Whatever the machine's environment says: the workers are of this interpreter.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    running = session(
-        "penstock tests", cores=2, settings={"spark.python.worker.faulthandler.enabled": "true"}
-    )
+    running = session("penstock tests", cores=2, memory="600m", settings=SETTINGS)
     yield running
     running.stop()
 

@@ -95,7 +95,7 @@ def test_what_clients_sent_is_read_without_a_register_call(spark: SparkSession, 
 
 
 def test_a_mistake_is_named(spark: SparkSession, gateway: Gateway) -> None:
-    with pytest.raises(Exception, match="the options are path, columns"):
+    with pytest.raises(Exception, match="the options are path, archive"):
         read(spark, gateway, colums="offset").count()
     with pytest.raises(Exception, match="there is no log in"):
         spark.read.format("penstock").load("/nowhere").count()

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from demo.data import Reading, readings
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.running import run_to_end
-from penstock.spark.tables import ParquetFormat
+from penstock.spark.table_parquet import ParquetFormat
 from tests.spark.test_source import publish, wait_for_end
 from tests.support.brokers import ROOT, Gateway
 

@@ -17,7 +17,7 @@ from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError
 from penstock.spark.log_view import LogView
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import ending_position, grouped, plan, starting_position
+from penstock.spark.planning import advance, ending_position, grouped, plan, starting_position
 from penstock.spark.reading import Selection, read_places
 from tests.support.logs import KIB, Unsynced, append, durable_feed, fill, open_log, settle
 
@@ -177,7 +177,7 @@ def test_admission_by_records_and_by_bytes_goes_on_and_ends(log: Log, tmp_path: 
     for records, nbytes in ((100, None), (None, 100 * KIB), (70, 64 * KIB), (None, 1)):
         at, steps = view.first, 0
         while at < end:
-            further = view.advance(at, end, records, nbytes)
+            further = advance(view, at, end, records, nbytes)
             assert at < further <= end
             if records is not None:
                 assert further - at <= records

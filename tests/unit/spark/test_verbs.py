@@ -9,9 +9,12 @@ import pytest
 
 from penstock.cli import main
 from penstock.spark.errors import SparkOptionError
+from penstock.spark.files import DataFile
 from penstock.spark.jobs import doctor
 from penstock.spark.jobs.verbs import VERBS
-from penstock.spark.tables import DataFile, ParquetFormat, open_table
+from penstock.spark.schema import arrow_schema
+from penstock.spark.table_parquet import ParquetFormat
+from penstock.spark.tables import open_table
 from tests.support.logs import open_log
 
 
@@ -70,15 +73,15 @@ def test_a_table_of_no_known_format_is_refused() -> None:
 
 def test_files_that_no_commit_lists_do_not_count(tmp_path: Path) -> None:
     table = ParquetFormat(tmp_path)
-    table.create(["offset"])
+    table.create(arrow_schema(["offset"]))
     listed = DataFile("event_date=2020-01-01/a.parquet", "2020-01-01", 5, 1, 1, 9)
     folder = tmp_path / "event_date=2020-01-01"
     folder.mkdir()
     for name in ("a.parquet", "orphan.parquet"):
         (folder / name).write_bytes(b"x")
     assert table.position("log") is None
-    table.publish("log", [listed], 10)
+    table.publish("log", [listed], 1, 10)
     assert (table.position("log"), table.position("other"), table.files()) == (10, None, [listed])
     with pytest.raises(FileExistsError):
-        table.publish("log", [listed], 10)
+        table.publish("log", [listed], 1, 10)
     assert table.files() == [listed], "a commit is there once"

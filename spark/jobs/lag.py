@@ -1,0 +1,46 @@
+"""How much of the log each streaming job has still to read: `penstock spark lag`. Needs no Spark."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.errors import PenstockError
+from penstock.spark.jobs.common import program
+from penstock.spark.jobs.registry import Job, jobs
+from penstock.spark.log_view import LogView
+
+__all__ = ["behind", "main"]
+
+
+def behind(job: Job) -> tuple[int, int]:
+    """Positions and bytes of the log behind the job's last micro-batch. Raises SparkError, OSError."""
+    view = LogView(Path(job.data))
+    view.refresh()
+    end = view.end()
+    position = min(max(job.position, view.first), end)
+    return end - position, sum(place.nbytes for place in view.places(position, end, 1 << 62))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    code = 0
+    for job in jobs():
+        try:
+            positions, nbytes = behind(job)
+        except (PenstockError, OSError) as error:
+            print(f"{job.name:20} unknown: {error}")
+            code = 1
+        else:
+            print(f"{job.name:20} {job.state():10} {positions:12} positions, {nbytes / 1e6:.1f} MB behind")
+    return code
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command."""
+    return program("lag", "How much of the log each job has still to read.", lambda _: None, _run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Cold segments into an archive of Parquet.
+
+    penstock spark tier --data DIR --to parquet:PATH --older-than 6h
+    spark-submit .../penstock/spark/jobs/tier.py --engine spark --data DIR --to parquet:PATH --older-than 6h
+
+With the engine `local`, the default, there is no JVM: `--cores` processes translate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.spark.archive import archive_path
+from penstock.spark.files import DataFile
+from penstock.spark.jobs.common import program
+from penstock.spark.options import parse_duration_s
+from penstock.spark.tiering import Cold, Mapper, tier
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["main", "on_spark"]
+
+
+def on_spark(spark: SparkSession) -> Mapper:
+    """Translate in tasks of this session, as many segments at a time as it has cores."""
+
+    def run(
+        translate: Callable[[Cold], Sequence[DataFile]], todo: Iterable[Cold]
+    ) -> Iterator[Sequence[DataFile]]:
+        context = spark.sparkContext
+        waiting = list(todo)
+        width = context.defaultParallelism
+        for at in range(0, len(waiting), width):
+            part = waiting[at : at + width]
+            yield from context.parallelize(part, len(part)).map(translate).collect()
+
+    return run
+
+
+@contextmanager
+def _mapper(arguments: argparse.Namespace) -> Iterator[Mapper]:
+    cores = arguments.cores or os.cpu_count() or 1
+    if arguments.engine == "spark":
+        from penstock.spark.session import session
+
+        spark = session("penstock spark tier", cores=cores, memory=arguments.memory)
+        try:
+            yield on_spark(spark)
+        finally:
+            spark.stop()
+    elif cores == 1:
+        yield map
+    else:
+        # Arrow has threads, which do not survive a fork.
+        with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
+            yield pool.map
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="penstock's data folder")
+    parser.add_argument("--to", required=True, metavar="ARCHIVE", help="parquet:PATH")
+    parser.add_argument(
+        "--older-than",
+        default="6h",
+        metavar="T",
+        help="take segments with nothing younger (default: %(default)s)",
+    )
+    parser.add_argument("--engine", choices=("local", "spark"), default="local", help="default: %(default)s")
+    parser.add_argument("--cores", type=int, help="cores to use (default: all)")
+    parser.add_argument("--memory", default="1g", help="memory of Spark's process (default: %(default)s)")
+    parser.add_argument(
+        "--allow-loss", action="store_true", help="go on without what retention took before it was copied"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    to = archive_path(arguments.to)
+    before_ms = int((time.time() - parse_duration_s("older-than", arguments.older_than)) * 1000)
+    done = rows = log_bytes = file_bytes = 0
+    with _mapper(arguments) as run:
+        for commit in tier(arguments.data, to, before_ms, run, allow_loss=arguments.allow_loss):
+            done += 1
+            rows += commit.rows
+            log_bytes += commit.log_bytes
+            file_bytes += commit.file_bytes
+            print(
+                f"{time.strftime('%H:%M:%S')} [{commit.first}, {commit.last}): {commit.rows} messages, "
+                f"{commit.log_bytes / 1e6:.1f} MB of log are {commit.file_bytes / 1e6:.1f} MB of Parquet",
+                flush=True,
+            )
+    total = f"{log_bytes / 1e6:.1f} MB of log are {file_bytes / 1e6:.1f} MB of Parquet"
+    print(f"{done} segments, {rows} messages, {total}")
+    return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command."""
+    return program("tier", "Cold segments into an archive of Parquet.", _add, _run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

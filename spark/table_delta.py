@@ -1,0 +1,99 @@
+"""A Delta table, written by the package deltalake without the JVM; every Delta reader reads it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.files import PARTITION, DataFile
+from penstock.spark.schema import SCHEMA_VERSION
+from penstock.spark.tables import same_columns, with_partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DeltaFormat"]
+
+
+class DeltaFormat:
+    """See `tables.Table`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def _table(self) -> Any:
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(self.path))
+
+    def position(self, who: str) -> int | None:
+        """See `Table`."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(str(self.path)):
+            return None
+        found: int | None = self._table().transaction_version(f"penstock:{who}")
+        return found
+
+    def create(self, schema: pa.Schema) -> None:
+        """See `Table`."""
+        from deltalake import DeltaTable, Schema
+
+        schema = with_partition(schema)
+        self.path.mkdir(parents=True, exist_ok=True)
+        table = DeltaTable.create(
+            str(self.path),
+            schema=schema,
+            mode="ignore",
+            partition_by=[PARTITION],
+            description=f"penstock, version {SCHEMA_VERSION}",
+        )
+        same_columns(self.path, _told(table.schema()), _told(Schema.from_arrow(schema)))
+
+    def publish(self, who: str, files: Sequence[DataFile], first: int, last: int) -> None:
+        """See `Table`."""
+        from deltalake import CommitProperties, Transaction
+        from deltalake.transaction import AddAction
+
+        actions: list[Any] = [
+            AddAction(
+                path=file.path,
+                size=file.nbytes,
+                partition_values={PARTITION: file.date},
+                modification_time=int(time.time() * 1000),
+                data_change=True,
+                stats=json.dumps(_statistics(file)),
+            )
+            for file in files
+        ]
+        table = self._table()
+        table.create_write_transaction(
+            actions,
+            "append",
+            table.schema(),
+            partition_by=[PARTITION],
+            commit_properties=CommitProperties(app_transactions=[Transaction(f"penstock:{who}", last)]),
+        )
+
+    def paths(self) -> list[str]:
+        """See `Table`."""
+        return [str(uri).removeprefix("file://") for uri in self._table().file_uris()]
+
+    def compact(self) -> str:
+        """See `Table`."""
+        done = self._table().optimize.compact()
+        return f"{done['numFilesRemoved']} files became {done['numFilesAdded']}"
+
+
+def _statistics(file: DataFile) -> dict[str, Any]:
+    if not file.last:
+        return {"numRecords": file.rows}
+    least, greatest = {"offset": file.first}, {"offset": file.last}
+    return {"numRecords": file.rows, "minValues": least, "maxValues": greatest}
+
+
+def _told(schema: Any) -> list[str]:
+    return [f"{field.name} {field.type}" for field in schema.fields]

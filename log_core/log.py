@@ -5,7 +5,8 @@ tick, `flush` writes them with one call and moves the written end, the committer
 cache keeps what was written, upkeep works on closed segments, the reader brings back what left memory.
 
 Everything here runs on the loop thread. Threads hand their results over through the mailbox; without a loop
-(`attach` was not called: tests, tools) these are taken in by `flush` and `wait_synced`.
+(`attach` was not called: tests, tools) these are taken in by `flush` and `wait_synced`, and whoever has the
+log calls `tend`.
 
 Knows no queue and no protocol. What a queue still needs is asked through `low_water`.
 """
@@ -240,9 +241,11 @@ class Log:
                 self._housekeeping.finish(segment)
 
     def attach(self, call_soon_threadsafe: Callable[..., object]) -> None:
-        """Say how the log's threads reach the loop; from now on results come without `flush`."""
+        """Say how the log's threads reach the loop, once; from now on results come without `flush`, and
+        `tend` is called each second."""
         self._inbox.call_soon = call_soon_threadsafe
         call_soon_threadsafe(self._inbox.drain)
+        self._watcher.start()
 
     async def close(self) -> None:
         """Sync everything, write a checkpoint and the mark of a clean stop, let go of the folder.

@@ -17,7 +17,7 @@ _EACH_S: Final = 1.0
 
 
 class Watcher:
-    """Runs from its making until `stop`."""
+    """Runs from `start` until `stop`."""
 
     def __init__(self, files: Files, folder: Path, tell: Callable[[int | None], None]) -> None:
         """`tell(free bytes)` is called by the thread; None: they are unknown."""
@@ -26,6 +26,9 @@ class Watcher:
         self._tell = tell
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -38,6 +41,7 @@ class Watcher:
             self._tell(free)
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread, if it was started."""
         self._stopping.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()

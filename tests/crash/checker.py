@@ -13,8 +13,9 @@ and the findings:
     lost         acked and never received
     unexpected   received but never attempted, or the body differs
     duplicated   received more often, without the flag, than it was sent; where exactly-once is promised:
-    more than once reordered    first received after a later message of the same publisher returned
-    received again although the consumer's acknowledgement was older than the broker may forget
+                 more than once
+    reordered    first received after a later message of the same publisher
+    returned     received again although the broker had been seen to do later work than its acknowledgement
 
 A run in which too little was acked, nothing was killed, or nothing was in flight at a kill proves nothing:
 INVALID.
@@ -23,14 +24,15 @@ INVALID.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-ACK_MEMORY_S = 0.5
-"""An acknowledgement sent this long before a crash must be remembered.
+CURSOR_SAVE_S = 0.25
+"""A broker that has read an acknowledgement keeps it durably with what it confirms this much later.
 
-The promise is the last cursor flush (100 ms); the rest is for the acknowledgement's way through a busy
-client and broker.
+The promise is 100 ms.
 """
 
 
@@ -74,13 +76,24 @@ class History:
     receipts: list[Receipt] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     settled: dict[int, float] = field(default_factory=dict)
-    """When the consumer last acknowledged the message, in seconds of the monotonic clock."""
+    """When the consumer last acknowledged the message, in seconds of the monotonic clock: not before the
+    acknowledgement was sent."""
+    sent_at: dict[int, float] = field(default_factory=dict)
+    """When the message was about to be sent the last time."""
+    answers: list[tuple[float, float]] = field(default_factory=list)
+    """Of each message acked: when it was about to be sent, and when the ack was read."""
     in_flight_at_fault: list[int] = field(default_factory=list)
     """How many messages were attempted and unanswered at each kill."""
 
-    def attempt(self, sequence: int) -> None:
+    def attempt(self, sequence: int, *, at: float) -> None:
         """The message is about to be sent (again)."""
         self.attempts[sequence] = self.attempts.get(sequence, 0) + 1
+        self.sent_at[sequence] = at
+
+    def ack(self, sequence: int, *, at: float) -> None:
+        """The broker confirmed the message."""
+        self.acked.add(sequence)
+        self.answers.append((self.sent_at[sequence], at))
 
     def receive(self, body: bytes, *, flagged: bool, at: float) -> int | None:
         """The consumer got `body`; returns its number, or None when it is none of this publisher's."""
@@ -161,20 +174,41 @@ def check(histories: Iterable[History], *, fault_times: Sequence[float], acked_m
     if not fault_times:
         verdict.invalid.append("no fault was injected")
     in_flight: list[int] = []
+    histories = list(histories)
+    remembered = _memory(histories)
+    excuses = [(fault, remembered(fault)) for fault in fault_times]
     for history in histories:
         if len(history.acked) < acked_min:
             verdict.invalid.append(f"{history.producer}: {len(history.acked)} acked, {acked_min} wanted")
         in_flight += [0] * (len(history.in_flight_at_fault) - len(in_flight))
         for i, count in enumerate(history.in_flight_at_fault):
             in_flight[i] += count
-        _judge(history, fault_times, verdict)
+        _judge(history, excuses, verdict)
     idle = [i + 1 for i, count in enumerate(in_flight) if count == 0]
     if idle:
         verdict.invalid.append(f"nothing in flight at kill {', '.join(map(str, idle))}")
     return verdict
 
 
-def _judge(history: History, fault_times: Sequence[float], verdict: Verdict) -> None:
+def _memory(histories: Sequence[History]) -> Callable[[float], float]:
+    """Up to when acknowledgements must be remembered by a broker that is killed at a time.
+
+    How long a busy machine takes to bring an acknowledgement to the broker is not known, so what the broker
+    did is the clock. A confirm proves that all that was sent before its message has been read. A message sent
+    `CURSOR_SAVE_S` later finds the timer of the cursors due, one sent after the confirm of that finds them
+    saved, and its own confirm makes them as durable as itself.
+    """
+    answers = sorted((acked, sent) for history in histories for sent, acked in history.answers)
+    times = [acked for acked, _ in answers]
+    latest = [float("-inf"), *accumulate((sent for _, sent in answers), max)]
+
+    def read_by(at: float) -> float:
+        return latest[bisect_right(times, at)]
+
+    return lambda fault: read_by(read_by(read_by(fault)) - CURSOR_SAVE_S)
+
+
+def _judge(history: History, excuses: Sequence[tuple[float, float]], verdict: Verdict) -> None:
     def name(sequence: int) -> str:
         return f"{history.producer} {sequence}"
 
@@ -200,7 +234,7 @@ def _judge(history: History, fault_times: Sequence[float], verdict: Verdict) -> 
                 verdict.duplicated.append(name(sequence))
             elif receipt.flagged:
                 verdict.flagged += 1
-                if _forgotten(history, sequence, last_seen[sequence], receipt.at, fault_times):
+                if _forgotten(history, sequence, last_seen[sequence], receipt.at, excuses):
                     verdict.returned.append(name(sequence))
             elif unflagged.get(sequence, 0) >= history.attempts[sequence]:
                 verdict.duplicated.append(name(sequence))
@@ -213,11 +247,14 @@ def _judge(history: History, fault_times: Sequence[float], verdict: Verdict) -> 
 
 
 def _forgotten(
-    history: History, sequence: int, before: float, again: float, fault_times: Sequence[float]
+    history: History, sequence: int, before: float, again: float, excuses: Sequence[tuple[float, float]]
 ) -> bool:
-    """Whether a repetition follows an acknowledgement that no crash in between excuses."""
+    """Whether a repetition follows an acknowledgement that no crash in between excuses.
+
+    `excuses`: of each crash when it was and up to when acknowledgements must be remembered by it.
+    """
     settled = history.settled.get(sequence)
     # A copy that the publisher sent itself was never acknowledged: the acknowledgement was the other copy's.
     if history.attempts[sequence] > 1 or settled is None or settled < before or settled > again:
         return False
-    return not any(settled - 0.001 <= fault <= settled + ACK_MEMORY_S for fault in fault_times)
+    return not any(settled - 0.001 <= fault and remembered < settled for fault, remembered in excuses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.checker import ACK_MEMORY_S, History, check, make_body, read_body
+from tests.crash.checker import CURSOR_SAVE_S, History, check, make_body, read_body
 
 KILL_AT = 100.0
 
@@ -13,8 +13,8 @@ def clean_history(count: int = 50, *, exactly_once: bool = False) -> History:
     """All messages sent, acked, received once, and settled, before a kill at 100 s with one in flight."""
     history = History("p", exactly_once=exactly_once)
     for sequence in range(count):
-        history.attempt(sequence)
-        history.acked.add(sequence)
+        history.attempt(sequence, at=sequence - 0.01)
+        history.ack(sequence, at=float(sequence))
         history.receive(make_body("p", sequence), flagged=False, at=float(sequence))
         history.settled[sequence] = float(sequence)
     history.in_flight_at_fault.append(1)
@@ -50,8 +50,8 @@ def test_an_acked_message_that_never_arrives_is_lost() -> None:
 
 def test_an_unanswered_message_may_arrive_or_not() -> None:
     history = clean_history()
-    history.attempt(50)
-    history.attempt(51)
+    history.attempt(50, at=50.0)
+    history.attempt(51, at=51.0)
     history.receive(make_body("p", 51), flagged=False, at=101.0)
     verdict = check([history], fault_times=[KILL_AT], acked_min=10)
     assert verdict.word == "PASS", str(verdict)
@@ -60,7 +60,7 @@ def test_an_unanswered_message_may_arrive_or_not() -> None:
 
 def test_a_refused_message_is_not_lost() -> None:
     history = clean_history()
-    history.attempt(50)
+    history.attempt(50, at=50.0)
     history.refused.add(50)
     assert "PASS" in verdict_of(history)
 
@@ -87,7 +87,6 @@ def test_a_repetition_without_the_flag_is_a_duplicate() -> None:
 
 def test_a_flagged_repetition_after_a_crash_is_allowed() -> None:
     history = clean_history()
-    history.settled[49] = KILL_AT - ACK_MEMORY_S / 2
     history.receive(make_body("p", 49), flagged=True, at=101.0)
     verdict = check([history], fault_times=[KILL_AT], acked_min=10)
     assert (verdict.word, verdict.flagged) == ("PASS", 1), str(verdict)
@@ -99,9 +98,32 @@ def test_a_message_settled_long_before_the_crash_must_not_return() -> None:
     assert "returned 1 (first: p 9)" in verdict_of(history)
 
 
+@pytest.mark.parametrize(
+    ("later", "allowed"),
+    [
+        ((0.1, 0.2 + CURSOR_SAVE_S, 0.3 + CURSOR_SAVE_S), False),
+        ((0.1, 0.05 + CURSOR_SAVE_S, 0.3 + CURSOR_SAVE_S), True),
+        ((0.1, 0.2 + CURSOR_SAVE_S), True),
+        ((), True),
+    ],
+)
+def test_how_long_the_broker_may_forget_is_told_by_what_it_did(
+    later: tuple[float, ...], allowed: bool
+) -> None:
+    """`later`: when messages were sent after the acknowledgement; each is confirmed 0.05 s after that."""
+    history = clean_history()
+    history.settled[49] = 60.0
+    for sequence, after in enumerate(later, 50):
+        history.attempt(sequence, at=60.0 + after)
+        history.ack(sequence, at=60.05 + after)
+        history.receive(make_body("p", sequence), flagged=False, at=60.1 + after)
+    history.receive(make_body("p", 49), flagged=True, at=101.0)
+    assert ("returned 1 (first: p 49)" in verdict_of(history)) != allowed
+
+
 def test_a_publisher_that_sent_twice_may_cause_two_copies_but_not_three() -> None:
     history = clean_history()
-    history.attempt(9)
+    history.attempt(9, at=99.0)
     history.receive(make_body("p", 9), flagged=False, at=101.0)
     assert "PASS" in verdict_of(history)
     history.receive(make_body("p", 9), flagged=False, at=102.0)
@@ -110,7 +132,7 @@ def test_a_publisher_that_sent_twice_may_cause_two_copies_but_not_three() -> Non
 
 def test_exactly_once_allows_no_repetition_at_all() -> None:
     history = clean_history(exactly_once=True)
-    history.attempt(49)
+    history.attempt(49, at=99.0)
     history.receive(make_body("p", 49), flagged=True, at=101.0)
     assert "duplicated 1 (first: p 49)" in verdict_of(history)
 

@@ -15,13 +15,11 @@ from tests.crash.cycles import run_cycles
 from tests.crash.streams import DeadLetterStream
 from tests.support.brokers import Broker, BrokerMissing, Mosquitto
 
-RESTART_LIMIT_S = 5.0
-"""Far above what a restart takes; a slow machine must not fail the suite. The soak run prints the real
-times.
-"""
+RESTART_CPU_LIMIT_S = 10.0
+"""Far above what a restart takes of the CPU. The soak run prints how long it takes."""
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(900)
 @pytest.mark.not_on("mosquitto", "it saves its sessions at exit only")
 def test_kill_9_under_load_loses_nothing_that_was_confirmed(
     own_broker: Broker, pytestconfig: pytest.Config
@@ -39,10 +37,10 @@ def test_kill_9_under_load_loses_nothing_that_was_confirmed(
     assert report.verdict.word == "PASS", str(report)
     assert report.sessions_lost == 0, str(report)
     if own_broker.name == "penstock":
-        assert max(cycle.ready_s for cycle in report.cycles) < RESTART_LIMIT_S, str(report)
+        assert max(cycle.ready_cpu_s for cycle in report.cycles) < RESTART_CPU_LIMIT_S, str(report)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(900)
 @pytest.mark.penstock_only("the load uses arguments of later versions")
 def test_kill_9_loses_no_dead_letter(own_broker: Broker, pytestconfig: pytest.Config) -> None:
     """Through two queues, the second of which is often full. Letters may come twice, not flagged."""
@@ -61,7 +59,7 @@ def test_kill_9_loses_no_dead_letter(own_broker: Broker, pytestconfig: pytest.Co
     assert report.sessions_lost == 0, str(report)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 def test_the_harness_finds_the_losses_of_a_broker_that_confirms_before_it_keeps(tmp_path: Path) -> None:
     """Mosquitto answers PUBACK from memory, so a kill -9 must show up as lost messages and sessions."""
     try:
@@ -69,7 +67,7 @@ def test_the_harness_finds_the_losses_of_a_broker_that_confirms_before_it_keeps(
     except BrokerMissing as missing:
         pytest.skip(str(missing))
     with broker:
-        report = run_cycles(broker, cycles=1, seed=1, load_s=(0.5, 0.5), acked_min=50)
+        report = run_cycles(broker, cycles=1, seed=1, load_s=(0.5, 0.5), acked_min=50, drain_stall_s=3.0)
     assert report.verdict.word == "FAIL", str(report)
     assert report.verdict.lost, str(report)
     assert report.sessions_lost > 0, str(report)

@@ -100,7 +100,7 @@ def _live(folder: Path, failpoint: str) -> list[list[str]]:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=50,
+        timeout=300,
     )
     assert child.returncode == FAILPOINT_STATUS, f"{failpoint} was not reached"
     return [line.split() for line in child.stdout.splitlines()]

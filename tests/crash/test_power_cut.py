@@ -18,7 +18,7 @@ from tests.support.faults import LoopDisk
 pytestmark = pytest.mark.penstock_only("the file system is made for penstock's folder")
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_a_power_cut_loses_nothing_that_was_confirmed(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> None:

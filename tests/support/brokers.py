@@ -76,8 +76,8 @@ class Broker:
     speaks: frozenset[str] = frozenset()
     """The protocols it serves: a subset of {"amqp", "mqtt"}."""
 
-    start_timeout_s = 30.0
-    stop_timeout_s = 20.0
+    start_timeout_s = 120.0
+    stop_timeout_s = 60.0
     clean_exit_codes: frozenset[int] = frozenset({0})
 
     amqp_port = 0
@@ -284,8 +284,7 @@ class RabbitMQ(Broker):
 
     name = "rabbitmq"
     speaks = frozenset({"amqp"})
-    start_timeout_s = 90.0
-    stop_timeout_s = 60.0
+    start_timeout_s = 180.0
 
     def __init__(self, folder: Path, *, plugins: tuple[str, ...] = ()) -> None:
         super().__init__(folder)

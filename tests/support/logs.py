@@ -114,7 +114,7 @@ def load_entries(log: Log, feed: Feed, index: int) -> None:
 def wait(log: Log, condition: Callable[[], bool]) -> None:
     """Take in results of the log's threads until `condition` holds."""
     while not condition():
-        log._inbox.wait(20)
+        log._inbox.wait(120)
 
 
 class FailingFiles(Unsynced):

@@ -23,6 +23,7 @@ from penstock.router.names import ENC_AMQP091, dotted, slashed, split_key_block,
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
     from penstock.router.entries import QueueEntry
+    from penstock.router.firehose import Firehose
     from penstock.router.permissions import Authorizer
     from penstock.router.resolve import Resolver
 
@@ -64,12 +65,14 @@ class Publishing:
         topology: Topology,
         resolver: Resolver,
         authorizer: Authorizer,
+        firehose: Firehose,
     ) -> None:
         self._vhost = vhost
         self._log = log
         self._topology = topology
         self._resolver = resolver
         self._authorizer = authorizer
+        self._firehose = firehose
         self._tables: dict[tuple[str, int], RouteTable] = {}
         """Shared by all connections of a user."""
 
@@ -80,6 +83,8 @@ class Publishing:
         """
 
         def resolve(key: bytes) -> Route:
+            if self._firehose.is_on and enc == ENC_AMQP091:
+                return self._resolver.individual()
             guard = self._authorizer.topic_guard
             if guard is not None and guard.slow and enc != ENC_AMQP091:
                 return self._resolver.individual()

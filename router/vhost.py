@@ -20,6 +20,7 @@ from penstock.router._routes import Route, RouteTable
 from penstock.router.arguments import Arguments
 from penstock.router.entries import QueueEntry
 from penstock.router.exchanges import MQTT_EXCHANGE, Exchange
+from penstock.router.firehose import Firehose
 from penstock.router.identity import Identity
 from penstock.router.names import text
 from penstock.router.publishing import Published, Publishing
@@ -60,7 +61,10 @@ class Vhost(QueueMethods):
         self.subscriptions = Subscriptions(self)
         """Named subscriptions to streams."""
         resolver = Resolver(name, self.exchanges, self._names, broker.log, self._default_slot, self.lp)
-        self.publishing = Publishing(name, broker.log, self.topology, resolver, broker.authorizer)
+        self.firehose = Firehose(self)
+        self.publishing = Publishing(
+            name, broker.log, self.topology, resolver, broker.authorizer, self.firehose
+        )
 
     # Publishing
 

@@ -39,6 +39,7 @@ cdef class Channel:
     cdef readonly object owner          # the session's side of the channel
     cdef public bint closing            # channel.close was sent: everything but its answer is ignored
     cdef object dirty                   # called after output was encoded outside of a read
+    cdef public object tap              # None, or called with (queue, batch, index, redelivered) of each delivery
 
     # content under way
     cdef int phase

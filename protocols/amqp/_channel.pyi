@@ -28,6 +28,9 @@ class Channel:
     """Deliveries to consumers that are not settled."""
     limit: int
     """Shared prefetch limit, 0 = none."""
+    tap: Callable[[Queue, Batch, int, bool], object] | None
+    """Called with each delivery: where from, the batch and the index of the record in it, redelivered or not.
+    It may not publish."""
     published: int
     delivered: int
     """Messages to consumers and to basic.get, redeliveries included."""

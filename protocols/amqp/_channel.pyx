@@ -494,6 +494,8 @@ cdef class Channel:
         store32(tail, left)
         tag = self.skip_tag() if no_ack else self.hold(<PyObject*>cursor, NULL, seq)
         self.encode(out, GET_OK, NULL, 0, item, tail, 4, tag, None)
+        if self.tap is not None:
+            self.tap(cursor.queue, <Batch>item.batch, item.index, item.redelivered != 0)
         self.delivered += 1
         self.got += 1
         if no_ack:
@@ -633,6 +635,8 @@ cdef class Consumer:
                     (<Batch>item.batch).base_lsn + item.index))
             tag = channel.skip_tag() if self.no_ack else channel.hold(<PyObject*>cursor, <PyObject*>self, item.seq)
             channel.encode(out, DELIVER, self.head, self.head_size, item, NULL, 0, tag, offset)
+            if channel.tap is not None:
+                channel.tap(self.queue, <Batch>item.batch, item.index, item.redelivered != 0)
             if self.no_ack:
                 cursor.settle(item.seq)
             took += 1

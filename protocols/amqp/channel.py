@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.protocols.amqp import firehose
 from penstock.protocols.amqp._channel import Channel as Core
 from penstock.protocols.amqp._channel import Consumer
 from penstock.protocols.amqp.errors import AmqpError, answer, soft
@@ -71,6 +72,7 @@ class Channel:
         self._held_cancels: list[str] | None = None
         self.last_queue = ""
         """What "" means as a queue name."""
+        firehose.turn(self)
 
     @property
     def vhost(self) -> Vhost:

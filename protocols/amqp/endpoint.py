@@ -65,6 +65,7 @@ class AmqpConnection(Connection):
             room=self.room,
             dirty=self.dirty,
             look=self._look,
+            name=lambda: self.name,
         )
 
     def received(self, buffer: bytearray, size: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.log_core._batch import PERSISTENT, RETAIN
+from penstock.protocols.amqp import firehose
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.delay import delay_ms, due_ms, served, undelayed
 from penstock.protocols.amqp.errors import soft, type_name
@@ -160,16 +161,19 @@ def append(channel: Channel, message: Message, way: Way) -> Published:
     count as going nowhere. What a named producer sent before is not appended: the LSN is the one of then.
     """
     if message.numbered is None:
-        return _append(channel, message, way)
-    producers = channel.session.log.producers
-    name, sequence = message.numbered
-    known = producers.admit_sequence(name, sequence)
-    if known:
-        return Published(known, way.route)
-    producers.open()
-    published = _append(channel, message, way)
-    if not published.refused:
-        producers.note(name, sequence, sequence, published.lsn)
+        published = _append(channel, message, way)
+    else:
+        producers = channel.session.log.producers
+        name, sequence = message.numbered
+        known = producers.admit_sequence(name, sequence)
+        if known:
+            return Published(known, way.route)
+        producers.open()
+        published = _append(channel, message, way)
+        if not published.refused:
+            producers.note(name, sequence, sequence, published.lsn)
+    if channel.vhost.firehose.is_on:
+        firehose.published(channel, message.keys, message.block, message.body, way.route)
     return published
 
 

@@ -32,7 +32,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.protocols._tables import TableError
-from penstock.protocols.amqp import _codec, methods_basic, methods_exchange, methods_queue, transaction
+from penstock.protocols.amqp import (
+    _codec,
+    firehose,
+    methods_basic,
+    methods_exchange,
+    methods_queue,
+    transaction,
+)
 from penstock.protocols.amqp import publish as slow
 from penstock.protocols.amqp._codec import Codec
 from penstock.protocols.amqp.channel import Channel, channel_totals
@@ -114,8 +121,9 @@ class Session:
         room: Callable[[], int],
         dirty: Callable[[], object],
         look: Callable[[], object] = lambda: None,
+        name: Callable[[], str] = lambda: "",
     ) -> None:
-        """`owner` stands for the connection in the broker; `room`, `dirty` and `look` are the connection's.
+        """`owner` is the connection to the broker; `room`, `dirty`, `look`, `name` are the connection's.
 
         `look` is called when something but the drivers has changed what the session wants.
         """
@@ -124,6 +132,7 @@ class Session:
         self.options = options
         self.out = out
         self.room = room
+        self.name = name
         self._owner = owner
         self._dirty = dirty
         self._look = look
@@ -369,6 +378,7 @@ class Session:
     def _on_open(self, method: ConnectionOpen) -> None:
         self.vhost = self.broker.enter(self.actor.identity, method.virtual_host)
         self.broker.connections.enter(self)
+        self.vhost.firehose.listeners.add(self._firehose_turned)
         identity = self.actor.identity
         self.codec.open(
             self.vhost.publisher(identity, ENC_AMQP091), self.log.appender, wire(identity.username)
@@ -524,6 +534,12 @@ class Session:
             channel.revoke_consumers()
         self._look()
 
+    def _firehose_turned(self) -> None:
+        for core in self.codec.all_channels():
+            channel = core.owner
+            assert isinstance(channel, Channel)
+            firehose.turn(channel)
+
     def force_close(self, reason: str) -> None:
         """The operator wants the connection to end."""
         self.fail(hard(320, reason, (0, 0)), (0, 0))
@@ -587,6 +603,7 @@ class Session:
             self.forget(channel)
         if hasattr(self, "vhost"):
             self.broker.connections.leave(self)
+            self.vhost.firehose.listeners.discard(self._firehose_turned)
             self.vhost.connection_closed(self._owner)
 
     # Output

@@ -30,8 +30,6 @@ _UNAVAILABLE: Final = 69
 _FAILED: Final = 70
 
 _NEVER: Final = {
-    "trace_on": "there is no message tracing",
-    "trace_off": "there is no message tracing",
     "stop_app": "the gateway and its process stop together: send it SIGTERM",
     "start_app": "the gateway and its process start together: run `penstock serve`",
     "set_vm_memory_high_watermark": "set server.memory_high_watermark and restart",
@@ -231,6 +229,14 @@ def _add_vhost(call: _Call) -> None:
         # The API lets who makes a vhost use it; rabbitmqctl is nobody.
         user = call.client.get("whoami")["name"]
         call.client.request("DELETE", f"permissions/{call.path(0)}/{segment(user)}")
+
+
+def _trace(call: _Call) -> None:
+    is_on = call.parsed.verb == "trace_on"
+    call.say(f'{"Starting" if is_on else "Stopping"} tracing for vhost "{call.parsed.vhost}" ...')
+    call.client.get(f"vhosts/{call.vhost}")  # a PUT would make it
+    call.client.request("PUT", f"vhosts/{call.vhost}", {"tracing": is_on})
+    print(f"Trace {'enabled' if is_on else 'disabled'} for vhost {call.parsed.vhost}")
 
 
 def _delete_vhost(call: _Call) -> None:
@@ -471,6 +477,8 @@ _VERBS: Final[dict[str, tuple[int, Callable[[_Call], None]]]] = {
     "add_vhost": (1, _add_vhost),
     "delete_vhost": (1, _delete_vhost),
     "list_vhosts": (0, _list_vhosts),
+    "trace_on": (0, _trace),
+    "trace_off": (0, _trace),
     "set_policy": (3, _set_policy),
     "clear_policy": (1, _clear_policy),
     "list_policies": (0, _list_policies),

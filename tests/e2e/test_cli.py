@@ -166,7 +166,8 @@ def test_rabbitmqctls_mistakes_have_its_exit_codes(gateway: Gateway) -> None:
     assert "not found" in penstock(gateway, *ctl, "make_coffee", code=64).stderr
     assert "not enough arguments" in penstock(gateway, *ctl, "set_permissions", "x", code=64).stderr
     assert 'User "nobody" does not exist' in penstock(gateway, *ctl, "delete_user", "nobody", code=67).stderr
-    assert "no message tracing" in penstock(gateway, *ctl, "trace_on", code=70).stderr
+    assert "SIGTERM" in penstock(gateway, *ctl, "stop_app", code=70).stderr
+    penstock(gateway, *ctl, "trace_on", "-p", "nowhere", code=67)
     penstock(None, *ctl, "list_queues", code=69, url="http://127.0.0.1:9")
     users = json.loads(penstock(gateway, *ctl, "list_users", "--formatter", "json").stdout)
     assert users == [{"user": "guest", "tags": ["administrator"]}]

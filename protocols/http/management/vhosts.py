@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.management import views
-from penstock.protocols.http.management.context import Management, absent, fields_of, table_of, text_of
+from penstock.protocols.http.management.context import (
+    Management,
+    absent,
+    fields_of,
+    flag_of,
+    table_of,
+    text_of,
+)
 from penstock.protocols.http.management.lists import one_of, reply_list
 from penstock.protocols.http.management.users import tags_of
 from penstock.protocols.http.messages import HttpError, Request, Response, parsed
@@ -98,6 +105,8 @@ class _Vhosts:
         if not known:
             # As RabbitMQ does it: who makes a vhost may use it.
             lsn = max(lsn, api.broker.administration.set_permission(identity.username, name, Permission()))
+        if "tracing" in said:
+            api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))
         await api.kept(lsn)
         return Response(204 if known else 201)
 

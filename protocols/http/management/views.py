@@ -405,5 +405,5 @@ def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
         "send_oct": sent,
         "send_oct_details": {"rate": flows[-1]},
         "tags": list(found.metadata.tags),
-        "tracing": False,
+        "tracing": found.firehose.is_on,
     }

@@ -125,9 +125,9 @@ cdef class Turns:
                 self.pump()
                 release()
                 self.flush()
-                reader.served()
             finally:
                 self.log.flush()
+            reader.served()         # what waited for the write only can be said at once
             self.flush()
         finally:
             self.end()

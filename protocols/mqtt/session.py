@@ -173,9 +173,10 @@ class Session(Opening):
             scanner.stamp(client.row_lsn)
 
     def _after_scan(self, scanner: Scanner) -> None:
-        """Register for what the answers wait for, send those that wait for nothing, use freed credit."""
-        self._await(scanner)
+        """Send the answers that wait for nothing, register for what the others wait for, use freed credit."""
         self._release()
+        if scanner.waiting:
+            self._await(scanner)
         client = self.client
         assert client is not None
         if client.inflight.take_freed():

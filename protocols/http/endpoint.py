@@ -26,7 +26,7 @@ from penstock.protocols.front import Front
 from penstock.protocols.http.h1 import H1Session
 from penstock.protocols.http.h2 import PREFACE, H2Session
 from penstock.protocols.http.login import credentials
-from penstock.protocols.http.messages import HttpError, Request, Response, split_target
+from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.routes import Routes
 from penstock.protocols.wiring import wire
 
@@ -73,9 +73,8 @@ class HttpConnection(Connection):
         self._broker = broker
         self._app = app
         self.session: H1Session | H2Session | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._requests: set[Request] = set()
-        """Under way."""
+        self._requests: dict[Request, asyncio.Task[None]] = {}
+        """Under way, and who serves them."""
         self._room: asyncio.Event = asyncio.Event()
         self._head_since: float | None = None
         self._idle_since = self.last_read_at
@@ -83,6 +82,8 @@ class HttpConnection(Connection):
         self._rate_bytes = 0
         self._handling = False
         self._again = False
+        self._waits = False
+        """What lies in the connection waits for the end of a request."""
         self._known: tuple[str, int, Identity] | None = None
         """The credentials that were right last, when, and whose they are."""
         self._loopback = False
@@ -106,18 +107,18 @@ class HttpConnection(Connection):
                 self._head_since = self.last_read_at
         else:
             self._head_since = None
-        if self.session.reads or consumed == size:
-            # With nothing left over the peer is read on while its request is served: its going is noticed.
-            self.release("request")
-        else:
-            self.hold("request")
+        # With nothing left over the peer is read on while its request is served: its going is noticed.
+        waits = consumed < size and not self.session.reads
+        if waits is not self._waits:
+            self._waits = waits
+            (self.hold if waits else self.release)("request")
         return consumed
 
     def on_lost(self) -> None:
         if self.session is not None:
             self.session.lost()
         self._room.set()
-        for task in self._tasks:
+        for task in self._requests.values():
             task.cancel()
 
     def on_writable(self) -> None:
@@ -168,9 +169,7 @@ class HttpConnection(Connection):
             self.hold("login")
         request.local = self._loopback
         self.requests += 1
-        task = self.loop.create_task(self._serve(request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._requests[request] = self.loop.create_task(self._serve(request))
 
     def malformed(self, error: HttpError) -> Response:
         """What to answer to something that is no request."""
@@ -178,9 +177,13 @@ class HttpConnection(Connection):
 
     def go_on(self) -> None:
         """What lies in the connection may be handled, when the session has come back from where it is."""
-        if not self._handling and not self._again:
-            self._again = True
-            self.loop.call_soon(self._handle_again)
+        if self._handling or self._again:
+            return
+        if not self._waits and not self.input_bytes():
+            self._idle_since = self.loop.time()
+            return
+        self._again = True
+        self.loop.call_soon(self._handle_again)
 
     def go_on_now(self) -> None:
         """The same, for whoever is not called by the session: it is handled when this returns."""
@@ -192,6 +195,7 @@ class HttpConnection(Connection):
     def _handle_again(self) -> None:
         self._again = False
         self._idle_since = self.loop.time()
+        self._waits = False
         self.release("request")
         self.handle_rest()
 
@@ -208,7 +212,6 @@ class HttpConnection(Connection):
     async def _serve(self, request: Request) -> None:
         session = self.session
         assert session is not None
-        self._requests.add(request)
         try:
             response = await self._answer(request)
             if response.stream is not None and request.method == "HEAD":
@@ -229,20 +232,22 @@ class HttpConnection(Connection):
             error = HttpError(500, "internal_error", "an internal error; see the gateway's log")
             session.respond(request, self._app.problem(request, error))
         finally:
-            self._requests.discard(request)
+            del self._requests[request]
         self.wiring.tick.schedule()
 
     async def _answer(self, request: Request) -> Response:
         try:
             try:
-                await self._have_room()
-                request.segments, request.query = split_target(request.target)
+                if self._unsent() > _UNSENT_MAX:
+                    await self._have_room()
+                self._app.routes.read(request)
                 if not self._app.is_open(request):
                     request.identity = await self._login(request)
                 if self.user is None:
                     self.logged_in(request.identity.username if request.identity is not None else "-")
             finally:
-                self.release("login")
+                if self.held:
+                    self.release("login")
             return await self._app.routes.find(request)(request)
         except HttpError as error:
             return self._app.problem(request, error)

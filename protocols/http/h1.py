@@ -17,7 +17,10 @@ Source: RFC 9110, RFC 9112.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 import httptools
@@ -32,6 +35,8 @@ __all__ = ["REASONS", "H1Session", "Host"]
 _HEAD_MAX: Final = 16384
 _TARGET_MAX: Final = 8192
 _FIELDS_MAX: Final = 100
+_REMEMBERED_MAX: Final = 2048
+"""The largest head that a session remembers: programs send the same one again and again."""
 _LINE_MAX: Final = 4096
 """Of a chunk's size line, and of all trailers together."""
 _DRAIN_MAX: Final = 1 << 20
@@ -100,6 +105,14 @@ class Host(Protocol):
         """The time, as the header has it."""
 
 
+@lru_cache(maxsize=256)
+def _status_line(status: int, content_type: str) -> bytes:
+    """How an answer begins; a 204 has no content."""
+    kind = "" if status == 204 else f"content-type: {content_type}\r\n"
+    line = f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}\r\nserver: penstock\r\n{kind}"
+    return line.encode("latin-1", "replace")
+
+
 class _State(Enum):
     HEAD = "reading a head"
     WAITING = "the handler has not asked for the body"
@@ -126,6 +139,22 @@ class _Head:
         self.complete = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A head that could be read; not to be changed, for the next request may have the same."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    version: str
+    keep: bool
+    chunked: bool
+    size: int
+    """Of the body; 0 when it is chunked."""
+    expects: bool
+    """"100 Continue" is waited for."""
+
+
 class H1Session:
     """See the module."""
 
@@ -136,7 +165,7 @@ class H1Session:
         self._state = _State.HEAD
         self._request: Request | None = None
         self._keep = True
-        self._left: int | None = 0
+        self._left = 0
         """Bytes of the body or the chunk still to come."""
         self._chunked = False
         self._trailers = 0
@@ -146,6 +175,8 @@ class H1Session:
         self._draining = 0
         self._answered = False
         self._chunks_out = False
+        self._last_head = b""
+        self._last: _Parsed | None = None
 
     # What the endpoint asks
 
@@ -192,23 +223,44 @@ class H1Session:
                 self._refuse(HttpError(431, "headers_too_large", f"a head of more than {_HEAD_MAX} bytes"))
                 return size - start
             return at - start
-        try:
-            request = self._parsed(bytes(memoryview(buffer)[at : end + 4]))
-        except HttpError as error:
-            self._refuse(error)
-            return size - start
+        end += 4
+        head = bytes(memoryview(buffer)[at:end])
+        if head != self._last_head or self._last is None:
+            try:
+                self._last = self._parsed(head)
+            except HttpError as error:
+                self._refuse(error)
+                return size - start
+            self._last_head = head if len(head) <= _REMEMBERED_MAX else b""
+        parsed = self._last
+        self._keep = parsed.keep
+        self._chunked, self._left, self._continue = parsed.chunked, parsed.size, parsed.expects
+        self._trailers = 0
+        self._in_trailers = self._after_chunk = False
+        request = Request(
+            parsed.method,
+            parsed.target,
+            parsed.headers,
+            parsed.version,
+            peer_host=self._host.peer_host,
+        )
         self._request = request
         self._answered = False
-        if self._left == 0 and not self._chunked:
+        if not self._chunked and not self._continue and self._left <= size - end:
+            # The body, if there is one, has come with the head: nobody need ask for it.
+            if self._left:
+                request.feed(memoryview(buffer)[end : end + self._left])
+                end += self._left
+                self._left = 0
             request.end()
             self._state = _State.ANSWER
         else:
             self._state = _State.WAITING
             request.session_wants = self._wanted
         self._host.requested(request)
-        return end + 4 - start
+        return end - start
 
-    def _parsed(self, head: bytes) -> Request:
+    def _parsed(self, head: bytes) -> _Parsed:
         parsed = _Head()
         parser = httptools.HttpRequestParser(parsed)
         try:
@@ -237,23 +289,20 @@ class H1Session:
         if version == "1.1" and "host" not in headers:
             raise HttpError(400, "malformed", "no Host header")
         tokens = {token.strip() for token in headers.get("connection", "").lower().split(",")}
-        self._keep = "close" not in tokens if version == "1.1" else "keep-alive" in tokens
-        self._framing(headers)
-        self._continue = version == "1.1" and headers.get("expect", "").lower() == "100-continue"
-        return Request(
+        return _Parsed(
             parser.get_method().decode("ascii"),
             parsed.target.decode("latin-1"),
             headers,
             version,
-            peer_host=self._host.peer_host,
+            "close" not in tokens if version == "1.1" else "keep-alive" in tokens,
+            "transfer-encoding" in headers,
+            self._size(headers),
+            version == "1.1" and headers.get("expect", "").lower() == "100-continue",
         )
 
-    def _framing(self, headers: dict[str, str]) -> None:
+    def _size(self, headers: dict[str, str]) -> int:
+        """Of the body; 0 when it is chunked. Raises HttpError: it cannot be told."""
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
-        self._chunked = coding is not None
-        self._left = 0
-        self._trailers = 0
-        self._in_trailers = self._after_chunk = False
         if coding is not None:
             if length is not None:
                 raise HttpError(400, "malformed", "Content-Length together with Transfer-Encoding")
@@ -262,7 +311,8 @@ class H1Session:
         elif length is not None:
             if not (length.isascii() and length.isdigit() and len(length) <= 15):
                 raise HttpError(400, "malformed", "Content-Length is not a number")
-            self._left = int(length)
+            return int(length)
+        return 0
 
     # The body
 
@@ -280,7 +330,6 @@ class H1Session:
     def _body(self, buffer: bytearray, at: int, size: int) -> int:
         if self._chunked and not self._left:
             return self._chunk_line(buffer, at, size)
-        assert self._left is not None
         n = min(self._left, size - at)
         self._take(memoryview(buffer)[at : at + n])
         self._left -= n
@@ -363,9 +412,7 @@ class H1Session:
         """Send a whole answer to `request`, which must be the one under way."""
         if request is not self._request or self._answered:
             return
-        self._start(request, response, len(response.body))
-        if request.method != "HEAD":
-            self._host.out.write(response.body)
+        self._start(request, response, len(response.body), b"" if request.method == "HEAD" else response.body)
         self.finish(request)
 
     def begin(self, request: Request, response: Response) -> None:
@@ -400,7 +447,7 @@ class H1Session:
         self._answered = True
         if self._state is _State.ANSWER:
             self._next()
-        elif self._continue or (not self._chunked and (self._left or 0) > _DRAIN_MAX):
+        elif self._continue or (not self._chunked and self._left > _DRAIN_MAX):
             # The body was not asked for, and the client may hold it back or send very much.
             self._close("answered before the body")
         else:
@@ -417,26 +464,25 @@ class H1Session:
         if request is self._request:
             self._close("an answer was broken off")
 
-    def _start(self, request: Request, response: Response, size: int | None) -> None:
+    def _start(self, request: Request, response: Response, size: int | None, body: bytes = b"") -> None:
+        """Send the head of an answer, and its body if it is there; `size` None: that comes in pieces."""
         if self._state is not _State.ANSWER and (request.refused or self._continue):
             self._keep = False
-        lines = [
-            f"HTTP/1.1 {response.status} {REASONS.get(response.status, 'Unknown')}",
-            f"date: {self._host.date()}",
-            "server: penstock",
-        ]
+        head = f"date: {self._host.date()}\r\n"
         if response.status != 204:
-            lines.append(f"content-type: {response.content_type}")
             if size is not None:
-                lines.append(f"content-length: {size}")
+                head += f"content-length: {size}\r\n"
             elif self._chunks_out:
-                lines.append("transfer-encoding: chunked")
-        lines += [f"{name}: {value}" for name, value in response.headers]
+                head += "transfer-encoding: chunked\r\n"
+        for name, value in response.headers:
+            head += f"{name}: {value}\r\n"
         if not self._keep:
-            lines.append("connection: close")
+            head += "connection: close\r\n"
         elif request.version == "1.0":
-            lines.append("connection: keep-alive")
-        self._host.out.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace"))
+            head += "connection: keep-alive\r\n"
+        head += "\r\n"
+        first = _status_line(response.status, response.content_type)
+        self._host.out.write(first + head.encode("latin-1", "replace") + body)
         self._host.dirty()
 
     def _next(self) -> None:
@@ -453,8 +499,7 @@ class H1Session:
         """What came is no request: say why, and close."""
         self._keep = False
         response = self._host.malformed(error)
-        self._start(Request("GET", "", {}, "1.1"), response, len(response.body))
-        self._host.out.write(response.body)
+        self._start(Request("GET", "", {}, "1.1"), response, len(response.body), response.body)
         self._close(error.detail)
 
     def too_slow(self) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -26,7 +25,6 @@ __all__ = ["BODY_MAX", "HttpError", "Request", "Response", "dumps", "json_respon
 
 BODY_MAX: Final = 16 << 20
 """The largest body of a request, unless its handler takes more."""
-_KNOWN_MAX: Final = 256
 _QUERY_MAX: Final = 100
 """Parameters of one request."""
 
@@ -114,16 +112,12 @@ def parsed(body: bytes) -> Any:
 
 
 def split_target(target: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The decoded segments of a request target's path, and its query; not to be changed.
+    """The decoded segments of a request target's path, and its query.
 
     Raises:
         HttpError: 400, it is no path, or its escapes give no text.
 
     """
-    return _split_known(target) if len(target) <= _KNOWN_MAX else _split(target)
-
-
-def _split(target: str) -> tuple[list[str], dict[str, list[str]]]:
     path, _, query = target.partition("?")
     if not path.startswith("/"):
         raise HttpError(400, "malformed", "the request target is not a path; send the path only")
@@ -142,10 +136,6 @@ def _split(target: str) -> tuple[list[str], dict[str, list[str]]]:
     if any(segment in (".", "..") for segment in raw):
         raise HttpError(400, "malformed", "a path with dot segments")
     return segments, parameters
-
-
-# Programs ask for the same few targets again and again.
-_split_known: Final = lru_cache(maxsize=1024)(_split)
 
 
 def _decoded(text: str) -> str:
@@ -179,9 +169,9 @@ class Request:
     peer_host: str = ""
     local: bool = False
     """Rules about loopback hold for the client."""
-    segments: list[str] = field(default_factory=list)
-    query: dict[str, list[str]] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
+    segments: Sequence[str] = ()
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     """The segments that matched a name of the route."""
     identity: Identity | None = None
     """Who asks; None where no login is needed."""
@@ -199,7 +189,7 @@ class Request:
     """Called when either happens."""
     on_shutdown: Callable[[], None] = _nothing
     """Called when the gateway stops: whoever waits for something answers with what there is."""
-    _body: bytearray = field(default_factory=bytearray)
+    _body: bytearray | bytes = b""
     _waiter: asyncio.Future[None] | None = None
     _error: HttpError | None = None
 
@@ -230,7 +220,7 @@ class Request:
                 await self._waiter
         if self._error is not None:
             raise self._error
-        body, self._body = bytes(self._body), bytearray()
+        body, self._body = bytes(self._body), b""
         return body
 
     async def json(self, limit: int = BODY_MAX) -> Any:
@@ -247,7 +237,12 @@ class Request:
     def feed(self, data: bytes | memoryview) -> None:
         """More of the body."""
         if self._error is None:
-            self._body += data
+            if not self._body:
+                self._body = bytes(data)
+            elif isinstance(self._body, bytes):
+                self._body = bytearray(self._body) + data
+            else:
+                self._body += data
             if self.wanted and len(self._body) > self.limit:
                 self.fail(self._too_large())
 
@@ -259,7 +254,7 @@ class Request:
     def fail(self, error: HttpError) -> None:
         """The body will not become whole."""
         self._error = error
-        self._body = bytearray()
+        self._body = b""
         self._wake()
 
     def lost(self) -> None:

@@ -2,21 +2,26 @@
 
     api.add("GET", "/api/queues/{vhost}/{name}", show_queue)
 
-A literal segment goes before a name. HEAD is served by GET's handler.
+A literal segment goes before a name. HEAD is served by GET's handler. Programs ask for the same few targets
+again and again: what was found for a short one is remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from penstock.protocols.http.messages import HttpError, Request, Response
+from penstock.protocols.http.messages import HttpError, Request, Response, split_target
 
 __all__ = ["Handler", "Routes"]
 
 Handler = Callable[[Request], Awaitable[Response]]
+_Found = tuple[Sequence[str], Mapping[str, Sequence[str]], Mapping[str, str], Handler]
+"""Segments, query and names of a target, and who serves it."""
 
 _NAME: Final = "{}"
+_REMEMBERED_MAX: Final = 1024
+_TARGET_MAX: Final = 256
 
 
 class _Node:
@@ -33,6 +38,15 @@ class Routes:
 
     def __init__(self) -> None:
         self._root = _Node()
+        self._found: dict[tuple[str, str], _Found] = {}
+
+    def read(self, request: Request) -> None:
+        """Read a request's target: its `segments` and `query` are set. Raises HttpError 400."""
+        known = self._found.get((request.method, request.target))
+        if known is not None:
+            request.segments, request.query, request.names, _ = known
+        else:
+            request.segments, request.query = split_target(request.target)
 
     def add(self, method: str, path: str, handler: Handler) -> None:
         """Serve `method` on `path`, whose parts in braces become `Request.names`."""
@@ -48,12 +62,28 @@ class Routes:
         node.names[method] = tuple(names)
 
     def find(self, request: Request) -> Handler:
-        """The handler of a request, whose `names` are set.
+        """The handler of a request that was read, whose `names` are set.
 
         Raises:
             HttpError: 404, or 405 with the methods that there are.
 
         """
+        known = self._found.get((request.method, request.target))
+        if known is not None:
+            return known[3]
+        handler = self._search(request)
+        if len(request.target) <= _TARGET_MAX:
+            if len(self._found) >= _REMEMBERED_MAX:
+                self._found.clear()
+            self._found[request.method, request.target] = (
+                request.segments,
+                request.query,
+                request.names,
+                handler,
+            )
+        return handler
+
+    def _search(self, request: Request) -> Handler:
         segments = request.segments
         node = self._walk(self._root, segments, 0)
         if node is None:
@@ -80,7 +110,7 @@ class Routes:
         walk(self._root, "")
         return sorted(found, key=lambda route: (route[1], route[0]))
 
-    def _walk(self, node: _Node, segments: list[str], at: int) -> _Node | None:
+    def _walk(self, node: _Node, segments: Sequence[str], at: int) -> _Node | None:
         if at == len(segments):
             return node if node.methods else None
         for key in (segments[at], _NAME):

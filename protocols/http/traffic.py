@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import CodecError
@@ -39,6 +40,7 @@ __all__ = ["Messages", "Shown", "Taken", "kept", "take"]
 
 _TTL_MAX: Final = 2**32 - 1
 _SPECIAL: Final = frozenset({"CC", "BCC", DELIVER_AFTER, DELIVER_AT, PRODUCER, SEQUENCE})
+_PLAIN: Final = {"content_type", "delivery_mode"}
 _SHORT: Final = (
     "content_type",
     "content_encoding",
@@ -53,7 +55,7 @@ _SHORT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Outgoing:
     """A message to be published, in its encoding."""
 
@@ -157,11 +159,21 @@ class Shown:
     body: bytes
 
 
+_key_block = lru_cache(maxsize=1024)(join_key_block)
+
+
 class Messages:
     """Publishing and showing, in AMQP's words."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
+
+        @lru_cache(maxsize=256)
+        def plain(content_type: str, delivery_mode: int) -> bytes:
+            return words.encode_properties({"content_type": content_type, "delivery_mode": delivery_mode})
+
+        self._plain_block = plain
+        """The properties block of a message that has no other properties: most have the same."""
         self.published = 0
         """Messages published by HTTP, since the start."""
         self.delivered = 0
@@ -229,8 +241,14 @@ class Messages:
         if "x-delay" in headers and (entry := vhost.exchanges.get(exchange)) is not None and entry.delays:
             check_delay(headers["x-delay"])
         try:
-            blocks = tuple(dict.fromkeys(join_key_block(exchange, key) for key in keys))
-            block = self._words.encode_properties(checked)
+            if len(keys) == 1:
+                blocks: tuple[bytes, ...] = (_key_block(exchange, routing_key),)
+            else:
+                blocks = tuple(dict.fromkeys(_key_block(exchange, key) for key in keys))
+            if checked.keys() == _PLAIN:
+                block = self._plain_block(checked["content_type"], checked["delivery_mode"])
+            else:
+                block = self._words.encode_properties(checked)
         except (ValueError, OverflowError, CodecError) as error:
             raise HttpError(400, "bad_request", f"the message cannot be encoded: {error}") from error
         return _Outgoing(

@@ -37,6 +37,7 @@ MESSAGES_MAX: Final = 10_000
 _PREFIX: Final = "cloudEvents:"
 _REQUIRED: Final = ("id", "source", "specversion", "type")
 _TEXTS: Final = ("message_id", "correlation_id", "reply_to", "type")
+_PROPERTIES: Final = frozenset((*_TEXTS, "content_type", "headers", "priority", "timestamp"))
 _KNOWN: Final = {
     *_TEXTS,
     "value",
@@ -120,8 +121,8 @@ def message_of(item: Any, where: str) -> Outgoing:
     """A message that is a JSON object, which is called `where`. Raises HttpError 400."""
     if not isinstance(item, dict):
         raise _bad(where, "a message is a JSON object")
-    unknown = sorted(set(item) - _KNOWN)
-    if unknown:
+    if not _KNOWN.issuperset(item):
+        unknown = sorted(set(item) - _KNOWN)
         raise _bad(f"{where}.{unknown[0]}", f"there is no such field; there are {', '.join(sorted(_KNOWN))}")
     if ("value" in item) == ("value_b64" in item):
         raise _bad(where, "either value or value_b64 is needed")
@@ -134,9 +135,9 @@ def message_of(item: Any, where: str) -> Outgoing:
     else:
         body = dumps(item["value"])
         properties["content_type"] = "application/json"
-    for name in (*_TEXTS, "content_type", "headers", "priority", "timestamp"):
-        if item.get(name) is not None:
-            properties[name] = item[name]
+    for name, value in item.items():
+        if name in _PROPERTIES and value is not None:
+            properties[name] = value
     if item.get("key") is not None:
         _set_key(properties, item["key"], where)
     properties["delivery_mode"] = 2 if item.get("persistent", True) else 1
@@ -145,7 +146,10 @@ def message_of(item: Any, where: str) -> Outgoing:
     key = item.get("routing_key")
     if key is not None and not isinstance(key, str):
         raise _bad(f"{where}.routing_key", "not a string")
-    return Outgoing(body, key, properties, _due(item.get("delay_ms"), item.get("deliver_at"), where))
+    outgoing = Outgoing(body, key, properties)
+    if "delay_ms" in item or "deliver_at" in item:
+        outgoing.due_ms = _due(item.get("delay_ms"), item.get("deliver_at"), where)
+    return outgoing
 
 
 def _set_key(properties: dict[str, Any], key: Any, where: str) -> None:

@@ -27,7 +27,8 @@ _HANDLES: Final[Json] = {
 
 def is_open(request: Request) -> bool:
     """Whether a request is for this document."""
-    return "/" + "/".join(request.segments) in PATHS
+    segments = request.segments
+    return bool(segments) and segments[-1] == "openapi.json" and "/" + "/".join(segments) in PATHS
 
 
 async def serve(request: Request) -> Response:

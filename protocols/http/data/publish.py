@@ -40,7 +40,7 @@ _ONCE_MAX: Final = 1000
 """Messages of one atomic unit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Way:
     """Where the messages of a request go."""
 

@@ -77,6 +77,19 @@ def _config_reference(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _doctor(parsed: argparse.Namespace) -> int:
+    from penstock import cli_doctor
+
+    return cli_doctor.run(_loaded(parsed).config, parsed.url)
+
+
+def _completion(parsed: argparse.Namespace) -> int:
+    from penstock import cli_completion
+
+    print(cli_completion.script(parsed.shell, _parser()), end="")
+    return 0
+
+
 def _rabbitmqctl(parsed: argparse.Namespace) -> int:
     from penstock import cli_rabbitmqctl
 
@@ -153,6 +166,22 @@ def _parser() -> argparse.ArgumentParser:
 
     add_log_commands(commands, _add_sources, _data_dir)
     cli_manage.add_commands(commands)
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is unsafe or wrong, and what to do",
+        description="Say what is unsafe or wrong with the configuration, this machine, and the gateway "
+        "that answers at --url. The exit code is 1 when there is an error.",
+    )
+    _add_sources(doctor)
+    cli_manage.add_target(doctor)
+    doctor.set_defaults(run=_doctor)
+    completion = commands.add_parser(
+        "completion",
+        help="what a shell needs to complete commands",
+        description="Print what a shell needs to complete commands: source <(penstock completion bash)",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completion.set_defaults(run=_completion)
     commands.add_parser(
         "spark",
         help="run a pipeline over the log: sink, tier, dedup, telemetry, replay, analytics, dlq, doctor",

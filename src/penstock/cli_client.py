@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, unquote, urlsplit
 
@@ -61,6 +62,25 @@ class Client:
         """The JSON at a path below /api, or at a whole path. Raises ApiError."""
         return self.request("GET", path)
 
+    def lines(self, path: str) -> Iterator[str]:
+        """The lines of an answer that does not end, as they come. Raises ApiError."""
+        try:
+            self._connection.request("GET", path, headers={"authorization": self._authorization})
+            answer = self._connection.getresponse()
+            if answer.status >= 400:
+                raise ApiError(_reason(answer.read()) or answer.reason, answer.status)
+            while line := answer.readline():
+                yield line.decode("utf-8", "replace").rstrip("\r\n")
+        except self._failures as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> ApiError:
+        return ApiError(
+            f"no answer from the management API at {self.address}: {error}",
+            0,
+            remedy="start penstock with management.listen set, or name another one with --url",
+        )
+
     def request(self, method: str, path: str, body: object = None, **headers: str) -> Any:
         """Send a request; the JSON of the answer, None when it has none.
 
@@ -76,11 +96,7 @@ class Client:
             answer = self._connection.getresponse()
             text = answer.read()
         except self._failures as error:
-            raise ApiError(
-                f"no answer from the management API at {self.address}: {error}",
-                0,
-                remedy="start penstock with management.listen set, or name another one with --url",
-            ) from error
+            raise self._unreachable(error) from error
         if answer.status >= 400:
             raise ApiError(_reason(text) or answer.reason, answer.status)
         return json.loads(text) if text else None

@@ -19,7 +19,7 @@ from penstock.cli_client import DEFAULT_URL, ApiError, Client, segment
 from penstock.cli_tables import print_rows
 from penstock.errors import ConfigError
 
-__all__ = ["Nouns", "add_commands", "add_target", "argument", "columns", "json_object", "list_of"]
+__all__ = ["Nouns", "add_commands", "add_target", "argument", "columns", "json_object", "list_of", "runner"]
 
 Item = dict[str, Any]
 Action = Callable[[Client, argparse.Namespace], None]
@@ -40,7 +40,11 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def add_commands(commands: Any) -> None:
     """Add the nouns with their verbs to the parser of `penstock`."""
-    from penstock.cli_webhooks import add_webhooks  # which is made with what is declared here
+    from penstock.cli_bench import add_bench  # which are made with what is declared here
+    from penstock.cli_data import add_data
+    from penstock.cli_dlq import add_dlq
+    from penstock.cli_topics import add_topics
+    from penstock.cli_webhooks import add_webhooks
 
     nouns = Nouns(commands)
     vhost = argument("--vhost", default="/", help="the vhost (default: /)")
@@ -151,12 +155,16 @@ def add_commands(commands: Any) -> None:
     definitions("import", _import, argument("file", metavar="FILE"), help="read one: RabbitMQ's or our own")
 
     add_webhooks(nouns)
+    add_topics(nouns)
+    add_dlq(nouns)
+    add_data(commands)
+    add_bench(commands)
 
     top = commands.add_parser("top", help="the gateway at work, anew every two seconds")
     add_target(top)
     top.add_argument("--once", action="store_true", help="print it once and end")
     top.add_argument("--rows", type=int, default=15, help="queues shown (default: %(default)s)")
-    top.set_defaults(run=_runner(_top))
+    top.set_defaults(run=runner(_top))
 
 
 class Nouns:
@@ -175,7 +183,7 @@ class Nouns:
             add_target(command)
             for argument in arguments:
                 argument(command)
-            command.set_defaults(run=_runner(action))
+            command.set_defaults(run=runner(action))
 
         return verb
 
@@ -206,7 +214,9 @@ def columns(default: str) -> _Argument:
     return add
 
 
-def _runner(action: Action) -> Callable[[argparse.Namespace], int]:
+def runner(action: Action) -> Callable[[argparse.Namespace], int]:
+    """What a command of the parser runs: `action` with a client."""
+
     def run(parsed: argparse.Namespace) -> int:
         with Client(parsed.url) as client:
             action(client, parsed)

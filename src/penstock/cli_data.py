@@ -1,0 +1,191 @@
+"""Commands that move messages: `penstock pub`, `sub`, `tail`.
+
+They use the data plane, which the management address serves too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Final
+
+from penstock.cli_client import ApiError, Client, segment
+from penstock.cli_manage import add_target, argument, runner
+from penstock.cli_paths import AT_ONCE, Item, base, batches, progress, subscription, subscription_path
+
+__all__ = ["add_data"]
+
+_LEASE_MS: Final = 60_000
+
+
+def add_data(commands: Any) -> None:
+    """Add the verbs."""
+    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
+    _add_pub(commands, vhost)
+    _add_sub(commands, vhost)
+    _add_tail(commands, vhost)
+
+
+def _add_pub(commands: Any, vhost: Any) -> None:
+    pub = commands.add_parser(
+        "pub",
+        help="publish messages",
+        description="Publish messages: the words given, or each line of standard input.",
+    )
+    add_target(pub)
+    vhost(pub)
+    to = pub.add_mutually_exclusive_group(required=True)
+    to.add_argument("--queue", help="into this queue")
+    to.add_argument("--topic", help="into this topic")
+    to.add_argument("--exchange", help="through this exchange")
+    pub.add_argument("--routing-key", default="", help="for an exchange")
+    pub.add_argument("--key", help="the ordering key")
+    pub.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
+    pub.add_argument(
+        "--json", action="store_true", help="each message is a JSON object, as docs/http.md has it"
+    )
+    pub.add_argument("messages", nargs="*", metavar="MESSAGE")
+    pub.set_defaults(run=runner(_pub))
+
+
+def _add_sub(commands: Any, vhost: Any) -> None:
+    sub = commands.add_parser(
+        "sub",
+        help="take messages and print them",
+        description="Take messages of a queue or a subscription, print and acknowledge them.",
+    )
+    add_target(sub)
+    vhost(sub)
+    source = sub.add_mutually_exclusive_group(required=True)
+    source.add_argument("--queue")
+    source.add_argument("--subscription", metavar="TOPIC/NAME", type=subscription)
+    sub.add_argument("--consumer", help="its name, for subscriptions that are not shared")
+    sub.add_argument("--max", type=int, help="end after so many")
+    sub.add_argument("--drain", action="store_true", help="end when there is nothing more")
+    sub.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
+    sub.set_defaults(run=runner(_sub))
+
+
+def _add_tail(commands: Any, vhost: Any) -> None:
+    tail = commands.add_parser(
+        "tail",
+        help="print what passes, and take nothing",
+        description="Print what passes an exchange, MQTT topics or a topic, and take nothing from anybody.",
+    )
+    add_target(tail)
+    vhost(tail)
+    source = tail.add_mutually_exclusive_group(required=True)
+    source.add_argument("--exchange")
+    source.add_argument("--mqtt", metavar="FILTER", help="a topic filter of MQTT, such as a/+/b")
+    source.add_argument("--topic")
+    tail.add_argument("--pattern", default="#", help="of an exchange (default: %(default)s)")
+    tail.add_argument("--from", dest="since", default="next", help="of a topic: first, next, an offset, -1h")
+    tail.add_argument("--max", type=int, help="end after so many")
+    tail.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
+    tail.set_defaults(run=runner(_tail))
+
+
+def _pub(client: Client, parsed: argparse.Namespace) -> None:
+    headers = dict(_pair(text) for text in parsed.header)
+    if parsed.queue is not None:
+        path = f"{base(parsed)}/queues/{segment(parsed.queue)}/messages?mandatory=true"
+    elif parsed.topic is not None:
+        path = f"{base(parsed)}/streams/{segment(parsed.topic)}/messages"
+    else:
+        path = f"{base(parsed)}/exchanges/{segment(parsed.exchange or 'amq.default')}/messages"
+
+    def item(text: str) -> Item:
+        found: Item = {"value": text}
+        if parsed.json:
+            try:
+                found = json.loads(text)
+            except ValueError as error:
+                raise ApiError(f"not JSON: {text[:100]}", 0) from error
+        if parsed.exchange is not None:
+            found.setdefault("routing_key", parsed.routing_key)
+        if parsed.key is not None:
+            found.setdefault("key", parsed.key)
+        if headers:
+            found["headers"] = {**headers, **(found.get("headers") or {})}
+        return found
+
+    lines = parsed.messages or (line.rstrip("\n") for line in sys.stdin)
+    with progress(len(parsed.messages) or None, "published") as bar:
+        for batch in batches(map(item, lines)):
+            answer = client.request("POST", path, {"messages": batch})
+            refused = [one["error"] for one in answer["results"] if "error" in one]
+            if refused:
+                first = refused[0].get("detail") or refused[0]["code"]
+                raise ApiError(f"{len(refused)} of {len(batch)} messages were refused: {first}", 0)
+            bar.update(len(batch))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ApiError(f"a header is NAME=VALUE, not {text!r}", 0)
+    return name, value
+
+
+def _sub(client: Client, parsed: argparse.Namespace) -> None:
+    if parsed.queue is not None:
+        path = f"{base(parsed)}/queues/{segment(parsed.queue)}"
+    else:
+        path = subscription_path(parsed, parsed.subscription)
+    left = parsed.max
+    while left is None or left > 0:
+        body: Item = {
+            "max_messages": min(left or AT_ONCE, AT_ONCE),
+            "wait_ms": 200 if parsed.drain else 30_000,
+            "lease_ms": _LEASE_MS,
+        }
+        if parsed.consumer is not None:
+            body["consumer"] = parsed.consumer
+        messages = client.request("POST", f"{path}/pull", body)["messages"]
+        if not messages and parsed.drain:
+            return
+        for message in messages:
+            handle = message.pop("handle")
+            _print_message(message, whole=parsed.json)
+            message["handle"] = handle
+        sys.stdout.flush()
+        if messages:
+            # Only what was printed is done: who reads our output may have gone away.
+            client.request("POST", f"{path}/ack", {"handles": [one["handle"] for one in messages]})
+        if left is not None:
+            left -= len(messages)
+
+
+def _print_message(message: Item, *, whole: bool) -> None:
+    if whole:
+        print(json.dumps(message))
+    else:
+        print(message["value"] if "value" in message else message["value_b64"])
+
+
+def _tail(client: Client, parsed: argparse.Namespace) -> None:
+    if parsed.topic is not None:
+        path = f"{base(parsed)}/streams/{segment(parsed.topic)}/tail?from={segment(parsed.since)}"
+    elif parsed.mqtt is not None:
+        path = f"{base(parsed)}/tail?topic={segment(parsed.mqtt)}"
+    else:
+        path = f"{base(parsed)}/exchanges/{segment(parsed.exchange)}/tail?pattern={segment(parsed.pattern)}"
+    left = parsed.max
+    kind = "message"
+    for line in client.lines(path):
+        name, _, value = line.partition(": ")
+        if name == "event":
+            kind = value
+        elif name == "data" and kind != "message":
+            print(f"{kind}: {value}", file=sys.stderr)
+            if kind == "end":
+                return
+            kind = "message"
+        elif name == "data":
+            _print_message(json.loads(value), whole=parsed.json)
+            sys.stdout.flush()
+            if left is not None:
+                left -= 1
+                if left <= 0:
+                    return

@@ -1,0 +1,193 @@
+"""`penstock doctor`: what is unsafe or wrong with a configuration, and with the gateway that runs.
+
+Each finding says what is the matter and what to do. The exit code is 1 when there is an error.
+
+    error     something does not work, or messages may be lost or read by others
+    warning   somebody should know
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import resource
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from penstock.cli_client import ApiError, Client, segment
+
+if TYPE_CHECKING:
+    from penstock.config import Config
+
+__all__ = ["Finding", "examine", "examine_gateway", "run"]
+
+_FILES: Final = 4096
+_PLAIN: Final = (
+    ("amqp", "address", "amqp.tls_listen"),
+    ("mqtt", "address", "mqtt.tls_listen"),
+    ("http", "address", "http.tls_listen"),
+    ("management", "address", "management.tls_listen"),
+)
+_CHECKS: Final = ("alarms", "virtual-hosts", "ready-to-serve-clients")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    level: Literal["error", "warning"]
+    about: str
+    """The option, or what was looked at."""
+    text: str
+    remedy: str
+
+
+def run(config: Config, url: str) -> int:
+    """Print what is found; the exit code."""
+    found = list(examine(config))
+    try:
+        with Client(url) as client:
+            found += examine_gateway(client)
+            print(f"gateway at {client.address}: answers")
+    except ApiError as error:
+        if error.status:
+            found.append(Finding("error", "gateway", str(error), "log in as an administrator, with --url"))
+        else:
+            print("no gateway was asked: none answers at --url")
+    for one in sorted(found, key=lambda each: each.level):
+        print(f"{one.level}: {one.about}: {one.text}\n    {one.remedy}")
+    errors = sum(one.level == "error" for one in found)
+    print(f"{errors} errors, {len(found) - errors} warnings")
+    return 1 if errors else 0
+
+
+# The configuration
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """What is unsafe in a configuration and on this machine."""
+    yield from _exposure(config)
+    yield from _users(config)
+    if config.log.fsync == "never":
+        yield Finding(
+            "error",
+            "log.fsync",
+            "never: confirmed messages are lost when the power fails",
+            "leave it out, unless nothing may be lost by that",
+        )
+    folder = Path(config.log.data_dir)
+    if folder.is_dir():
+        mode = folder.stat().st_mode & 0o077
+        if mode:
+            yield Finding(
+                "error",
+                "log.data_dir",
+                f"others than its owner may look into {folder} (mode {mode:03o} beyond the owner's)",
+                f"chmod 0700 {folder}",
+            )
+        usage = shutil.disk_usage(folder)
+        if usage.free < usage.total // 20:
+            yield Finding(
+                "warning",
+                "log.data_dir",
+                f"{usage.free * 100 // usage.total} % of its disk is free",
+                "free some, or lower log.traffic_retention_bytes",
+            )
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < max(_FILES, config.server.max_connections):
+        yield Finding(
+            "warning",
+            "open files",
+            f"at most {most}, and each connection needs one",
+            "raise LimitNOFILE of the service, or ulimit -Hn",
+        )
+
+
+def _exposure(config: Config) -> Iterator[Finding]:
+    for section, option, secure in _PLAIN:
+        address = getattr(getattr(config, section), option)
+        if address is not None and not _is_loopback(address.host):
+            yield Finding(
+                "error",
+                f"{section}.listen",
+                f"{address} is open to other machines without TLS: passwords travel as they are",
+                f"set {secure}, or listen on 127.0.0.1",
+            )
+    address = config.metrics.address
+    if address is not None and not _is_loopback(address.host):
+        yield Finding(
+            "warning",
+            "metrics.listen",
+            f"{address} is open to other machines without TLS",
+            "let only the collector reach it",
+        )
+
+
+def _users(config: Config) -> Iterator[Finding]:
+    auth = config.auth
+    known = auth.default_user and auth.default_password == "guest"
+    if known and auth.default_user not in auth.loopback_users:
+        yield Finding(
+            "error",
+            "auth.default_password",
+            f"user '{auth.default_user}' may log in from anywhere with the password everybody knows",
+            "set another password, or leave the user in auth.loopback_users",
+        )
+    if config.mqtt.allow_anonymous is True:
+        yield Finding(
+            "error",
+            "mqtt.allow_anonymous",
+            "true: MQTT clients of any machine need no login",
+            'set "loopback" or false',
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# The gateway
+
+
+def examine_gateway(client: Client) -> Iterator[Finding]:
+    """What a running gateway says of itself."""
+    for check in _CHECKS:
+        try:
+            client.get(f"health/checks/{check}")
+        except ApiError as error:
+            if error.status != 503:
+                raise
+            yield Finding("error", f"health check {check}", str(error), "see the gateway's log")
+    for node in client.get("nodes"):
+        for alarm, remedy in (
+            ("mem_alarm", "raise server.memory_high_watermark, or find what takes it: penstock top"),
+            ("disk_free_alarm", "free disk space"),
+        ):
+            if node[alarm]:
+                yield Finding("error", alarm, "publishers wait", remedy)
+        if node["fd_used"] > 0.9 * node["fd_total"]:
+            yield Finding(
+                "warning", "open files", f"{node['fd_used']} of {node['fd_total']}", "raise LimitNOFILE"
+            )
+    for queue in client.get("queues"):
+        if queue["messages_ready"] > 0 and not queue["consumers"] and queue["type"] != "stream":
+            age = queue["messages_ready"]
+            yield Finding(
+                "warning",
+                f"queue {queue['vhost']}/{queue['name']}",
+                f"{age} messages and no consumer",
+                f"consume it, or: penstock queues purge --vhost {segment(queue['vhost'])} {queue['name']}",
+            )
+    for hook in client.get("webhooks"):
+        if hook["state"] in ("disabled", "open"):
+            yield Finding(
+                "warning",
+                f"webhook {hook['vhost']}/{hook['name']}",
+                f"{hook['state']}: {hook.get('reason') or hook.get('last_error')}",
+                f"penstock webhooks attempts {hook['name']}",
+            )

@@ -1,0 +1,109 @@
+"""`penstock topics ...` and `penstock subs ...`: streams, and the subscriptions to them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any, Final
+
+from penstock.cli_client import Client, segment
+from penstock.cli_manage import Nouns, argument, columns
+from penstock.cli_paths import Item, base, subscription, subscription_path
+from penstock.cli_tables import print_rows
+
+__all__ = ["add_topics"]
+
+_TOPICS: Final = "name,messages,first_offset,next_offset,max_age,max_bytes"
+_SUBS: Final = "name,kind,backlog,unacked,consumers,acknowledged"
+
+
+def add_topics(nouns: Nouns) -> None:
+    """Add the nouns with their verbs."""
+    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
+    name = argument("name", metavar="NAME")
+    topics = nouns.add("topics", "streams: what is kept and read again")
+    topics("list", _list_topics, vhost, columns(_TOPICS), help="list topics")
+    topics("show", _show_topic, vhost, name, help="what a topic has")
+    topics(
+        "create",
+        _create_topic,
+        vhost,
+        name,
+        argument("--max-age", metavar="AGE", help="what is older is dropped, for example 7D"),
+        argument("--max-bytes", type=int, metavar="N", help="what is above is dropped, the oldest first"),
+        help="make a topic",
+    )
+    topics("delete", _delete_topic, vhost, name, help="delete a topic with its messages and subscriptions")
+
+    subs = nouns.add("subs", "subscriptions to topics")
+    one = argument("name", metavar="TOPIC/NAME", type=subscription)
+    topic = argument("topic", metavar="TOPIC")
+    subs("list", _list_subs, vhost, topic, columns(_SUBS), help="list the subscriptions to a topic")
+    subs("show", _show_sub, vhost, one, help="where a subscription stands")
+    subs(
+        "create",
+        _create_sub,
+        vhost,
+        one,
+        argument("--kind", choices=("shared", "exclusive", "failover", "key_shared"), default="shared"),
+        argument("--start", default="latest", help='"earliest", "latest", "pos:N", "-1h" or a time'),
+        argument("--max-deliveries", type=int, metavar="N"),
+        argument("--dead-letter", metavar="QUEUE", help="where messages go after that"),
+        help="make a subscription",
+    )
+    subs("seek", _seek, vhost, one, argument("to", metavar="TO", help="as --start"), help="go on elsewhere")
+    subs("delete", _delete_sub, vhost, one, help="end a subscription")
+
+
+def _topic_path(parsed: argparse.Namespace) -> str:
+    return f"{base(parsed)}/streams/{segment(parsed.name)}"
+
+
+def _list_of(what: str) -> Any:
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        print_rows(client.get(f"{base(parsed)}/{what}")[what], parsed.columns.split(","), parsed.output)
+
+    return action
+
+
+def _list_topics(client: Client, parsed: argparse.Namespace) -> None:
+    print_rows(client.get(f"{base(parsed)}/streams")["streams"], parsed.columns.split(","), parsed.output)
+
+
+def _show_topic(client: Client, parsed: argparse.Namespace) -> None:
+    print(json.dumps(client.get(_topic_path(parsed)), indent=2))
+
+
+def _create_topic(client: Client, parsed: argparse.Namespace) -> None:
+    body = {"max_age": parsed.max_age, "max_bytes": parsed.max_bytes}
+    client.request("PUT", _topic_path(parsed), {name: value for name, value in body.items() if value})
+
+
+def _delete_topic(client: Client, parsed: argparse.Namespace) -> None:
+    client.request("DELETE", _topic_path(parsed))
+
+
+def _list_subs(client: Client, parsed: argparse.Namespace) -> None:
+    found = client.get(f"{base(parsed)}/streams/{segment(parsed.topic)}/subscriptions")["subscriptions"]
+    print_rows(found, parsed.columns.split(","), parsed.output)
+
+
+def _show_sub(client: Client, parsed: argparse.Namespace) -> None:
+    print(json.dumps(client.get(subscription_path(parsed, parsed.name)), indent=2))
+
+
+def _create_sub(client: Client, parsed: argparse.Namespace) -> None:
+    body: Item = {"kind": parsed.kind, "start": parsed.start}
+    if parsed.max_deliveries is not None:
+        body["max_deliveries"] = parsed.max_deliveries
+    if parsed.dead_letter is not None:
+        body["dead_letter"] = parsed.dead_letter
+    client.request("PUT", subscription_path(parsed, parsed.name), body)
+
+
+def _seek(client: Client, parsed: argparse.Namespace) -> None:
+    client.request("POST", subscription_path(parsed, parsed.name) + "/seek", {"to": parsed.to})
+
+
+def _delete_sub(client: Client, parsed: argparse.Namespace) -> None:
+    client.request("DELETE", subscription_path(parsed, parsed.name))

@@ -1,0 +1,190 @@
+"""Commands that move messages, and those about the installation itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from penstock.cli import main
+from tests.support.brokers import ROOT, Gateway
+from tests.support.management import SETTINGS, Api
+
+pytestmark = pytest.mark.penstock_only("this is about the command penstock")
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("commanded"), settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def run(
+    gateway: Gateway, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
+    monkeypatch.setenv("PENSTOCK_URL", f"http://guest:guest@127.0.0.1:{gateway.ports['management']}")
+    yield Run(capsys)
+
+
+class Run:
+    """Runs commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        found = main(words)
+        said = self._capsys.readouterr()
+        assert found == code, (words, said)
+        return said.out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "-o", "json"))
+
+
+def test_a_topic_its_subscriptions_and_its_messages(run: Run, unique: str) -> None:
+    run("topics", "create", unique, "--max-age", "7D")
+    assert f"{unique}  " in run("topics", "list")
+    assert json.loads(run("topics", "show", unique))["max_age"] == "7D"
+    run("pub", "--topic", unique, "--key", "k", "--header", "shop=north", "a", "b", "c")
+    run("subs", "create", f"{unique}/s", "--start", "earliest")
+    first = run("sub", "--subscription", f"{unique}/s", "--max", "2")
+    assert first.split() == ["a", "b"]
+    assert json.loads(run("subs", "show", f"{unique}/s"))["acknowledged"] == 2
+    (whole,) = run("sub", "--subscription", f"{unique}/s", "--drain", "--json").splitlines()
+    assert (json.loads(whole)["key"], json.loads(whole)["headers"]["shop"]) == ("k", "north")
+    run("subs", "seek", f"{unique}/s", "earliest")
+    assert run("sub", "--subscription", f"{unique}/s", "--drain").split() == ["a", "b", "c"]
+    assert run("tail", "--topic", unique, "--from", "first", "--max", "3").split() == ["a", "b", "c"]
+    assert run.json("subs", "list", unique, "--columns", "name,kind") == [{"name": "s", "kind": "shared"}]
+    run("subs", "delete", f"{unique}/s")
+    run("topics", "delete", unique)
+    assert run("topics", "show", unique, code=1) == ""
+
+
+def test_lines_of_standard_input_are_published(
+    run: Run, gateway: Gateway, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("queues", "declare", unique)
+    monkeypatch.setattr(sys, "stdin", iter(f"{n}\n" for n in range(1200)))
+    run("pub", "--queue", unique)
+    assert run("sub", "--queue", unique, "--drain").split() == [str(n) for n in range(1200)]
+    run("pub", "--queue", f"{unique}-none", "x", code=1)
+    run("pub", "--exchange", "amq.direct", "--routing-key", unique, "--json", '{"value": 1}')
+
+
+def test_dead_letters_are_listed_and_go_back_where_they_came_from(
+    run: Run, gateway: Gateway, unique: str
+) -> None:
+    dead = f"{unique}.dead"
+    run("queues", "declare", dead)
+    arguments = json.dumps({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+    run("queues", "declare", unique, "--arguments", arguments)
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for n in range(3):
+            channel.basic_publish("", unique, b"%d" % n, pika.BasicProperties(message_id=f"m{n}"))
+            method, _, _ = channel.basic_get(unique)
+            channel.basic_reject(method.delivery_tag, requeue=False)
+        channel.basic_publish("", dead, b"no dead letter")
+    ends = time.monotonic() + 60
+    listed = {"messages": 0}
+    while listed["messages"] < 4:
+        assert time.monotonic() < ends
+        (listed,) = [one for one in run.json("dlq", "list") if one["name"] == dead]
+    assert listed["from"] == unique
+    peeked = run.json("dlq", "peek", dead, "--columns", "value,queue,reason")
+    assert sorted(peeked, key=lambda one: str(one["value"])) == [
+        *({"value": str(n), "queue": unique, "reason": "rejected"} for n in range(3)),
+        {"value": "no dead letter", "queue": None, "reason": None},
+    ]
+    assert run("dlq", "redrive", dead, "--dry-run").count(unique) == 3
+    assert run("dlq", "redrive", dead, "--reason", "expired") == "0 redriven, 4 left\n"
+    assert run("dlq", "redrive", dead) == "3 redriven, 1 left\n"
+    back = [json.loads(line) for line in run("sub", "--queue", unique, "--drain", "--json").splitlines()]
+    assert [(one["value"], one["message_id"], one["headers"]) for one in back] == [
+        (str(n), f"m{n}", {}) for n in range(3)
+    ]
+    assert run("dlq", "redrive", dead, "--to", unique) == "1 redriven, 0 left\n"
+
+
+def test_a_tail_of_an_exchange_ends_with_its_count(gateway: Gateway, unique: str) -> None:
+    words = ["tail", "--exchange", "amq.topic", "--pattern", f"{unique}.#", "--max", "2"]
+    url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PENSTOCK_URL": url}
+    tail = subprocess.Popen(
+        [sys.executable, "-m", "penstock", *words], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    api = Api(gateway)
+    body = {"routing_key": f"{unique}.a", "payload": "x", "payload_encoding": "string", "properties": {}}
+    while tail.poll() is None:
+        # Until it listens nothing is for it.
+        api.send("POST", "exchanges/%2F/amq.topic/publish", body)
+    api.close()
+    assert tail.stdout is not None and tail.stdout.read().split() == ["x", "x"]
+    tail.stdout.close()
+    assert tail.returncode == 0
+
+
+def test_bench_prints_what_it_measured_and_leaves_nothing_behind(run: Run) -> None:
+    published, pulled = run.json("bench", "--messages", "1500")
+    for row in (published, pulled):
+        assert row["messages"] == 1500 and row["messages_per_s"] > 0 and row["p99_ms"] >= row["p50_ms"] > 0
+    assert "penstock-bench" not in run("queues", "list")
+
+
+def test_doctor_finds_nothing_wrong_with_the_defaults_and_names_what_is(
+    run: Run, gateway: Gateway, tmp_path: Path, unique: str
+) -> None:
+    run("queues", "declare", unique)
+    run("pub", "--queue", unique, "x")
+    data = ("--data", str(tmp_path / "data"))
+    healthy = run("doctor", *data)
+    assert "0 errors" in healthy and "answers" in healthy
+    assert f"queue //{unique}: 1 messages and no consumer" in healthy
+    sets = [
+        "log.fsync=never",
+        "amqp.listen=0.0.0.0:5672",
+        "auth.loopback_users=[]",
+        "mqtt.allow_anonymous=true",
+    ]
+    words = [word for one in sets for word in ("--set", one)]
+    sick = run("doctor", *data, *words, "--url", "http://127.0.0.1:1", code=1)
+    for option in ("log.fsync", "amqp.listen", "auth.default_password", "mqtt.allow_anonymous"):
+        assert f"error: {option}: " in sick
+    assert "no gateway was asked" in sick
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("penstock que", "queues"),
+        ("penstock queues li", "list"),
+        ("penstock topics create --max-a", "--max-age"),
+    ],
+)
+def test_bash_completes_commands(run: Run, tmp_path: Path, line: str, expected: str) -> None:
+    assert shutil.which("bash")
+    (tmp_path / "completion").write_text(run("completion", "bash"))
+    asked = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; echo "${COMPREPLY[@]}"'
+    command = ["bash", "-c", asked, str(tmp_path / "completion"), *line.split()]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert expected in told.stdout.split()
+
+
+def test_every_command_is_in_the_completions_of_all_shells(run: Run) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        text = run("completion", shell)
+        for word in ("serve", "topics", "redrive", "rabbitmqctl", "doctor"):
+            assert word in text

@@ -40,3 +40,4 @@ cdef class Cursor(Standing):
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1
     cdef void _unready(self) noexcept
     cdef void _size_all(self) noexcept
+    cdef bint _is_excess(self, uint64_t size)

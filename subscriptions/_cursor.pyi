@@ -190,8 +190,10 @@ class Cursor:
 
         """
 
-    def limit_bytes(self, bytes_max: int) -> None:
+    def limit_bytes(self, bytes_max: int, gathers: bool = True) -> None:
         """Count the bytes of the bodies of what is ready; -1: no more.
+
+        Without `gathers` only of what `cap` looked at and of what was given back.
 
         What is out at that moment, and no longer in memory, counts as nothing until it is settled.
         """
@@ -205,6 +207,16 @@ class Cursor:
 
         Does nothing without priorities and without a byte limit.
         """
+
+    def cap(self, length_max: int) -> None:
+        """Admit what is ready to the window while that keeps to the limits; the rest goes to `on_excess`.
+
+        The limits are `length_max` places that are ready (-1: any number) and that of `limit_bytes`. As a
+        take it may stop short, and says why; after 128 that are too much it sets `more`.
+        """
+
+    def sizes(self) -> list[int]:
+        """Bytes of the body of each item of the last take, as a byte limit counts them."""
 
     def expect(self, size: int) -> int:
         """A message with a body of `size` bytes is about to be appended to a feed of this cursor."""

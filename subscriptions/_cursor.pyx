@@ -7,8 +7,9 @@ or files; records are found through the log core's cache, and where one is not i
 which (`cold`, `cold_feed`), so that the queue can ask for it.
 
 A cursor with priorities or a byte limit gathers: before a take, everything ready is admitted to the window as
-READY, where the heap sorts it by priority and its bytes are counted. That costs 24 bytes of memory for each
-ready message; other cursors leave what they did not take in the feeds.
+READY, where the heap sorts it by priority and its bytes are counted. That costs 32 bytes of memory for each
+ready message; other cursors leave what they did not take in the feeds. One that drops the newest of too many
+gathers when it is told to (`cap`), so that what a consumer takes at once is never too much.
 
 What a take gave is one for the process (_taken.pyx): the next take of any cursor overwrites it.
 """
@@ -69,7 +70,7 @@ cdef enum:                      # what _stale says
     FULL = 3
 
 cdef enum:
-    EXPIRED_MAX = 128           # records one take may report as expired: each costs its listener some work
+    REPORTED_MAX = 128          # records one take may report as expired, or as too many: each costs some work
     GATHER_MAX = 65536          # records one take gathers, about 3 ms
 
 cdef uint64_t POSITIONS[MAX_TAKE]
@@ -271,6 +272,9 @@ cdef class Cursor(Standing):
         stale = self._stale(pos, now)
         if stale == FULL:
             return 2
+        if self._gathers and self._rules.caps and len(self._rules.excess) >= REPORTED_MAX:
+            TAKEN.more = True
+            return 2
         uncount(&self._members, pos)
         if stale == 1:
             self._skip(pos)
@@ -282,27 +286,32 @@ cdef class Cursor(Standing):
         entry = &self._window.ring[seq & self._window.mask]
         entry.pos = pos
         entry.match = match
+        entry.size = 0
         entry.count = count
         entry.level = 0
         if count:
             self._window.touched = seq
         self.frontier = pos
-        if self._gathers:
-            rules = self._rules
+        rules = self._rules
+        if rules is not None:
             header = header_of(pos)
-            entry.level = rules.priority_max - min(header.priority, rules.priority_max)
-            if not stale:
-                if rules.bytes_max >= 0:
-                    entry.match = header.size - header.key - header.props
-                    rules.ahead -= min(<uint64_t>entry.match, rules.ahead)
+            if rules.bytes_max >= 0 and not stale:
+                entry.size = header.size - header.key - header.props
+                rules.ahead -= min(<uint64_t>entry.size, rules.ahead)
+            if self._gathers:
+                entry.level = rules.priority_max - min(header.priority, rules.priority_max)
+            if self._gathers and not stale and not (rules.caps and self._is_excess(entry.size)):
                 entry.state = READY
                 self._ready(seq, entry)
                 return 1
         entry.state = OUT
         self.outstanding += 1
         if stale:
-            self._rules.dropped.append(seq)
+            rules.dropped.append(seq)
             return 0
+        if self._gathers:
+            rules.excess.append(seq)
+            return 1
         self._give(seq, entry)
         return 1
 
@@ -354,7 +363,7 @@ cdef class Cursor(Standing):
             return 1
         if rules.dropped is None:
             rules.dropped = []
-        elif len(rules.dropped) >= EXPIRED_MAX:
+        elif len(rules.dropped) >= REPORTED_MAX:
             TAKEN.more = True
             return FULL
         self.expired += 1
@@ -502,13 +511,13 @@ cdef class Cursor(Standing):
 
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1:
         push_ready(&self._window, seq, entry)
-        if self._gathers and self._rules.bytes_max >= 0:
-            self._rules.bytes += entry.match
+        if self._rules is not None and self._rules.bytes_max >= 0:
+            self._rules.bytes += entry.size
         return 0
 
     cdef void _unready(self) noexcept:
-        if self._gathers and self._rules.bytes_max >= 0:
-            self._rules.bytes -= place_of(&self._window, first_ready(&self._window)).match
+        if self._rules is not None and self._rules.bytes_max >= 0:
+            self._rules.bytes -= place_of(&self._window, first_ready(&self._window)).size
         pop_ready(&self._window)
 
     # Rules
@@ -530,16 +539,16 @@ cdef class Cursor(Standing):
         rules.priority_max = priority_max
         self._gathers = priority_max > 0 or rules.bytes_max >= 0
 
-    def limit_bytes(self, int64_t bytes_max):
+    def limit_bytes(self, int64_t bytes_max, bint gathers=True):
         cdef CursorRules rules = self.rules
         cdef bint counted = rules.bytes_max >= 0
         rules.bytes_max = bytes_max
-        self._gathers = rules.priority_max > 0 or bytes_max >= 0
+        self._gathers = rules.priority_max > 0 or (bytes_max >= 0 and gathers)
         if counted != (bytes_max >= 0):
             self._size_all()
 
     cdef void _size_all(self) noexcept:
-        """Counting begins or ends: what is in the window has the size of its body for `match`, or the tag 0 again."""
+        """Counting begins or ends: what is in the window has the size of its body, or none."""
         cdef CursorRules rules = self._rules
         cdef bint counts = rules.bytes_max >= 0
         cdef Py_ssize_t i
@@ -549,12 +558,12 @@ cdef class Cursor(Standing):
         if self._window.aside != NULL:
             for i in range(self._window.aside.first, self._window.aside.n):
                 entry = &self._window.aside.places[i].entry
-                entry.match = _size_of(self._log, entry.pos) if counts and entry.state != DONE else 0
+                entry.size = _size_of(self._log, entry.pos) if counts and entry.state != DONE else 0
         for seq in range(self._window.head, self._window.tail):
             entry = &self._window.ring[seq & self._window.mask]
-            entry.match = _size_of(self._log, entry.pos) if counts and entry.state != DONE else 0
+            entry.size = _size_of(self._log, entry.pos) if counts and entry.state != DONE else 0
         for i in range(ready_in(&self._window)):
-            rules.bytes += place_of(&self._window, ready_at(&self._window, i)).match
+            rules.bytes += place_of(&self._window, ready_at(&self._window, i)).size
 
     def gather(self):
         cdef int64_t now = 0
@@ -563,6 +572,35 @@ cdef class Cursor(Standing):
             self._gather(&now)
             if self._rules.dropped is not None:
                 self._report()
+
+    def cap(self, int64_t length_max):
+        cdef CursorRules rules = self.rules
+        cdef bint gathers = self._gathers
+        cdef list excess = []
+        rules.caps = self._gathers = True
+        rules.cap = length_max
+        rules.excess = excess
+        try:
+            self.gather()
+        finally:
+            rules.caps = False
+            self._gathers = gathers
+            rules.excess = None
+        if excess and rules.on_excess is not None:
+            rules.on_excess(excess)
+        else:
+            for seq in excess:
+                self.settle(seq)
+
+    cdef bint _is_excess(self, uint64_t size):
+        cdef CursorRules rules = self._rules
+        if 0 <= rules.cap <= ready_in(&self._window):
+            return True
+        return 0 <= rules.bytes_max and <uint64_t>rules.bytes_max < rules.bytes + size
+
+    def sizes(self):
+        cdef Py_ssize_t i
+        return [place_of(&self._window, TAKEN.items[i].seq).size for i in range(TAKEN.n)]
 
     @property
     def ready_bytes(self):

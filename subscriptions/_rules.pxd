@@ -13,6 +13,7 @@ cdef enum:
 cdef class CursorRules:
     cdef public object on_expired
     cdef public object on_refused
+    cdef public object on_excess
     cdef public int64_t ttl_ms
     cdef public int64_t length_max
     cdef readonly int64_t bytes_max
@@ -23,6 +24,9 @@ cdef class CursorRules:
     cdef uint64_t bytes                     # of the bodies of what is READY
     cdef uint64_t ahead                     # of those that are expected and were not gathered yet
     cdef list dropped                       # seqs that this take found expired, for on_expired
+    cdef bint caps                          # what is over the limits is out, in `excess`: `Cursor.cap`
+    cdef int64_t cap                        # of what is READY; -1: none
+    cdef list excess
 
 
 cdef int64_t expiry_of(RecordHeader* header, int64_t base_ts, CursorRules rules) noexcept

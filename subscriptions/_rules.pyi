@@ -12,6 +12,9 @@ class CursorRules:
     """Called with the seq of a delivery that leaves the queue undone, and why: "rejected", "delivery_limit".
 
     The place stays out until the callee settles it. None: such a delivery is settled at once."""
+    on_excess: Callable[[list[int]], None] | None
+    """Called by `Cursor.cap` with the seqs of what is too much: they are out until the callee settles them.
+    None: it is dropped."""
     ttl_ms: int
     """Records older than this have expired, whatever their own time. 0: after this millisecond; -1: never.
 

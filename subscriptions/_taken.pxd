@@ -16,7 +16,7 @@ cdef struct Item:
     uint64_t seq                # names the delivery; never reused within its cursor
     PyObject* batch             # borrowed Batch: alive until the next take of ANY cursor, or the tick's end
     uint32_t index              # of the record in batch.headers
-    uint32_t match              # a tag, or MATCH_SET | id (see Cursor.match_tags); with a byte limit the body's size
+    uint32_t match              # a tag, or MATCH_SET | id (see Cursor.match_tags)
     uint16_t count              # deliveries before this one that were not acknowledged
     int redelivered             # 0, 1 or COUNTED
 

@@ -12,6 +12,7 @@ cdef enum:
 cdef struct Entry:              # one place of the window
     uint64_t pos
     uint32_t match
+    uint32_t size               # of the body, in bytes, with a byte limit
     uint16_t count
     uint8_t state
     uint8_t level               # 0: the highest priority of its queue

@@ -76,6 +76,7 @@ cdef int push_done(Window* window, uint64_t pos, uint64_t undone) except -1:
     entry = &window.ring[window.tail & window.mask]
     entry.pos = pos
     entry.match = 0
+    entry.size = 0
     entry.count = 0
     entry.level = 0
     entry.state = DONE

@@ -3,8 +3,8 @@
 Most queues have none, and pay nothing. A queue with `Limits` is looked after before and after each pump:
 
     before    what was refused leaves
-    after     what is over the length limit and no consumer took is dropped from the head; then the head is
-              looked at, and a timer set for the moment it expires
+    after     what is over the limits and no consumer took is dropped, from the head or from the end; then the
+              head is looked at, and a timer set for the moment it expires
 
 What is refused or has expired is out until it is buried: handed to `bury`, and its place settled afterwards.
 The copy stands in the log before the cursor's record that says the original is done. A crash between the two
@@ -44,6 +44,8 @@ class Overflow(Enum):
 
     DROP_HEAD = "drop-head"
     """The oldest leave."""
+    DROP_NEWEST = "drop-newest"
+    """The newest leave, those that no consumer takes at once: each queue drops its own."""
     REJECT = "reject-publish"
     """The newest are refused."""
     REJECT_DLX = "reject-publish-dlx"
@@ -83,7 +85,12 @@ class Rules:
     @property
     def refuses(self) -> bool:
         """Whether messages are refused when there are too many."""
-        return self.bounded and self.overflow is not Overflow.DROP_HEAD
+        return self.bounded and self.overflow in (Overflow.REJECT, Overflow.REJECT_DLX)
+
+    @property
+    def caps(self) -> bool:
+        """Whether the newest are dropped when there are too many."""
+        return self.bounded and self.overflow is Overflow.DROP_NEWEST
 
     @property
     def ages(self) -> bool:
@@ -93,7 +100,7 @@ class Rules:
     @property
     def passive(self) -> bool:
         """Whether nothing has to be done for them but what a cursor does by itself."""
-        return not (self.ages or self.sheds or self.max_bytes is not None)
+        return not (self.ages or self.sheds or self.caps or self.max_bytes is not None)
 
 
 NO_RULES: Final = Rules()
@@ -128,6 +135,7 @@ class Limits:
         self._rules = rules
         cursor = self._queue.cursor
         its = cursor.rules
+        its.on_excess = self._too_many
         if rules.bury is not None:
             its.on_expired = self._expired
             its.on_refused = self._refuse
@@ -147,6 +155,15 @@ class Limits:
     def _expired(self, seqs: list[int]) -> None:
         self._refused.extend((seq, "expired") for seq in seqs)
         self._queue.wake()
+
+    def _too_many(self, seqs: list[int]) -> None:
+        if self._rules.bury is not None:
+            self._refused.extend((seq, "maxlen") for seq in seqs)
+            self._queue.wake()
+            return
+        self._queue.dropped += len(seqs)
+        for seq in seqs:
+            self._queue.cursor.settle(seq)
 
     # Around a pump
 
@@ -169,6 +186,7 @@ class Limits:
                     self._retry_s = min(2 * self._retry_s, _RETRY_MAX_S)
                     return True
                 self._retry_s = _RETRY_MIN_S
+                queue.dropped += reason == "maxlen"
                 cursor.settle(seq)
                 queue.tick.schedule()
             self._refused.popleft()
@@ -184,14 +202,18 @@ class Limits:
         """Of so many that are ready, those that stay so: what is over the limit is dropped when it is
         written, at the latest before anybody gets some."""
         max_length = self._rules.max_length
-        return ready if not self._rules.sheds or max_length is None else min(ready, max_length)
+        drops = self._rules.sheds or self._rules.caps
+        return ready if not drops or max_length is None else min(ready, max_length)
 
     def shorten(self) -> bool:
-        """Drop from the head what is over the limits; False: it goes on later."""
+        """Drop what is over the limits; False: it goes on later."""
         rules = self._rules
         queue, cursor = self._queue, self._queue.cursor
-        if rules.max_bytes is not None:
+        if rules.caps:
+            cursor.cap(-1 if rules.max_length is None else rules.max_length)
+        elif rules.max_bytes is not None:
             cursor.gather()
+        if rules.caps or rules.max_bytes is not None:
             if cursor.cold or cursor.cold_feed is not None or cursor.more:
                 queue.caught_up()
                 return False
@@ -222,7 +244,7 @@ class Limits:
         """Drop the items of the last take, until what is left keeps to the limits; how many."""
         rules, cursor = self._rules, self._queue.cursor
         items = cursor.records()
-        sizes = [match for _, _, match, _, _ in items] if rules.max_bytes is not None else [0] * taken
+        sizes = cursor.sizes()
         count, size = cursor.ready_count() + taken, cursor.ready_bytes + sum(sizes)
         dropped = 0
         while dropped < taken and (
@@ -234,6 +256,7 @@ class Limits:
                 batch, at = cursor.record(dropped)
                 rules.bury(batch.record(at), "maxlen")
             dropped += 1
+        self._queue.dropped += dropped
         for seq, *_ in items[:dropped]:
             cursor.settle(seq)
         cursor.put_back(dropped)
@@ -246,7 +269,7 @@ class Limits:
         queue, cursor = self._queue, self._queue.cursor
         if not self.shorten():
             return
-        if self._rules.sheds:
+        if self._rules.sheds or self._rules.caps:
             queue.watch()
         if not self._rules.ages or len(self._refused) >= _STUCK_MAX:
             return
@@ -281,5 +304,5 @@ class Limits:
         """The queue is deleted, or needs this no more."""
         self._stop_timers()
         its = self._queue.cursor.rules
-        its.on_expired = its.on_refused = None
+        its.on_expired = its.on_refused = its.on_excess = None
         self._refused.clear()

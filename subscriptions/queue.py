@@ -59,6 +59,7 @@ class Queue(Served):
         "cursor",
         "data",
         "deleted",
+        "dropped",
         "got",
         "inherited",
         "kind",
@@ -102,6 +103,8 @@ class Queue(Served):
         """Of these, to getters."""
         self.purged = 0
         """Messages dropped by `purge`."""
+        self.dropped = 0
+        """Messages that left because there were too many; `cursor.settled` counts them too."""
         self.inherited = 0
         """Messages it had when its statistics began: they are not counted as published."""
         self._queues = queues
@@ -152,7 +155,7 @@ class Queue(Served):
         its.ttl_ms = _number(rules.ttl_ms)
         its.length_max = _number(rules.max_length) if rules.refuses else -1
         if its.bytes_max != _number(rules.max_bytes):
-            self.cursor.limit_bytes(_number(rules.max_bytes))
+            self.cursor.limit_bytes(_number(rules.max_bytes), gathers=not rules.caps)
         its.refuses_bytes = rules.refuses
         limit = rules.delivery_limit
         its.delivery_limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
@@ -523,6 +526,7 @@ class Queue(Served):
             "requeued": cursor.requeued,
             "expired": cursor.expired,
             "lost": cursor.lost,
+            "dropped": self.dropped,
         }
 
 

@@ -1,9 +1,9 @@
-"""How much waits for one session: `mqtt.max_queued_messages`, and what becomes of what is too much.
+"""How much waits for one session (`mqtt.max_queued_messages` and `_bytes`), and what happens to the rest.
 
 Without a limit a session lags on the log as far as retention goes, and that costs nothing here. With one, its
-queue (or that of a shared subscription) sheds the oldest messages, which are counted, logged, and
-published to `mqtt.dead_letter_topic` if there is one, with the session's client id and the topic as user
-properties.
+queue (or that of a shared subscription) drops the oldest messages, or the newest (`mqtt.queue_full`), which
+are counted, logged, and published to `mqtt.dead_letter_topic` if there is one, with the session's client id
+and the topic as user properties.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.logs import fields
 from penstock.protocols.mqtt.properties import encode_block
 from penstock.protocols.mqtt.publishing import ENC_MQTT5
 from penstock.protocols.translate import mqtt5_from_amqp091
-from penstock.subscriptions.limits import Rules
+from penstock.subscriptions.limits import Overflow, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ class Backlog:
     @property
     def limited(self) -> bool:
         """Whether there is a limit at all."""
-        return self._options.max_queued_messages > 0
+        return self._options.max_queued_messages > 0 or self._options.max_queued_bytes > 0
 
     def limit(self, vhost: Vhost, queue: Queue, dropped: Callable[[], None]) -> None:
         """Hold a queue to the limit, if there is one; `dropped` is called for each message it loses."""
@@ -60,7 +60,7 @@ class Backlog:
             lost += 1
             if lost & (lost - 1) == 0:  # 1, 2, 4, 8 ...: one line per doubling is enough
                 logger.warning(
-                    "messages dropped: mqtt.max_queued_messages is reached",
+                    "messages dropped: mqtt.max_queued_messages or mqtt.max_queued_bytes is reached",
                     extra=fields(session=queue.name, vhost=vhost.name, dropped=lost),
                 )
             if self._options.dead_letter_topic:
@@ -68,7 +68,15 @@ class Backlog:
             dropped()
             return True
 
-        queue.apply(Rules(max_length=self._options.max_queued_messages, bury=bury))
+        newest = self._options.queue_full == "drop-newest"
+        queue.apply(
+            Rules(
+                max_length=self._options.max_queued_messages or None,
+                max_bytes=self._options.max_queued_bytes or None,
+                overflow=Overflow.DROP_NEWEST if newest else Overflow.DROP_HEAD,
+                bury=bury,
+            )
+        )
 
     def _publish(self, vhost: Vhost, session: str, record: Record) -> None:
         topic: bytes | None = record.key

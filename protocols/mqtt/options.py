@@ -43,7 +43,9 @@ class MqttOptions:
     """Levels of a topic or filter."""
     max_queued_messages: int = 0
     """Messages that wait for one session at most; 0 = any number."""
-    queue_full: Literal["drop-oldest", "disconnect"] = "drop-oldest"
+    max_queued_bytes: int = 0
+    """Bytes of their payloads; 0 = any number."""
+    queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = "drop-oldest"
     """What happens to a session with more."""
     dead_letter_topic: str = ""
     """Where dropped messages are published; "" = nowhere."""

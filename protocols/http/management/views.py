@@ -131,6 +131,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         ),
         "messages": ready + unacked,
         "messages_details": {"rate": publish_rate - ack_rate},
+        "messages_dropped": found.dropped,
         "messages_ready": ready,
         "messages_ready_details": {"rate": publish_rate - deliver_rate},
         "messages_unacknowledged": unacked,

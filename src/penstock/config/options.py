@@ -472,23 +472,33 @@ class Mqtt(_TlsListener):
         default=0,
         metadata=_option(
             Count(0, 1_000_000_000),
-            "Messages that may wait for one session or shared subscription; the oldest of more are dropped. "
+            "Messages that may wait for one session or shared subscription; what is too much is dropped. "
             "0 = as many as there are, on the disk.",
         ),
     )
-    queue_full: Literal["drop-oldest", "disconnect"] = field(
+    max_queued_bytes: int = field(
+        default=0,
+        metadata=_option(
+            Bytes(0, 2**60),
+            "Bytes of the payloads that may wait for one session or shared subscription. With it every "
+            "message that waits costs 32 bytes of memory. 0 = any number.",
+        ),
+    )
+    queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = field(
         default="drop-oldest",
         metadata=_option(
-            Choice(("drop-oldest", "disconnect")),
-            'What happens besides at max_queued_messages: "disconnect" = a client that is connected and '
-            "loses messages by it is disconnected (0x97), so that it knows.",
+            Choice(("drop-oldest", "drop-newest", "disconnect")),
+            "What is dropped at max_queued_messages and max_queued_bytes; with drop-newest every message "
+            'that waits costs 32 bytes of memory. "disconnect" = the oldest, and a client that is connected '
+            "and loses messages by it is disconnected (0x97), so that it knows.",
         ),
     )
     dead_letter_topic: str = field(
         default="",
         metadata=_option(
             Text("a topic"),
-            'The topic that messages dropped at max_queued_messages are published to; "" = none.',
+            "The topic that messages dropped at max_queued_messages or max_queued_bytes are published to; "
+            '"" = none.',
         ),
     )
     max_connect_rate: int = field(

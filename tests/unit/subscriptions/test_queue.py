@@ -43,6 +43,7 @@ def test_a_consumer_gets_what_was_published_before_and_after_it_came(world: Worl
         "requeued": 0,
         "expired": 0,
         "lost": 0,
+        "dropped": 0,
     }
 
 

@@ -67,6 +67,68 @@ def test_the_oldest_of_too_many_are_dropped_counted_and_published(tmp_path: Path
     gateway.stop()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"max_queued_messages": 10},
+        {"max_queued_bytes": 10},
+        {"max_queued_messages": 10, "max_queued_bytes": 99},
+    ],
+)
+def test_the_newest_of_too_many_are_dropped_if_that_is_asked(
+    tmp_path: Path, limit: dict[str, int], restarted: bool
+) -> None:
+    """Every payload has one byte. What was kept stays kept over a restart, what was dropped stays dropped."""
+    options = MqttOptions(queue_full="drop-newest", dead_letter_topic="lost", **limit)  # type: ignore[arg-type]
+    gateway = Gateway(tmp_path / "data", options)
+    keeper(gateway, "s").drop()
+    dead = gateway.connect("dead", 5)
+    dead.subscribe(("lost", 1))
+    publish(gateway, 0, 25)
+    assert [p.body[-1] for p in dead.take()] == list(range(10, 25))
+    if restarted:
+        gateway = gateway.restart()
+        publish(gateway, 25, 27)
+    assert rest(keeper(gateway, "s")) == list(range(10))
+    publish(gateway, 30, 35)
+    assert rest(keeper(gateway, "s")) == list(range(30, 35))
+    gateway.stop()
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+def test_a_limit_in_bytes_leaves_subscriptions_as_they_are(tmp_path: Path, policy: str) -> None:
+    """What waits below the limit keeps its QoS and the identifiers of the subscriptions that match."""
+    options = MqttOptions(max_queued_bytes=25, queue_full=policy)  # type: ignore[arg-type]
+    gateway = Gateway(tmp_path / "data", options)
+    peer = gateway.connect("s", 5, clean=False, props=EXPIRY)
+    peer.subscribe(("t/#", 2), props=b"\x0b\x07")
+    peer.subscribe(("t/a", 1), props=b"\x0b\x09")
+    peer.drop()
+    pub = gateway.connect("pub", 5)
+    for i in range(4):
+        pub.publish("t/a", bytes((i,)) * 10, qos=1, packet_id=i + 1)
+    (session,) = [c for c in gateway.clients if c.client_id == "s"]
+    assert (session.queue.ready_count, session.queue.dropped, gateway.clients.backlog.dropped) == (2, 2, 2)
+    packets = gateway.connect("s", 5, clean=False, props=EXPIRY).take()
+    assert [p.body[-1] for p in packets] == ([0, 1] if policy == "drop-newest" else [2, 3])
+    assert [p.flags for p in packets] == [2, 2]
+    assert all(b"\x04\x0b\x07\x0b\x09" in p.body for p in packets)
+    gateway.stop()
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+def test_what_a_client_takes_at_once_is_never_too_much(tmp_path: Path, policy: str) -> None:
+    options = MqttOptions(max_queued_messages=1, max_queued_bytes=1, queue_full=policy)  # type: ignore[arg-type]
+    gateway = Gateway(tmp_path / "data", options)
+    sub = gateway.connect("sub", 5)
+    sub.subscribe(("t", 1))
+    gateway.connect("pub", 5).send(b"".join(f.publish("t", b"abc", props=b"") for _ in range(50)))
+    assert len(sub.take()) == 50
+    assert gateway.clients.backlog.dropped == 0
+    gateway.stop()
+
+
 def test_a_shared_subscription_has_the_limit_too(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "data", MqttOptions(max_queued_messages=10))
     keeper(gateway, "s", "$share/g/t").drop()

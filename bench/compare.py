@@ -19,12 +19,11 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.cpu import cpu_seconds
+from bench.cpu import wait_until_idle
 from bench.load import Load, Result, run
 from bench.report import machine, markdown, middle, ratios, reached, rows
 from bench.workloads import WORKLOADS, Workload
@@ -67,16 +66,6 @@ class Stable:
         """Stop what still runs."""
         if self._rabbitmq is not None:
             self._rabbitmq.close()
-
-
-def wait_until_idle(pid: int, limit_s: float = 20.0) -> None:
-    """Wait until a process tree uses less than a tenth of a core: it has worked off the load before."""
-    end = time.monotonic() + limit_s
-    while time.monotonic() < end:
-        before = cpu_seconds(pid)
-        time.sleep(0.5)
-        if cpu_seconds(pid) - before < 0.05:
-            return
 
 
 def measure(broker: Broker, load: Load, seconds: float, warm_s: float) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -54,3 +55,13 @@ def resident_bytes(pid: int) -> int:
     """Resident memory of one process, in bytes."""
     pages = int(Path("/proc", str(pid), "statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def wait_until_idle(pid: int, limit_s: float = 20.0) -> None:
+    """Wait until a process tree uses less than a tenth of a core: it has worked off the load before."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        before = cpu_seconds(pid)
+        time.sleep(0.5)
+        if cpu_seconds(pid) - before < 0.05:
+            return

@@ -7,6 +7,7 @@ has the SDK beside it.
 from __future__ import annotations
 
 import json
+import random
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,9 @@ HEAD = struct.Struct(">IBBHI")
 CONFIRM = struct.Struct(">QQII")
 HANDLE = 1
 ACKS = {"fsync": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN}
+
+
+_LETTERS = bytes(65 + i % 26 for i in range(256))
 
 
 class Connection:
@@ -80,15 +84,21 @@ class Connection:
         self._socket.close()
 
 
+def letters(size: int, count: int) -> list[bytes]:
+    """Bodies as kafka-producer-perf-test makes them: random capital letters."""
+    drawn = random.randbytes(size * count).translate(_LETTERS)
+    return [drawn[i * size : (i + 1) * size] for i in range(count)]
+
+
 def produce(port: int, topic: str, records: int, size: int, batch: int, *, acks: str, window: int) -> int:
     """Send batches, `window` of them unconfirmed at most; how many records were confirmed."""
     connection = Connection(port)
     connection.request(do="open_producer", handle=HANDLE, topic=topic, create=True)
-    frame = encode_produce(HANDLE, 0, ACKS[acks], [bytes(size)] * batch, None, PLAIN)
+    frames = [encode_produce(HANDLE, 0, ACKS[acks], letters(size, batch), None, PLAIN) for _ in range(16)]
     confirmed = sent = 0
     while confirmed < records:
         while sent < records and sent - confirmed < window * batch:
-            connection.send(frame)
+            connection.send(frames[sent // batch % len(frames)])
             sent += batch
         confirmed += CONFIRM.unpack_from(connection.wait(kinds.CONFIRM)[1])[2]
     connection.close()

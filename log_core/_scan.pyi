@@ -88,8 +88,9 @@ class Scanner:
         """
     def feeds_at(self, base: int) -> list[Feed]:
         """The known feeds whose last chunk is that of the segment at `base`."""
-    def bytes_of(self, offset: int, feed_ids: list[int]) -> dict[int, int]:
-        """Bytes of the records of each of these feeds (at least one), from the batch at `offset` on."""
+    def bytes_of(self, offset: int, feed_ids: list[int]) -> tuple[dict[int, int], int]:
+        """Bytes of the records of each of these feeds (at least one), in the batches from `offset` on, and
+        where the last whole and valid one ends."""
     def search(self, offset: int, lsn: int, epoch: int | None = None) -> Hit | None:
         """The next valid batch at or behind `offset` with an LSN from `lsn` on, of that or of any epoch."""
     def collect(

@@ -291,7 +291,6 @@ cdef class Scanner:
         return found
 
     def bytes_of(self, size_t offset, list feed_ids not None):
-        # Bytes of the records of each of these feeds, in the valid batches of this file from `offset` on.
         cdef Walker walker = self.walker
         cdef const BatchHeader* header
         cdef const RecordHeader* record
@@ -322,7 +321,7 @@ cdef class Scanner:
                         sizes[record.feed] += record.size
                     record += 1
         try:
-            return {feed_id: sizes[feed_id] for feed_id in feed_ids}
+            return {feed_id: sizes[feed_id] for feed_id in feed_ids}, walker.at
         finally:
             free(sizes)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.log_core import feed_index
 from penstock.log_core._batch import PERSISTENT
-from penstock.log_core._scan import Scanner
-from penstock.log_core.layout import WAL_HEAD_BYTES
 from penstock.log_core.tables import FEED_TABLE, feed_key
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import ConsumerRefused, NotForStreams
@@ -203,7 +202,12 @@ def test_queue_operations_are_refused(streams: Streams) -> None:
             operation()
 
 
-def test_the_bytes_of_a_feed_are_those_of_its_records(tmp_path: Path) -> None:
+@pytest.mark.parametrize("window", [64, 1000, 1 << 20])
+def test_the_bytes_of_a_feed_are_those_of_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    """However much of the file is read at once."""
+    monkeypatch.setattr(feed_index, "_WINDOW_BYTES", window)
     log = open_log(tmp_path)
     kept, other = log.new_feed(keeps=True), log.new_feed()
     sizes = 0
@@ -211,12 +215,10 @@ def test_the_bytes_of_a_feed_are_those_of_its_records(tmp_path: Path) -> None:
         log.appender.append_record(0, log.target([kept, other], True), b"k", b"pp", bytes(size), 0)
         log.appender.append_record(0, log.target([other], True), b"k", b"pp", bytes(size), 0)
         sizes += size + 3
-    log.flush()
+        log.flush()
     segment = log._segments.live[-1]
-    scanner = Scanner()
     with segment.path.open("rb") as file:
-        scanner.read(file.fileno(), segment.end)
-    assert scanner.bytes_of(WAL_HEAD_BYTES, [kept.id]) == {kept.id: sizes}
+        assert feed_index._bytes_of(file.fileno(), segment.end, [kept.id]) == {kept.id: sizes}
     log.close_sync()
 
 

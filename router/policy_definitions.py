@@ -95,6 +95,7 @@ EFFECTLESS: Final = frozenset(_KEYS) - {
     "delivery-limit",
     "max-age",
     "cleanup",
+    "consumer-timeout",
 }
 """Keys that are accepted and kept and change nothing: they are about clusters, memory, and other servers."""
 

@@ -86,6 +86,16 @@ def _strategy(value: object, _: Arguments) -> Problem | None:
     return None if value in ("at-most-once", "at-least-once") else "invalid_dlx_strategy"
 
 
+def _positive(value: object, table: Arguments) -> Problem | None:
+    return _integer(value, table) or ("value_zero" if value == 0 else None)
+
+
+def _retry_type(value: object, _: Arguments) -> Problem | None:
+    if not isinstance(value, str):
+        return "unacceptable_type"
+    return None if value in ("disabled", "failed", "returned", "all") else "invalid_value"
+
+
 def _switch(value: object, _: Arguments) -> Problem | None:
     return None if isinstance(value, bool) else "unacceptable_type"
 
@@ -124,6 +134,11 @@ _RULES: Final[dict[str, tuple[Rule, tuple[str, ...]]]] = {
     "x-queue-mode": (_mode, ("classic",)),
     "x-single-active-consumer": (_switch, ("classic", "quorum")),
     "x-delivery-limit": (_any_integer, ("classic", "quorum")),
+    "x-delayed-retry-type": (_retry_type, ("classic", "quorum")),
+    "x-delayed-retry-min": (_positive, ("classic", "quorum")),
+    "x-delayed-retry-max": (_positive, ("classic", "quorum")),
+    "x-delayed-retry-multiplier": (_positive, ("classic", "quorum")),
+    "x-consumer-timeout": (_integer, ("classic", "quorum")),
     "x-max-age": (_age, ("stream",)),
     "x-cleanup": (_cleanup, ("stream",)),
     "x-stream-max-segment-size-bytes": (_integer, ("stream",)),

@@ -216,6 +216,7 @@ class QueueMethods(ExchangeMethods):
         the queue too, and nothing is lost by it. Not persistent: the caller applies it again after a start.
         """
         entry.effective = effective
+        self.times_consumers |= "x-consumer-timeout" in effective
         if isinstance(entry.queue, Stream):
             entry.queue.retain(*retention_of(effective), compacts=effective.get("x-cleanup") == "compact")
             return

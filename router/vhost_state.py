@@ -67,6 +67,8 @@ class VhostState:
         }
         self.queues: dict[str, QueueEntry] = {}
         self.bindings = Bindings(name, broker.log, broker.feeds)
+        self.times_consumers = False
+        """Some queue has, or had, an `x-consumer-timeout`: front ends look for what is out too long."""
         self._exclusive: dict[object, list[QueueEntry]] = {}
         self._names = Scope(self.topology, 1)
         self._declared_lsn = 0  # of the last durable queue

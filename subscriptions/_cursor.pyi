@@ -241,6 +241,9 @@ class Cursor:
         What reached `delivery_limit` goes the way of `reject`.
         """
 
+    def retries_of(self, seq: int) -> int:
+        """How often it was given back; -1: it is not out, or `requeue` would not let it come again."""
+
     def unsend(self, seq: int) -> bool:
         """READY again at its place, not counted: it was taken and given to nobody. False: it was not out."""
 

@@ -446,6 +446,14 @@ cdef class Cursor(Standing):
             self.queue.wake()
         return True
 
+    def retries_of(self, uint64_t seq):
+        cdef Entry* entry = place_of(&self._window, seq)
+        if entry == NULL or entry.state != OUT:
+            return -1
+        if self._rules is not None and entry.count >= self._rules.delivery_limit:
+            return -1
+        return entry.count
+
     cpdef bint unsend(self, uint64_t seq) except -1:
         cdef Entry* entry = place_of(&self._window, seq)
         if entry == NULL or entry.state != OUT:

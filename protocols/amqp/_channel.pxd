@@ -24,6 +24,7 @@ cdef enum:                      # how a delivery ends
     ACKED = 0
     REQUEUED = 1
     DROPPED = 2
+    RETURNED = 3                # with the channel, or by basic.recover
 
 
 cdef struct Unacked:
@@ -39,6 +40,7 @@ cdef class Channel:
     cdef readonly object owner          # the session's side of the channel
     cdef public bint closing            # channel.close was sent: everything but its answer is ignored
     cdef object dirty                   # called after output was encoded outside of a read
+    cdef public object give_back        # None, or called with (cursor, seq) of a delivery that is requeued
     cdef public object tap              # None, or called with (queue, batch, index, redelivered) of each delivery
 
     # content under way

@@ -28,6 +28,9 @@ class Channel:
     """Deliveries to consumers that are not settled."""
     limit: int
     """Shared prefetch limit, 0 = none."""
+    give_back: Callable[[Cursor, int], object] | None
+    """Requeues a delivery (cursor, seq) that the client gives back; None: it comes again at once. Not asked
+    about what the channel returns."""
     tap: Callable[[Queue, Batch, int, bool], object] | None
     """Called with each delivery: where from, the batch and the index of the record in it, redelivered or not.
     It may not publish."""
@@ -74,6 +77,9 @@ class Channel:
 
     transactional: bool
     """Acknowledgements are planned."""
+    def queues_before(self, tag: int) -> list[Queue]:
+        """The queues, each once, that have deliveries out with tags below `tag`."""
+
     def tx_select(self) -> None:
         """Plan acknowledgements from now on instead of carrying them out. Idempotent."""
 

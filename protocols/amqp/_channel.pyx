@@ -317,7 +317,9 @@ cdef class Channel:
         if how == ACKED:
             self.acked += 1
             cursor.settle(seq)
-        elif how == REQUEUED:
+        elif how == REQUEUED and self.give_back is not None:
+            self.give_back(cursor, seq)
+        elif how != DROPPED:
             cursor.requeue(seq)
         else:
             cursor.reject(seq)
@@ -361,10 +363,21 @@ cdef class Channel:
         for t in range(self.first_tag, self.next_tag):
             entry = &self.unacked[t & self.unacked_mask]
             if entry.cursor != NULL and not (self.planned and t in self.planned):
-                self.finish(entry, REQUEUED)
+                self.finish(entry, RETURNED)
                 n += 1
         self.advance()
         return n
+
+    def queues_before(self, uint64_t tag):
+        """The queues, each once, that have deliveries out with tags below `tag`."""
+        cdef uint64_t t
+        cdef Unacked* entry
+        cdef dict queues = {}
+        for t in range(self.first_tag, min(tag, self.next_tag)):
+            entry = &self.unacked[t & self.unacked_mask]
+            if entry.cursor != NULL and (<Cursor>entry.cursor).queue is not None:
+                queues[(<Cursor>entry.cursor).queue] = None
+        return list(queues)
 
     # Transactions
 

@@ -20,6 +20,7 @@ from penstock.protocols.amqp._channel import Consumer
 from penstock.protocols.amqp.errors import AmqpError, answer, soft
 from penstock.protocols.amqp.gate import Gate
 from penstock.protocols.amqp.methods import Index, encode
+from penstock.protocols.amqp.timeouts import Timeouts
 from penstock.protocols.facts import Totals
 from penstock.protocols.values import Value
 from penstock.router.errors import AccessRefused
@@ -72,6 +73,7 @@ class Channel:
         self._held_cancels: list[str] | None = None
         self.last_queue = ""
         """What "" means as a queue name."""
+        self.timeouts = Timeouts(self)
         firehose.turn(self)
 
     @property

@@ -161,6 +161,7 @@ class AmqpConnection(Connection):
         self.flush()
 
     def on_clock(self, now: float) -> None:
+        self.session.look_at_timeouts(now)
         interval = self.session.heartbeat_s
         if not interval or self.session.state not in (State.OPEN, State.RUNNING):
             return

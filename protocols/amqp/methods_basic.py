@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import PenstockError
-from penstock.protocols.amqp import direct_reply, replay, stream
+from penstock.protocols.amqp import direct_reply, replay, retry, stream
 from penstock.protocols.amqp._channel import Consumer
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.errors import answer, hard, soft
@@ -90,6 +90,7 @@ def consume(channel: Channel, method: Consume) -> None:
         channel.consumer_cancelled,
     )
     channel.consumers[tag] = consumer
+    retry.watch(channel, queue)
 
     def start() -> None:
         if channel.consumers.get(tag) is not consumer:
@@ -139,6 +140,7 @@ def get(channel: Channel, method: Get) -> None:
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get "
             "operations are not supported by quorum queues with single active consumer",
         )
+    retry.watch(channel, queue)
     answer: bytes | None = None
     waited = False
 

@@ -550,6 +550,17 @@ class Session:
         self._tear_down()
         self.state = State.ENDED
 
+    def look_at_timeouts(self, now: float) -> None:
+        """Close the channels that keep deliveries for too long; to be called each second.
+
+        `now` in seconds on any one clock.
+        """
+        if self.state is State.RUNNING and self.vhost.times_consumers:
+            for core in self.codec.all_channels():
+                channel = core.owner
+                assert isinstance(channel, Channel)
+                channel.timeouts.look(now)
+
     def heartbeat(self) -> None:
         """Write a heartbeat."""
         self.out.write(b"\x08\x00\x00\x00\x00\x00\x00\xce")

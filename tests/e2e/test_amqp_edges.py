@@ -4,6 +4,7 @@ methods without a reply. Each holds on both brokers.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterator
 
@@ -596,3 +597,28 @@ def test_flow_on_is_answered_and_off_is_not_implemented(peer: Peer) -> None:
     with pytest.raises(Closed) as closed:
         peer.call(1, commands.Channel.Flow(False))
     assert (closed.value.scope, closed.value.code) == ("connection", 540)
+
+
+def test_an_access_request_is_answered_with_ticket_1(peer: Peer) -> None:
+    arguments = b"\x05/data" + b"\x1f"  # realm, all five bits
+    payload = struct.pack(">HH", 30, 10) + arguments
+    peer.send_raw(struct.pack(">BHI", 1, 1, len(payload)) + payload + b"\xce")
+    answer = struct.pack(">HHH", 30, 11, 1)
+    assert peer.read_exactly(8 + len(answer)) == struct.pack(">BHI", 1, 1, len(answer)) + answer + b"\xce"
+
+
+# Arguments of consumers and queues that mean little
+
+
+def test_no_local_is_ignored(peer: Peer) -> None:
+    queue = peer.queue()
+    peer.call(1, Basic.Consume(queue=queue, consumer_tag="c", no_local=True, no_ack=True))
+    peer.put(queue, "from this connection")
+    while not peer.delivered:
+        peer.sync(1)
+    assert peer.delivered[0].body == b"from this connection"
+
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_a_queue_version_is_accepted(peer: Peer, value: int) -> None:
+    peer.call(1, Queue.Declare(queue="", exclusive=True, arguments={"x-queue-version": value}))

@@ -133,3 +133,15 @@ def test_messages_of_one_read_before_a_refused_one_are_kept(world: World) -> Non
     client.raw(stream)
     assert client.expect(1, commands.Channel.Close).reply_code == 404
     assert ready(client, "q") == 1
+
+
+def test_a_message_above_the_limit_closes_the_channel_by_what_it_announces(client: Client) -> None:
+    most = client.world.options.max_message_bytes
+    client.send(1, Basic.Publish(exchange="", routing_key="q"))
+    client.send(1, ContentHeader(0, most + 1, Basic.Properties()))
+    client.read()
+    (close,) = (frame for _, frame in client.frames if isinstance(frame, commands.Channel.Close))
+    assert (close.reply_code, close.class_id, close.method_id) == (406, 60, 40)
+    assert close.reply_text == (
+        f"PRECONDITION_FAILED - message size {most + 1} is larger than configured max size {most}"
+    )

@@ -87,8 +87,8 @@ cdef class Channel:
     cdef void advance(self) noexcept
     cdef int acknowledge(self, uint64_t seq) except -1
     cdef int finish(self, Unacked* entry, int how) except -1
-    cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Item* item,
-                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1
+    cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Cursor cursor,
+                    Item* item, const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1
 
 
 cdef class Consumer:

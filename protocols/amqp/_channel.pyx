@@ -446,8 +446,8 @@ cdef class Channel:
             if consumer.attached:
                 consumer.queue.credit_gained()
 
-    cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Item* item,
-                    const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1:
+    cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Cursor cursor,
+                    Item* item, const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1:
         """basic.deliver or basic.get-ok of one item: head | tag | redelivered | key block | tail, then content."""
         cdef Batch batch = <Batch>item.batch
         cdef RecordHeader* record = &batch.headers[item.index]
@@ -459,7 +459,7 @@ cdef class Channel:
         cdef uint8_t* p
         cdef bytes other_key, other_props
         if record.enc != ENC_AMQP091:
-            other_key, other_props = translated(record, blob)
+            other_key, other_props = translated(record, blob, batch.base_ts, cursor._log)
             key = <const uint8_t*>PyBytes_AS_STRING(other_key)
             key_size = PyBytes_GET_SIZE(other_key)
             props = <const uint8_t*>PyBytes_AS_STRING(other_props)
@@ -506,7 +506,7 @@ cdef class Channel:
         cdef uint64_t tag, seq = item.seq
         store32(tail, left)
         tag = self.skip_tag() if no_ack else self.hold(<PyObject*>cursor, NULL, seq)
-        self.encode(out, GET_OK, NULL, 0, item, tail, 4, tag, None)
+        self.encode(out, GET_OK, NULL, 0, cursor, item, tail, 4, tag, None)
         if self.tap is not None:
             self.tap(cursor.queue, <Batch>item.batch, item.index, item.redelivered != 0)
         self.delivered += 1
@@ -647,7 +647,7 @@ cdef class Consumer:
                 offset = offset_entry(self.offset_base + <int64_t>self.offsets.index_of(
                     (<Batch>item.batch).base_lsn + item.index))
             tag = channel.skip_tag() if self.no_ack else channel.hold(<PyObject*>cursor, <PyObject*>self, item.seq)
-            channel.encode(out, DELIVER, self.head, self.head_size, item, NULL, 0, tag, offset)
+            channel.encode(out, DELIVER, self.head, self.head_size, cursor, item, NULL, 0, tag, offset)
             if channel.tap is not None:
                 channel.tap(self.queue, <Batch>item.batch, item.index, item.redelivered != 0)
             if self.no_ack:

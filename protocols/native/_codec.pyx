@@ -594,7 +594,7 @@ cdef class Consumer:
                 store32(p + 20, record.props)
                 memcpy(p + DELIVERED_HEAD, blob, record.size)
             else:
-                other_key, other_props = translated(record, blob)
+                other_key, other_props = translated(record, blob, batch.base_ts, cursor._log)
                 total = (DELIVERED_HEAD + PyBytes_GET_SIZE(other_key) + PyBytes_GET_SIZE(other_props)
                          + record.size - record.key - record.props)
                 p = out.reserve(total)

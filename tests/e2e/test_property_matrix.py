@@ -27,6 +27,25 @@ pytestmark = [
 
 Seen = dict[str, Any]
 
+
+class Left:
+    """Of a time to live, what is left of it when a message comes at once: at most 60 s less."""
+
+    def __init__(self, most: int, unit_s: float) -> None:
+        self.most = most
+        self.least = most - round(60 / unit_s)
+
+    def __eq__(self, other: object) -> bool:
+        return self.least <= int(other) <= self.most  # type: ignore[call-overload,no-any-return]
+
+    def __repr__(self) -> str:
+        return f"{self.least} to {self.most}"
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+LEFT_S, LEFT_MS = Left(600, 1), Left(600_000, 0.001)
+
 MQTT311, MQTT5, AMQP = "MQTT 3.1.1", "MQTT 5", "AMQP"
 KINDS = (MQTT311, MQTT5, AMQP)
 
@@ -141,8 +160,8 @@ FROM_MQTT5 = [
     Case(
         "message expiry",
         {"MessageExpiryInterval": 600},
-        {"expiration": "600000"},
-        {"MessageExpiryInterval": 600},
+        {"expiration": LEFT_MS},
+        {"MessageExpiryInterval": LEFT_S},
     ),
     Case(
         "user property",
@@ -234,7 +253,7 @@ FROM_AMQP = [
         {"headers": {"x-correlation-id": b"\xff"}},
         {"CorrelationData": b"\xff", "UserProperty": []},
     ),
-    Case("expiration", {"expiration": "600000"}, {"expiration": "600000"}, {"MessageExpiryInterval": 600}),
+    Case("expiration", {"expiration": "600000"}, {"expiration": LEFT_MS}, {"MessageExpiryInterval": LEFT_S}),
     Case(
         "fields",
         {
@@ -389,7 +408,7 @@ def seen_by_mqtt(message: mqtt.MQTTMessage) -> Seen:
 
 
 def seen_by_amqp(channel: BlockingChannel, queue: str) -> Seen:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while True:
         method, properties, body = channel.basic_get(queue, auto_ack=True)
         if method is not None:
@@ -466,13 +485,36 @@ def test_what_mqtt_forwards_is_for_amqp_what_it_was(clients: Clients, unique: st
     info = clients.mqtt[MQTT5].paho.publish(
         f"to-{unique}/x", message.payload, message.qos, properties=message.properties
     )
-    info.wait_for_publish(10)
+    info.wait_for_publish(30)
     seen = seen_by_amqp(clients.channel, queue)
     fields = ("content_type", "content_encoding", "correlation_id", "expiration", "message_id", "timestamp")
     fields += ("type", "app_id", "priority", "cluster_id", "payload")
     expected = {name: value for name, value in named(case.amqp, unique).items() if name in fields}
     assert {name: seen.get(name) for name in expected} == expected
     assert seen["user_id"] is None, "nobody vouched for it"
+
+
+@pytest.mark.parametrize("receiver", [MQTT5, AMQP])
+@pytest.mark.parametrize("sender", [MQTT5, AMQP])
+def test_a_time_to_live_counts_down_while_the_message_waits(
+    clients: Clients, mqtt_port: int, unique: str, sender: str, receiver: str
+) -> None:
+    """From AMQP to AMQP it is what was published, as in RabbitMQ."""
+    lasting: dict[str, Any] = {"version": 5, "clean": False}
+    if receiver == AMQP:
+        queue = clients.receiver(AMQP, unique)
+    else:
+        with connected(mqtt_port, unique, expiry_s=600, **lasting) as away:
+            away.subscribe(f"{unique}/#", 1)
+    ttl = {"MessageExpiryInterval": 600} if sender == MQTT5 else {"expiration": "600000", "delivery_mode": 2}
+    clients.send(sender, ttl, unique)
+    time.sleep(1.1)  # the passing of time is what is tested
+    if receiver == AMQP:
+        left_ms = int(clients.receive(AMQP, queue)["expiration"])
+    else:
+        with connected(mqtt_port, unique, expiry_s=0, **lasting) as back:
+            left_ms = 1000 * seen_by_mqtt(back.next())["MessageExpiryInterval"]
+    assert 500_000 < left_ms <= (600_000 if sender == receiver == AMQP else 599_000)
 
 
 @pytest.mark.parametrize("version", [4, 5], ids=KINDS[:2])

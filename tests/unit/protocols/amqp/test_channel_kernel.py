@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
+import pytest
 from pamqp import commands
 from pamqp.commands import Basic
 
@@ -80,6 +81,28 @@ def test_a_message_from_mqtt_has_an_exchange_a_key_and_properties(world: World) 
         method, header, body = client.message(1, Basic.Deliver)
         assert (method.exchange, method.routing_key, body) == ("amq.topic", "a.b", expected)
         assert header.properties.delivery_mode == 2
+
+
+@pytest.mark.parametrize("others", [b"", b"\x01\x01\x03\0\3a/b\x08\0\1r\x09\0\2id\x26\0\1k\0\1v"])
+def test_the_expiry_of_a_message_from_mqtt_is_the_time_that_is_left(world: World, others: bytes) -> None:
+    """Whatever other properties stand before it; given back and delivered again it has less."""
+    client = consuming(world)
+    client.call(
+        1, commands.Queue.Bind(queue="q", exchange="amq.topic", routing_key="a.*"), commands.Queue.BindOk
+    )
+    block = others + b"\x02" + (600).to_bytes(4, "big")
+    client.session.vhost.publish(None, ENC_MQTT5, b"a/b", block, b"x", flags=2, ttl_ms=600_000)
+    world.tick.schedule()
+    client.read()
+    left_ms = []
+    for _ in range(2):
+        method, header, _ = client.message(1, Basic.Deliver)
+        left_ms.append(int(header.properties.expiration))
+        assert header.properties.content_type == ("a/b" if others else None)
+        world.skew_s += 100
+        client.send(1, Basic.Reject(method.delivery_tag, requeue=True))
+        client.read()
+    assert 500_000 < left_ms[0] <= 600_000 and 400_000 < left_ms[1] <= 500_000
 
 
 def test_a_record_without_words_of_ours_still_arrives(world: World) -> None:

@@ -28,6 +28,7 @@ from penstock.protocols.http.h2 import PREFACE, H2Session
 from penstock.protocols.http.login import credentials
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.routes import Routes
+from penstock.protocols.http.ws import Conversation, WsSession
 from penstock.protocols.wiring import wire
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class HttpConnection(Connection):
         super().__init__(wiring)
         self._broker = broker
         self._app = app
-        self.session: H1Session | H2Session | None = None
+        self.session: H1Session | H2Session | WsSession | None = None
         self._requests: dict[Request, asyncio.Task[None]] = {}
         """Under way, and who serves them."""
         self._room: asyncio.Event = asyncio.Event()
@@ -123,6 +124,8 @@ class HttpConnection(Connection):
 
     def on_writable(self) -> None:
         self._room.set()
+        if self.session is not None:
+            self.session.writable()
 
     def on_shutdown(self) -> None:
         if self.session is None:
@@ -211,9 +214,12 @@ class HttpConnection(Connection):
 
     async def _serve(self, request: Request) -> None:
         session = self.session
-        assert session is not None
+        assert session is not None and not isinstance(session, WsSession)
         try:
             response = await self._answer(request)
+            if response.conversation is not None:
+                await self._converse(response.conversation)
+                return
             if response.stream is not None and request.method == "HEAD":
                 await response.stream.aclose()
                 response = Response(response.status, b"", response.content_type, response.headers)
@@ -274,9 +280,16 @@ class HttpConnection(Connection):
         waiting = self.transport.get_write_buffer_size() if self.transport is not None else 0
         return self.out.size + waiting + (self.session.unsent if isinstance(self.session, H2Session) else 0)
 
+    async def _converse(self, conversation: Conversation) -> None:
+        """Go on as a WebSocket."""
+        self.session = session = WsSession(self, conversation)
+        self.go_on()
+        await conversation.run(session)
+        session.close()
+
     async def _stream(self, request: Request, response: Response) -> None:
         session, pieces = self.session, response.stream
-        assert session is not None and pieces is not None
+        assert session is not None and pieces is not None and not isinstance(session, WsSession)
         session.begin(request, response)
         try:
             async for piece in pieces:

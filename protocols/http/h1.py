@@ -66,6 +66,7 @@ REASONS: Final = {
     414: "URI Too Long",
     415: "Unsupported Media Type",
     422: "Unprocessable Content",
+    426: "Upgrade Required",
     429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
@@ -103,6 +104,9 @@ class Host(Protocol):
 
     def date(self) -> str:
         """The time, as the header has it."""
+
+    def room(self) -> int:
+        """Bytes of output that are welcome now; after 0 the session is told when there is room again."""
 
 
 @lru_cache(maxsize=256)

@@ -14,12 +14,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
 import orjson
 
 from penstock.router.identity import Identity
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.ws import Conversation
 
 __all__ = ["BODY_MAX", "HttpError", "Request", "Response", "dumps", "json_response", "parsed", "split_target"]
 
@@ -64,6 +67,8 @@ class Response:
     headers: Sequence[tuple[str, str]] = ()
     stream: AsyncGenerator[bytes, None] | None = None
     """Pieces, sent as they come; the session waits for room in the output between two of them."""
+    conversation: Conversation | None = None
+    """The connection is a WebSocket from now on, for this."""
 
 
 def json_response(

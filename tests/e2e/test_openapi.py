@@ -106,7 +106,7 @@ async def _routes() -> list[tuple[str, str]]:
     sorted(
         (method.upper(), path)
         for path, item in document()["paths"].items()
-        if not path.endswith("/tail")  # which does not end
+        if not path.endswith(("/tail", "/ws"))  # which do not end
         for method in item
         if method != "parameters"
     ),

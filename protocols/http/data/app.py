@@ -16,6 +16,7 @@ from penstock.protocols.http.data.polls import Polls
 from penstock.protocols.http.data.publish import Publisher
 from penstock.protocols.http.data.pull import Puller
 from penstock.protocols.http.data.reader import StreamReader
+from penstock.protocols.http.data.sockets import Sockets
 from penstock.protocols.http.data.sse import TailHandlers
 from penstock.protocols.http.data.streams import StreamHandlers
 from penstock.protocols.http.data.tail import Tails
@@ -45,10 +46,13 @@ class DataPlane:
         idempotency = Idempotency(broker)
         self.publisher = Publisher(access, idempotency)
         polls, leases = Polls(broker.tick), Leases(broker.tick, clock)
-        self.puller = Puller(access, polls, leases, Members(broker, messages, leases, clock))
+        members = Members(broker, messages, leases, clock)
+        self.puller = Puller(access, polls, leases, members)
         self.transactions = Transactions(access, leases, idempotency)
         self.reader = StreamReader(access, polls)
-        self.tails = TailHandlers(access, Tails(broker), self.reader)
+        tails = Tails(broker)
+        self.tails = TailHandlers(access, tails, self.reader)
+        self.sockets = Sockets(access, self.publisher, tails, self.reader, members)
         self.streams = StreamHandlers(access)
         self.webhooks = WebhookHandlers(access, webhooks, self.reader)
 
@@ -61,6 +65,7 @@ class DataPlane:
         app.routes.add("POST", f"{exchange}/messages", self.publisher.to_exchange)
         app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
         app.routes.add("GET", f"{vhost}/tail", self.tails.topic)
+        app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)
         app.routes.add("GET", f"{stream}/tail", self.tails.stream)
         app.routes.add("POST", f"{queue}/messages", self.publisher.to_queue)
         for source in (queue, subscription):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.subscriptions.choosing import Range
     from penstock.subscriptions.subscription import Subscription
 
-__all__ = ["IDLE_S", "Member", "Members"]
+__all__ = ["IDLE_S", "Keyed", "Member", "Members"]
 
 IDLE_S: Final = 60.0
 """How long a consumer is there without a pull or an extension."""
@@ -39,20 +39,45 @@ _MEMBERS_MAX: Final = 10_000
 _NAME_MAX: Final = 255
 
 
-class Member:
-    """One consumer, as its subscription sees it: a `Taker`."""
+class Keyed:
+    """What a `Taker` of a subscription is, as far as keys are concerned."""
 
     priority = 0
 
-    def __init__(self, members: Members, subscription: Subscription, name: str, user: str) -> None:
-        self._members = members
-        self.subscription = subscription
+    def __init__(self, name: str, slot_of: Callable[[Record], int]) -> None:
         self.name = name
-        self.user = user
         self.ranges: list[Range] = []
         self.keys: KeyShares | None = None
         self.is_active = True
         """Of a failover subscription: it is the one that gets everything."""
+        self._slot_of = slot_of
+
+    def released(self, taken: Taken) -> None:
+        """A message that it had is settled, or given back."""
+        if self.keys is not None and not taken.is_void:
+            # For the shares of the keys a message that was settled is one that nobody holds.
+            self.keys.ungiven(array("H", [self._slot_of(taken.record)]), 0, 1)
+
+    def slots(self, cursor: Cursor) -> array[int]:
+        """The slots of the keys of the items of the last take."""
+        slots = array("H")
+        for at in range(cursor.taken):
+            batch, index = cursor.record(at)
+            slots.append(self._slot_of(batch.record(index)))
+        return slots
+
+    def told(self, active: bool) -> None:
+        self.is_active = active
+
+
+class Member(Keyed):
+    """One consumer that pulls, as its subscription sees it."""
+
+    def __init__(self, members: Members, subscription: Subscription, name: str, user: str) -> None:
+        super().__init__(name, members.slot_of)
+        self._members = members
+        self.subscription = subscription
+        self.user = user
         self.used_at = 0.0
         self._poll: Poll | None = None
 
@@ -79,12 +104,6 @@ class Member:
         """It is still there."""
         self.used_at = self._members.clock()
 
-    def released(self, taken: Taken) -> None:
-        """A message that it had is settled, or given back."""
-        if self.keys is not None and not taken.is_void:
-            # For the shares of the keys a message that was settled is one that nobody holds.
-            self.keys.ungiven(array("H", [self._members.slot_of(taken.record)]), 0, 1)
-
     # The subscription's
 
     def credit(self) -> int:
@@ -94,22 +113,11 @@ class Member:
         assert self._poll is not None  # without one it has no credit
         return self._poll.deliver(cursor, first, step)
 
-    def slots(self, cursor: Cursor) -> array[int]:
-        """The slots of the keys of the items of the last take."""
-        slots = array("H")
-        for at in range(cursor.taken):
-            batch, index = cursor.record(at)
-            slots.append(self._members.slot_of(batch.record(index)))
-        return slots
-
     def void(self) -> None:
         """What it holds is void."""
         self._members.leases.end_all(self, lambda _: None)
         if self._poll is not None:
             self._poll.void()
-
-    def told(self, active: bool) -> None:
-        self.is_active = active
 
     def cancelled(self, reason: str) -> None:
         self._members.gone(self)

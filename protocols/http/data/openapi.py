@@ -195,6 +195,11 @@ def _paths() -> Json:
                 media="text/event-stream",
             )
         },
+        "/ws": {
+            "get": _operation(
+                "A WebSocket for publishing, consuming and tails; docs/http.md has what it says.", {101: None}
+            )
+        },
         **_streams(
             _operation("Publish into a stream.", published, body=many, kinds=events, parameters=[acks, key]),
             _operation("Read a stream.", {200: ref("Read")}, parameters=read),

@@ -28,12 +28,13 @@ from penstock.router.names import join_key_block
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
+    from penstock.router.identity import Identity
     from penstock.router.publishing import Published
     from penstock.router.vhost import Vhost
 
-__all__ = ["Publisher"]
+__all__ = ["ACKS", "Publisher", "Way"]
 
-_ACKS: Final = ("none", "written", "fsync")
+ACKS: Final = ("none", "written", "fsync")
 _AT_ONCE: Final = 500
 """Messages appended before the loop does something else."""
 _ONCE_MAX: Final = 1000
@@ -41,10 +42,10 @@ _ONCE_MAX: Final = 1000
 
 
 @dataclass(slots=True)
-class _Way:
-    """Where the messages of a request go."""
+class Way:
+    """Where messages go, and whose they are."""
 
-    request: Request
+    identity: Identity
     vhost: Vhost
     exchange: str
     default: str
@@ -87,21 +88,33 @@ class Publisher:
         access = self._access
         vhost = access.vhost(request)
         ack = request.parameter("ack", "fsync")
-        if ack not in _ACKS:
-            raise HttpError(400, "bad_field", f"ack is one of {', '.join(_ACKS)}")
+        if ack not in ACKS:
+            raise HttpError(400, "bad_field", f"ack is one of {', '.join(ACKS)}")
         access.accepting()
         body = await request.body(BODY_MAX)
         identity = access.identity(request)
         key = request.headers.get("idempotency-key", "")
         once = self._idempotency.once(key, vhost.name, identity.username, request.target, body)
         messages = messages_of(request, body)
-        way = _Way(request, vhost, exchange, default, fixed, request.flag("mandatory"))
+        way = Way(identity, vhost, exchange, default, fixed, request.flag("mandatory"))
+        results, status = await self.publish(way, messages, ack, once)
+        return json_response({"results": results}, status)
+
+    async def publish(
+        self, way: Way, messages: list[Outgoing], ack: str, once: Once | None = None
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Append messages and wait for what `ack` promises: a result for each, and the status of all.
+
+        Raises:
+            HttpError: none was kept.
+
+        """
         if once is not None:
             lsns, refusals, repeated = self._once(once, way, messages)
         else:
             lsns, refusals, repeated = await self._all(way, messages)
         if any(lsns):
-            await access.kept(max(lsns), ack)
+            await self._access.kept(max(lsns), ack)
         if refusals and not any(lsns):
             raise next(iter(refusals.values()))
         results: list[dict[str, Any]] = []
@@ -114,11 +127,10 @@ class Publisher:
                 error = refusals.get(at)
                 told = {"code": error.code, "detail": error.detail} if error else {"code": "refused"}
                 results.append({"error": told})
-        status = 207 if not all(lsns) else 202 if ack == "none" else 200
-        return json_response({"results": results}, status)
+        return results, 207 if not all(lsns) else 202 if ack == "none" else 200
 
     async def _all(
-        self, way: _Way, messages: list[Outgoing]
+        self, way: Way, messages: list[Outgoing]
     ) -> tuple[list[int], dict[int, HttpError], Container[int]]:
         """Append them one by one: the LSN of each (0: refused), why, and which had been sent before."""
         lsns: list[int] = []
@@ -131,7 +143,7 @@ class Publisher:
         return lsns, refusals, repeated
 
     def _once(
-        self, once: Once, way: _Way, messages: list[Outgoing]
+        self, once: Once, way: Way, messages: list[Outgoing]
     ) -> tuple[list[int], dict[int, HttpError], Container[int]]:
         """The same in one unit, or what came of it the first time."""
         known = self._idempotency.known(once)
@@ -153,7 +165,7 @@ class Publisher:
 
     def _one(
         self,
-        way: _Way,
+        way: Way,
         at: int,
         message: Outgoing,
         lsns: list[int],
@@ -170,10 +182,10 @@ class Publisher:
         if published.repeated:
             repeated.add(at)
 
-    def _append(self, way: _Way, message: Outgoing) -> Published:
+    def _append(self, way: Way, message: Outgoing) -> Published:
         """Append one message. Raises HttpError."""
         access, vhost, exchange = self._access, way.vhost, way.exchange
-        identity = access.identity(way.request)
+        identity = way.identity
         key = way.default if way.fixed or message.routing_key is None else message.routing_key
         try:
             if way.mandatory:

@@ -30,7 +30,7 @@ from penstock.router.exchanges import MQTT_EXCHANGE
 if TYPE_CHECKING:
     from penstock.protocols.http.data.reader import StreamReader
 
-__all__ = ["TailHandlers"]
+__all__ = ["TailHandlers", "position_of"]
 
 _QUIET_S: Final = 15.0
 
@@ -118,9 +118,12 @@ class TailHandlers:
 def last_event(request: Request) -> int:
     """The position that a client had last; 0: it had none. Raises HttpError 400."""
     header = request.headers.get("last-event-id", "")
-    if not header:
-        return 0
-    _, _, digits = header.partition("0:")
-    if not (header.startswith("0:") and digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise HttpError(400, "bad_field", "Last-Event-ID: the id of an event, as it came")
+    return position_of(header) if header else 0
+
+
+def position_of(id: object) -> int:
+    """The position in the id of a message. Raises HttpError 400."""
+    zero, _, digits = id.partition(":") if isinstance(id, str) else ("", "", "")
+    if not (zero == "0" and digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise HttpError(400, "bad_field", f"no id of a message: {str(id)[:50]!r}; send one as it came")
     return int(digits)

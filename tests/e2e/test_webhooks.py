@@ -16,7 +16,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from tests.support.brokers import ROOT, Gateway, free_port
+from tests.support.brokers import ROOT, BrokerFailed, Gateway, free_port
 from tests.support.management import SETTINGS, Api
 from tests.support.receiver import Got, Receiver, Reply
 
@@ -564,3 +564,46 @@ def test_the_management_api_metrics_and_the_command_show_them(
     assert 'penstock_webhook_attempts_total{result="done"}' in page
     command("delete", unique)
     assert unique not in command("list")
+
+
+def test_a_filter_sends_some_and_takes_all(hooks: Hooks, receiver: Receiver, unique: str) -> None:
+    hooks.queue(unique)
+    wanted = {"headers": {"shop": "north"}, "types": ["sale"]}
+    hooks.put(unique, source={"queue": unique}, url=receiver.url, filter=wanted)
+    hooks.publish(unique, "no", type="refund", headers={"shop": "north"})
+    hooks.publish(unique, "yes", type="sale", headers={"shop": "north"})
+    hooks.publish(unique, "no", type="sale")
+    hooks.publish(unique, "yes too", type="sale", headers={"shop": "north"})
+    shown = hooks.wait(unique, lambda shown: shown["delivered"] == 2 and shown["filtered"] == 2)
+    assert shown["backlog"] == 0
+    assert bodies(receiver.wait_count(2)) == ["yes", "yes too"]
+
+
+def test_secrets_are_sealed_in_the_log(
+    tmp_path: Path, unique: str, hooks_of: Callable[[Gateway], Hooks]
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    key.chmod(0o600)
+    secret = "whsec_" + base64.b64encode(b"s" * 32).decode()
+    with Receiver() as receiver:
+        gateway = Gateway(tmp_path / "gateway", settings={**LOCAL, "webhooks.key_file": str(key)})
+        with gateway:
+            hooks = hooks_of(gateway)
+            hooks.queue(unique)
+            settings = {"source": {"queue": unique}, "url": receiver.url}
+            hooks.put(unique, **settings, secret=secret, headers={"x-token": "canary-token"})
+            hooks.publish(unique, "one")
+            check_hmac(receiver.wait_count(1)[0], secret)
+            hooks.wait(unique, lambda shown: shown["delivered"] == 1)
+            gateway.restart()
+            hooks = hooks_of(gateway)
+            hooks.publish(unique, "two")
+            got = receiver.wait_count(2)[1]
+            check_hmac(got, secret)
+            assert got.headers["x-token"] == "canary-token"
+        everything = b"".join(path.read_bytes() for path in gateway.folder.rglob("*") if path.is_file())
+        assert secret.encode() not in everything and b"canary-token" not in everything
+        key.write_bytes(b"z" * 32)
+        with pytest.raises(BrokerFailed, match="another key"):
+            gateway.start()

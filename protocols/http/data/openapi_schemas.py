@@ -204,6 +204,14 @@ def schemas() -> Json:
                     },
                     closed=True,
                 ),
+                "filter": object_(
+                    {
+                        "routing_key": TEXT,
+                        "headers": {"type": "object", "maxProperties": 50},
+                        "types": {"type": "array", "maxItems": 100, "items": TEXT},
+                    },
+                    closed=True,
+                ),
                 "retry": object_(
                     {
                         "schedule_ms": {

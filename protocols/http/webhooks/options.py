@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from penstock.protocols.http.webhooks.guard import Guard
+from penstock.protocols.http.webhooks.sealing import Seal
 
 __all__ = ["WebhookOptions"]
 
@@ -20,6 +21,8 @@ class WebhookOptions:
     allow_http: bool = False
     ports: tuple[int, ...] = (80, 443)
     ca_file: str = ""
+    key_file: str = ""
+    """The key that secrets are sealed with in the log; "" = they lie there as they are."""
     origin: str = ""
     """What receivers are asked by the handshake to allow; "" = the name of this machine."""
     max_webhooks: int = 1000
@@ -33,6 +36,10 @@ class WebhookOptions:
             for networks in (self.allow_networks, self.refuse_networks)
         )
         return Guard(allow, refuse, frozenset(self.ports), self.allow_http)
+
+    def seal(self) -> Seal | None:
+        """What secrets are sealed with. Raises ConfigError."""
+        return Seal(self.key_file) if self.key_file else None
 
     def tls(self) -> ssl.SSLContext:
         """For https. Raises OSError when `ca_file` cannot be read."""

@@ -48,10 +48,15 @@ class Webhooks:
     def __init__(
         self, broker: Broker, messages: Messages, options: WebhookOptions, *, resolve: Resolve = look_up
     ) -> None:
-        """Put back those that the log's tables have, and let them begin."""
+        """Put back those that the log's tables have, and let them begin.
+
+        Raises:
+            ConfigError: their secrets cannot be opened.
+
+        """
         self._broker = broker
         self._options = options
-        self._store = Store(broker.log.tables)
+        self._store = Store(broker.log.tables, options.seal())
         self._context = Context(
             broker,
             messages,

@@ -9,6 +9,7 @@
  "ordering": "none" | "key" | "strict", "ordering_key": "routing_key" | "header:NAME",
  "max_inflight": 32, "timeout_ms": 15000,
  "batch": {"max_messages": 1, "max_bytes": 262144, "linger_ms": 0},
+ "filter": {"routing_key": PATTERN, "headers": {...}, "types": [...]},
  "retry": {"schedule_ms": [...], "max_age_ms": 345600000, "refused_attempts": 5},
  "disable_after_ms": 432000000, "verify": "options" | "none"}
 """
@@ -23,7 +24,7 @@ import orjson
 
 from penstock.protocols.http.messages import HttpError
 
-__all__ = ["Batch", "Format", "Ordering", "Retry", "Settings", "Source", "settings_of"]
+__all__ = ["Batch", "Filter", "Format", "Ordering", "Retry", "Settings", "Source", "settings_of"]
 
 Format = Literal["cloudevents-binary", "cloudevents-structured", "cloudevents-batch", "raw", "json"]
 Ordering = Literal["none", "key", "strict"]
@@ -49,6 +50,15 @@ class Source:
     routing_key: str = ""
     start: str = "next"
     """Of a stream: "first" or "next"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which messages it is for; see `filters`. Empty: all."""
+
+    routing_key: str = ""
+    headers: dict[str, Any] = field(default_factory=dict)
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,7 @@ class Settings:
     max_inflight: int = 32
     timeout_ms: int = 15_000
     batch: Batch = field(default_factory=Batch)
+    filter: Filter = field(default_factory=Filter)
     retry: Retry = field(default_factory=Retry)
     disable_after_ms: int = 5 * _DAY_MS
     verify: Literal["options", "none"] = "options"
@@ -121,6 +132,7 @@ def settings_of(value: Any) -> Settings:
         max_inflight=fields.number("max_inflight", 32, 1, 256),
         timeout_ms=fields.number("timeout_ms", 15_000, 100, 300_000),
         batch=_batch(fields.object("batch", {})),
+        filter=_filter(fields.object("filter", {})),
         retry=_retry(fields.object("retry", {})),
         disable_after_ms=fields.number("disable_after_ms", 5 * _DAY_MS, 1000, 365 * _DAY_MS),
         verify=fields.choice("verify", "options", ("options", "none")),
@@ -165,6 +177,21 @@ def _batch(fields: _Fields) -> Batch:
     )
     fields.end()
     return batch
+
+
+def _filter(fields: _Fields) -> Filter:
+    key, headers = fields.text("routing_key", ""), fields.take("headers", {})
+    types = fields.take("types", [])
+    fields.end()
+    if len(key.encode("utf-8", "surrogatepass")) > 255:
+        raise _bad("filter.routing_key", "a pattern of at most 255 bytes, as a topic exchange has it")
+    if not isinstance(headers, dict) or len(headers) > 50:
+        raise _bad("filter.headers", "an object with at most 50 headers")
+    if any(not isinstance(value, str | int | float | bool) for value in headers.values()):
+        raise _bad("filter.headers", "values are texts, numbers, true or false")
+    if not isinstance(types, list) or len(types) > 100 or not all(isinstance(one, str) for one in types):
+        raise _bad("filter.types", "a list of at most 100 texts")
+    return Filter(key, headers, tuple(types))
 
 
 def _retry(fields: _Fields) -> Retry:

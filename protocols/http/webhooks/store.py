@@ -2,6 +2,7 @@
 
     table           key                                        value
     webhook         row_key(vhost, name)                       JSON: vhost, name, user, settings, secrets, ...
+                                                               or, instead of secrets, `sealed` (`sealing`)
     webhook_retry   row_key(vhost, name) | position u64, big   attempts u16 | first ms i64 | due ms i64
 
 A row of the second table is put at a failure and deleted when its message is done. So a schedule of days goes
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from penstock.errors import ConfigError
 from penstock.protocols.http.webhooks.settings import Settings, settings_of
 from penstock.router.metadata import row_key
 
 if TYPE_CHECKING:
     from penstock.log_core.tables import Tables
+    from penstock.protocols.http.webhooks.sealing import Seal
 
 __all__ = ["Progress", "Store", "Webhook"]
 
@@ -54,13 +57,29 @@ class Webhook:
     def key(self) -> bytes:
         return row_key(self.vhost, self.name)
 
-    def encoded(self) -> bytes:
+    def encoded(self, seal: Seal | None) -> bytes:
         row = {name: getattr(self, name) for name in self.__slots__ if name != "settings"}
-        return orjson.dumps({**row, "settings": self.settings.stored()})
+        row["settings"] = self.settings.stored()
+        if seal is not None:
+            hidden = {"secrets": row.pop("secrets"), "headers": row["settings"].pop("headers")}
+            row["sealed"] = seal.seal(hidden, self.key)
+        return orjson.dumps(row)
 
     @classmethod
-    def decoded(cls, row: bytes) -> Webhook:
+    def decoded(cls, row: bytes, seal: Seal | None) -> Webhook:
+        """Raises ConfigError: its secrets are sealed, and not with this key."""
         value: dict[str, Any] = orjson.loads(row)
+        if (sealed := value.pop("sealed", None)) is not None:
+            name = value["name"]
+            if seal is None:
+                raise ConfigError(
+                    f"the secrets of webhook '{name}' are sealed and there is no key",
+                    key="webhooks.key_file",
+                    remedy="name the file that was there",
+                )
+            hidden = seal.open(sealed, row_key(value["vhost"], name), name)
+            value["secrets"] = hidden["secrets"]
+            value["settings"]["headers"] = hidden["headers"]
         return cls(**{**value, "settings": settings_of(value["settings"])})
 
 
@@ -76,16 +95,21 @@ class Progress:
 class Store:
     """The two tables."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, seal: Seal | None = None) -> None:
         self._tables = tables
+        self._seal = seal
 
     def webhooks(self) -> list[Webhook]:
-        """All there are."""
-        return [Webhook.decoded(row) for _, row in self._tables.items(_WEBHOOK)]
+        """All there are; with a key their secrets are sealed with it from now on. Raises ConfigError."""
+        found = [Webhook.decoded(row, self._seal) for _, row in self._tables.items(_WEBHOOK)]
+        if self._seal is not None:
+            for webhook in found:
+                self.put(webhook)
+        return found
 
     def put(self, webhook: Webhook) -> int:
         """Keep it; the LSN to wait for."""
-        return self._tables.put(_WEBHOOK, webhook.key, webhook.encoded())
+        return self._tables.put(_WEBHOOK, webhook.key, webhook.encoded(self._seal))
 
     def delete(self, webhook: Webhook) -> int:
         """Forget it and its progress; the LSN to wait for."""

@@ -28,10 +28,12 @@ from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.client import Client, NoAnswer, Resolve
 from penstock.protocols.http.webhooks.endpoint import Endpoint, Item, Outcome, Verdict
 from penstock.protocols.http.webhooks.feeder import Feeder, Held
+from penstock.protocols.http.webhooks.filters import Matcher
 from penstock.protocols.http.webhooks.formats import ID_HEADER, Outgoing, encode, id_of
 from penstock.protocols.http.webhooks.guard import Guard
 from penstock.protocols.http.webhooks.handshake import Grant, ask
 from penstock.protocols.http.webhooks.receipts import Receipt, receipt_of
+from penstock.protocols.http.webhooks.settings import Filter
 from penstock.protocols.http.webhooks.signing import signature
 from penstock.protocols.http.webhooks.store import Progress, Store, Webhook
 from penstock.router.arguments import Arguments
@@ -101,6 +103,8 @@ class Counts:
     requests: int = 0
     outcomes: dict[str, int] = field(default_factory=lambda: {one.value: 0 for one in Outcome})
     delivered: int = 0
+    filtered: int = 0
+    """Messages that its filter is not for."""
     dead: int = 0
     seconds: float = 0.0
     last_status: int = 0
@@ -122,6 +126,8 @@ class Worker:
         self._target = context.guard.target(webhook.settings.url)
         tls = context.tls() if self._target.scheme == "https" else None
         self._client = Client(self._target, context.guard, tls, resolve=context.resolve)
+        wanted = webhook.settings.filter
+        self._matcher = Matcher(wanted) if wanted != Filter() else None
         self._loop = asyncio.get_running_loop()
         self._endpoint = self._new_endpoint()
         self._feeders: list[Feeder] = []
@@ -181,6 +187,7 @@ class Worker:
             "requests": counts.requests,
             "results": dict(counts.outcomes),
             "delivered": counts.delivered,
+            "filtered": counts.filtered,
             "last_status": counts.last_status,
             "last_error": counts.last_error,
             "last_at": counts.last_ms,
@@ -293,6 +300,10 @@ class Worker:
         now_s = self._now_s()
         for one in held:
             record = one.taken.record
+            if self._matcher is not None and not self._matcher.matches(self._context.messages.show(record)):
+                self.counts.filtered += 1
+                one.feeder.settle(one)
+                continue
             item = Item(one, self._key(one), len(record.body) + 256)
             progress = self._context.store.progress(self.webhook.key, record.lsn)
             if progress is not None:
@@ -317,6 +328,7 @@ class Worker:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._end_finished()
         now_s = self._now_s()
         granted_s = self.webhook.granted_ms / 1000
         if self.webhook.settings.verify == "options" and now_s - granted_s > _GRANT_S and not self._renewing:
@@ -385,7 +397,6 @@ class Worker:
         if verdict.disable:
             self.disable(verdict.disable)
             return
-        self._end_finished()
         self._kick()
 
     async def _request(

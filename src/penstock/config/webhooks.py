@@ -61,6 +61,15 @@ class Webhooks:
         default="",
         metadata=option(Text("a path"), "Authorities that are trusted besides the system's, as PEM."),
     )
+    key_file: str = field(
+        default="",
+        metadata=option(
+            Text("a path"),
+            "A key of 32 bytes, as they are or in base64: secrets and headers of webhooks are sealed with it "
+            "in the log (AES-256-GCM). A second line may have the key of before. Lost with it are the "
+            'secrets, and the gateway does not start. "" = they lie in the log as they are.',
+        ),
+    )
     origin: str = field(
         default="",
         metadata=option(

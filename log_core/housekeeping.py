@@ -195,7 +195,7 @@ class Housekeeping:
         log = self._log
         count = deletable(
             live,
-            log.low_water(),
+            min(log.low_water(), self._kept_from),
             self.checkpoints[-1],
             log.wall_ms(),
             log.options.traffic_retention_bytes,
@@ -234,14 +234,21 @@ class Housekeeping:
 
     @property
     def beyond(self) -> int:
-        """How many of the oldest segments traffic retention does not want."""
-        options = self._log.options
-        return beyond_retention(
-            self._segments.live,
+        """How many of the oldest segments neither traffic retention nor a lease wants."""
+        options, live = self._log.options, self._segments.live
+        count = beyond_retention(
+            live,
             self._log.wall_ms(),
             options.traffic_retention_bytes,
             options.traffic_retention_s,
         )
+        kept_from = self._kept_from
+        return len([segment for segment in live[:count] if segment.next_lsn <= kept_from])
+
+    @property
+    def _kept_from(self) -> int:
+        """What ends behind this LSN some reader from outside still wants."""
+        return self._log.holds.kept_from(self._segments.live, self._log.options.lease_bytes)
 
     def compact(self, feed: Feed, since: int, done: Callable[[Compacted], object]) -> None:
         """Find what key compaction keeps of a feed, if that is due, then call `done`; see `compaction`.

@@ -38,6 +38,7 @@ from penstock.log_core.feeds import Feeds
 from penstock.log_core.files import Files
 from penstock.log_core.histories import Done, Histories
 from penstock.log_core.history import Matcher
+from penstock.log_core.holds import Holds
 from penstock.log_core.housekeeping import Housekeeping
 from penstock.log_core.layout import Folder
 from penstock.log_core.lock import Lock
@@ -45,6 +46,7 @@ from penstock.log_core.mailbox import Mailbox
 from penstock.log_core.options import LogOptions
 from penstock.log_core.pressure import Pressure
 from penstock.log_core.producers import Producers
+from penstock.log_core.raw import RawFiles
 from penstock.log_core.reader import Reader
 from penstock.log_core.recovery import Recovered, Recovery, recover
 from penstock.log_core.scrub import Scrub
@@ -117,6 +119,10 @@ class Log:
         self._synced = Waiters()
         self._syncs = options.fsync == "group"
         self._segments = Segments(folder)
+        self.raw = RawFiles(folder, self._inbox.post)
+        """Its files as bytes."""
+        self.holds = Holds(clock)
+        """Leases of readers from outside."""
         self.damages = Damages()
         """What was found damaged since the start."""
         self._reader = Reader(self._segments, folder, self.cache, self._inbox.post, self.damages)
@@ -279,6 +285,7 @@ class Log:
         self._committer.stop()
         self._histories.close()
         self._reader.close()
+        self.raw.close()
         self._inbox.drain()
         self._wal.close()
         self._upkeep.pool.shutdown(wait=True)

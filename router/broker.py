@@ -86,7 +86,7 @@ class Broker:
         self.queues = Queues(log, tick, options.queues)
         self.queues.on_unneeded = self._unneeded
         self.feeds = Feeds(log, self.queues)
-        self._partitions = Partitions(log.tables)
+        self.partitions = Partitions(log.tables)
         self.users = Users(log.tables, options.auth)
         self.authorizer = Authorizer(log.tables)
         self.connections = Connections(self.users.limits)
@@ -164,7 +164,7 @@ class Broker:
 
     def add_vhost(self, name: str) -> Vhost:
         """A new vhost with the predeclared exchanges; `save_vhost` makes it durable."""
-        vhost = Vhost(name, self, Retained(name, self.log.tables), self._partitions.of(name))
+        vhost = Vhost(name, self, Retained(name, self.log.tables), self.partitions.of(name))
         self.vhosts[name] = vhost
         return vhost
 

@@ -7,6 +7,7 @@ log can still tell whose records those were; a vhost made again under the same n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from penstock.router.metadata import Tables
@@ -26,6 +27,10 @@ class Partitions:
         self._numbers = {DEFAULT_VHOST: 0}
         for key, name in tables.items(LP_TABLE):
             self._numbers[text(bytes(name))] = int.from_bytes(key, "big")
+
+    def items(self) -> Iterable[tuple[str, int]]:
+        """Each vhost there ever was, and its number."""
+        return self._numbers.items()
 
     def of(self, vhost: str) -> int:
         """The number of a vhost; a new one, which is put in the table, when it has none."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from penstock.spark.archive import Archive
 from penstock.spark.log_view import LogView, Part
+from penstock.spark.storage import Storage
 
 __all__ = ["ArchivedLog"]
 
@@ -20,9 +21,9 @@ __all__ = ["ArchivedLog"]
 class ArchivedLog:
     """See the module, and `LogView` for what the methods do."""
 
-    def __init__(self, path: Path, archive: Path) -> None:
-        self.path = path
-        self.log = LogView(path)
+    def __init__(self, storage: Storage, archive: Path) -> None:
+        self.storage = storage
+        self.log = LogView(storage)
         self.archive = Archive(archive, "")
 
     @property

@@ -1,8 +1,9 @@
 """What the files of a log hold, as seen from outside: segments, positions, where the readable part ends.
 
-Reads only, takes no lock, and may look at the folder of a running penstock, whose CPU it does not use. A view
-is kept by whoever plans reads (a Spark driver) and `refresh`ed: closed segments are known from their sparse
-index, of the one being written only what is new is walked over. Nothing here is read on an event loop.
+Reads only, takes no lock, and may look at the folder of a running penstock, whose CPU it does not use, or be
+sent the files by one (`storage`). A view is kept by whoever plans reads (a Spark driver) and `refresh`ed:
+closed segments are known from their sparse index, of the one being written only what is new is walked over.
+Nothing here is read on an event loop.
 
 The readable end is the last record known to be durable ("synced"), as batches say in `synced_lsn`: what a
 power cut could still take back is never handed out. With `written=True` it is the last whole record on disk.
@@ -10,9 +11,9 @@ power cut could still take back is never handed out. With `written=True` it is t
 
 from __future__ import annotations
 
-import os
 import struct
 from bisect import bisect_right
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,7 +27,6 @@ from penstock.log_core.layout import (
     TIME_INDEX,
     WAL,
     WAL_HEAD_BYTES,
-    Folder,
     Head,
     read_sealed,
 )
@@ -35,6 +35,7 @@ from penstock.log_core.segment import MARK_BYTES, Segment
 from penstock.log_core.tables import split_key
 from penstock.spark.archive import Archived
 from penstock.spark.errors import SparkError
+from penstock.spark.storage import SegmentFile, Storage, storage_of
 
 __all__ = ["LogView", "Part", "Place"]
 
@@ -77,19 +78,16 @@ Part = Place | Archived
 class LogView:
     """See the module."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, storage: Storage | Path | str) -> None:
+        """Of a storage, a data folder or the URL of a gateway. Raises SparkError, ClientError."""
+        self.storage = storage_of(storage) if isinstance(storage, (Path, str)) else storage
         self.log_id = ""
         self._known: dict[int, _Known] = {}
         self._vhosts: dict[int, bytes] = {0: b"/"}
         self._states_from = 0
         self._clean_lsn = 0
-        self._folder = Folder(path)
         self._scanner = Scanner()
-        if not self._folder.wal.is_dir():
-            raise SparkError(
-                f"there is no log in {self.path}", remedy="give penstock's data folder as option 'path'"
-            )
+        self.storage.refresh()
 
     # Looking
 
@@ -99,15 +97,16 @@ class LogView:
 
     def refresh(self) -> None:
         """Look again. Raises Damage, SparkError (another log lies there now), OSError."""
+        self.storage.refresh()
         manifest = self._manifest()
         if self.log_id and manifest.log_id.hex() != self.log_id:
             raise SparkError(
-                f"{self.path} holds another log ({manifest.log_id.hex()}) than before ({self.log_id})",
+                f"{self.storage} holds another log ({manifest.log_id.hex()}) than before ({self.log_id})",
                 remedy="restart the query with a new checkpoint",
             )
         self.log_id = manifest.log_id.hex()
         self._clean_lsn = self._clean()
-        numbers = [n for n in self._folder.segment_numbers() if n >= manifest.first_segment]
+        numbers = [n for n in sorted(self.storage.segments()) if n >= manifest.first_segment]
         for gone in self._known.keys() - set(numbers):
             del self._known[gone]
         for number in numbers:
@@ -119,50 +118,49 @@ class LogView:
     def _manifest(self) -> Manifest:
         for attempt in range(3):
             try:
-                return Manifest.read(self._folder.manifest)
+                return Manifest.read(self.storage.folder.manifest)
             except FileNotFoundError:
                 if attempt == 2:
                     raise SparkError(
-                        f"{self.path} has no MANIFEST",
+                        f"{self.storage} has no MANIFEST",
                         remedy="start penstock on it once, which makes it anew",
                     ) from None
         raise AssertionError
 
     def _clean(self) -> int:
         try:
-            return CleanMark.read(self._folder.clean).lsn
+            return CleanMark.read(self.storage.folder.clean).lsn
         except (FileNotFoundError, Damage):
             return 0
 
     def _look(self, number: int) -> None:
-        path = self._folder.segment(number)
         known = self._known.get(number)
-        if known is not None and known.closed and known.inode == path.stat().st_ino:
+        if known is not None and known.closed and known.inode == self.storage.segments()[number]:
             return
-        with path.open("rb") as file:
-            fd = file.fileno()
-            stat = os.fstat(fd)
-            if known is None or known.inode != stat.st_ino:
-                raw = file.read(WAL_HEAD_BYTES)
+        path = self.storage.path(number)
+        with closing(self.storage.open(number)) as file:
+            if known is None or known.inode != file.inode:
+                raw = file.read(0, WAL_HEAD_BYTES)
                 if not any(raw):
                     return  # being prepared
                 head = Head.decode(raw, path, WAL)
                 segment = Segment(number, path, head.base_lsn, head.epoch, head.base_lsn)
                 segment.sealed = bool(head.flags & SEALED)
                 segment.gaps = bool(head.flags & (SALVAGED | SEALED))
-                known = _Known(segment, stat.st_ino, head.prev_lsn, False)
-            if self._take_index(known, stat.st_size) or self._walk(known, fd, stat.st_size):
+                known = _Known(segment, file.inode, head.prev_lsn, False)
+            if self._take_index(known, file.size) or self._walk(known, file):
                 self._known[number] = known
 
     def _take_index(self, known: _Known, size: int) -> bool:
         """A closed segment needs no walk; its index fits when the file ends where it says."""
         segment = known.segment
         try:
-            head, _ = read_sealed(self._folder.time_index(segment.number), TIME_INDEX)
+            self.storage.fetch_index(segment.number)
+            head, _ = read_sealed(self.storage.folder.time_index(segment.number), TIME_INDEX)
             if segment.base_lsn not in (0, head.base_lsn):
                 return False
             found = Segment(segment.number, segment.path, head.base_lsn, segment.epoch, head.base_lsn)
-            found.read_time_index(self._folder)
+            found.read_time_index(self.storage.folder)
         except (FileNotFoundError, Damage):
             return False
         if found.end != size:
@@ -173,13 +171,13 @@ class LogView:
         known.synced_lsn = found.next_lsn - 1
         return True
 
-    def _walk(self, known: _Known, fd: int, size: int) -> bool:
+    def _walk(self, known: _Known, file: SegmentFile) -> bool:
         """Walk over what is new; False: there is nothing in it yet."""
         segment = known.segment
-        want = _STEP_BYTES
+        want, size = _STEP_BYTES, file.size
         while segment.end < size:
             length = min(want, size - segment.end)
-            if self._scanner.read(fd, length, segment.end) < 96:
+            if file.fill(self._scanner, length, segment.end) < 96:
                 break
             if not segment.base_lsn:
                 (segment.base_lsn,) = struct.unpack("<Q", self._scanner.bytes_at(_BASE_LSN_AT, 8))
@@ -223,18 +221,21 @@ class LogView:
 
     def vhosts(self) -> dict[int, bytes]:
         """The vhosts' names by log partition. Reads the newest checkpoint, and what was written since."""
+        told = self.storage.vhosts()
+        if told is not None:
+            return told
         manifest = self._manifest()
         for lsn in manifest.checkpoints:
             try:
-                where = read_checkpoint(self._folder.checkpoint(lsn), self._on_state)
+                where = read_checkpoint(self.storage.folder.checkpoint(lsn), self._on_state)
             except (FileNotFoundError, Damage):
                 continue
             self._states_from = max(self._states_from, where.segment)
             break
         for number, known in sorted(self._known.items()):
             if number >= self._states_from and known.closed and not known.segment.sealed:
-                with known.segment.path.open("rb") as file:
-                    self._scanner.read(file.fileno(), known.segment.end - WAL_HEAD_BYTES, WAL_HEAD_BYTES)
+                with closing(self.storage.open(number)) as file:
+                    file.fill(self._scanner, known.segment.end - WAL_HEAD_BYTES, WAL_HEAD_BYTES)
                 segment = known.segment
                 self._scanner.scan(
                     0,
@@ -350,8 +351,3 @@ class LogView:
                 at = bisect_right(marks.offsets, offset) - 1
                 return marks.lsns[at] if at >= 0 else segment.base_lsn
         return None
-
-    @property
-    def folder(self) -> Folder:
-        """The names of the files."""
-        return self._folder

@@ -10,14 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from penstock.sdk.errors import ClientError
+from penstock.sdk.url import parse_url
 from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS, Wanted, amqp_pattern, mqtt_filter
+from penstock.spark.storage import Storage, storage_of
 
 __all__ = ["ReadOptions", "parse_duration_s", "parse_time_ms"]
 
 _KNOWN: Final = (
     "path",
+    "endpoint",
+    "cursor",
+    "lease",
     "archive",
     "columns",
     "payload",
@@ -47,7 +53,13 @@ _TASK_BYTES: Final = 32 << 20
 class ReadOptions:
     """Options of the source; docs/spark.md lists them for users."""
 
-    path: Path
+    path: str
+    """The data folder, or the URL of a gateway."""
+    endpoint: str | None
+    """The gateway that is told what the query still needs; None: nobody is."""
+    cursor: str
+    """The name of the query's lease there; "": one of its own."""
+    lease_s: int
     archive: Path | None
     """What `tier` wrote of this log; None: the log alone."""
     columns: str | None
@@ -71,6 +83,11 @@ class ReadOptions:
     min_partitions: int
     task_bytes: int
 
+    @property
+    def storage(self) -> Storage:
+        """Where the log is read."""
+        return storage_of(self.path)
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
         """Read the options of a query, whose names may be in any case. Raises SparkOptionError."""
@@ -80,7 +97,9 @@ class ReadOptions:
             if name not in known:
                 raise SparkOptionError(name, given[name], f"the options are {', '.join(_KNOWN)}")
         if not given.get("path"):
-            raise SparkOptionError("path", "", "give penstock's data folder (log.data_dir)")
+            raise SparkOptionError(
+                "path", "", "give penstock's data folder (log.data_dir), or the URL of a gateway"
+            )
         payload = given.get("payload", "full")
         head = re.fullmatch(r"head:([0-9]+)", payload)
         if payload not in ("full", "none") and head is None:
@@ -101,7 +120,10 @@ class ReadOptions:
         if "endingoffsets" in given and "endingtimestamp" in given:
             raise SparkOptionError("endingTimestamp", given["endingtimestamp"], "leave out endingOffsets")
         return cls(
-            path=Path(given["path"]),
+            path=given["path"],
+            endpoint=_endpoint(given),
+            cursor=given.get("cursor", ""),
+            lease_s=max(1, round(parse_duration_s("lease", given.get("lease", "10m")))),
             archive=archive_path(given["archive"]) if "archive" in given else None,
             columns=given.get("columns"),
             payload=payload,
@@ -122,6 +144,17 @@ class ReadOptions:
             min_partitions=_number(given, "minPartitions", 1) or 1,
             task_bytes=_number(given, "taskBytes", 65536) or _TASK_BYTES,
         )
+
+
+def _endpoint(given: Mapping[str, str]) -> str | None:
+    endpoint = given.get("endpoint", given["path"] if "://" in given["path"] else None)
+    for name, text in (("endpoint", endpoint), ("path", given["path"])):
+        if text is not None and "://" in text:
+            try:
+                parse_url(text)
+            except ClientError as error:
+                raise SparkOptionError(name, text.rpartition("@")[2], error.remedy) from None
+    return endpoint
 
 
 def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:

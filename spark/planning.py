@@ -30,7 +30,8 @@ View = LogView | ArchivedLog
 
 def open_view(options: ReadOptions) -> View:
     """What the options say to read. Raises SparkError when there is no log."""
-    return LogView(options.path) if options.archive is None else ArchivedLog(options.path, options.archive)
+    storage = options.storage
+    return LogView(storage) if options.archive is None else ArchivedLog(storage, options.archive)
 
 
 def starting_position(view: View, options: ReadOptions, default: str) -> int:

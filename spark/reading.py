@@ -8,14 +8,14 @@ stays readable whatever happens to its name.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.errors import Damage
-from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Head
 from penstock.spark._columns import Rows
 from penstock.spark.archive import Archive, Archived, covered, read_archived
 from penstock.spark.archived_log import ArchivedLog
@@ -23,6 +23,7 @@ from penstock.spark.errors import DataLoss
 from penstock.spark.filters import Wanted
 from penstock.spark.log_view import LogView, Part, Place
 from penstock.spark.schema import arrow_schema
+from penstock.spark.storage import SegmentFile, Storage, storage_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ ROWS_MAX: Final = 16384
 """Rows of a record batch, about: a batch of the log is taken whole."""
 _BYTES_MAX: Final = 16 << 20
 _READ_BYTES: Final = 4 << 20
+_OPENED_MAX: Final = 3
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,17 @@ class Selection:
         )
 
 
-def read_places(path: Path, places: Iterable[Part], selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The wanted records of `places`, in their order.
+def read_places(
+    source: Storage | Path, places: Iterable[Part], selection: Selection
+) -> Iterator[pa.RecordBatch]:
+    """The wanted records of `places`, in their order, out of a storage or a data folder.
 
     Raises:
         DataLoss: records are missing, and `selection` does not allow that.
         Damage: bytes are not what was written.
 
     """
-    folder = Folder(path)
+    storage = storage_of(source) if isinstance(source, Path) else source
     rows = selection.rows()
     schema = arrow_schema(selection.columns)
     lost: list[tuple[int, int]] = []
@@ -86,7 +90,7 @@ def read_places(path: Path, places: Iterable[Part], selection: Selection) -> Ite
         if isinstance(place, Archived):
             archived.append(place)
         else:
-            for _ in _take(folder, place, rows, lost):
+            for _ in _take(storage, place, rows, lost):
                 yield _batch(rows, schema)
             archived += _moved(lost, selection, place.segment)
             lost.clear()
@@ -124,50 +128,60 @@ def report_loss(lost: Sequence[tuple[int, int]], selection: Selection, why: str)
     _LOG.warning("%s", loss.message)
 
 
-def _take(folder: Folder, place: Place, rows: Rows, lost: list[tuple[int, int]]) -> Iterator[None]:
+def _take(storage: Storage, place: Place, rows: Rows, lost: list[tuple[int, int]]) -> Iterator[None]:
     """Fill `rows` from one place; each time they are full the caller releases them."""
-    path = folder.segment(place.segment)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        lost.append((place.first, place.last))
-        return
-    try:
-        head = Head.decode(os.pread(fd, WAL_HEAD_BYTES, 0), path, WAL)
-        gaps = bool(head.flags & (SEALED | SALVAGED))
-        # A rewritten segment has other offsets than the planner may have seen.
-        offset = WAL_HEAD_BYTES if gaps else place.offset
-        rows.next_lsn = place.first
-        want = min(_READ_BYTES, max(place.nbytes, 4096)) if not gaps else _READ_BYTES
-        while rows.next_lsn < place.last:
-            data = os.pread(fd, want, offset)
-            if not data and gaps:
-                lost.append((rows.next_lsn, place.last))  # a salvaged file has no note at its end
-                return
-            at = 0
-            while True:
-                at, need, reason, expected, found = rows.take(
-                    data, at, place.first, place.last, head.epoch, ROWS_MAX, _BYTES_MAX
-                )
-                if reason is not None:
-                    raise Damage(path, offset + at, reason, expected, found)
-                if rows.gaps:
-                    if not gaps:
-                        raise Damage(path, offset + at, f"LSNs {rows.gaps[0]} are missing")
-                    lost += rows.gaps
-                    rows.gaps.clear()
-                if rows.count < ROWS_MAX and rows.nbytes < _BYTES_MAX:
-                    break
-                yield None
-            if rows.next_lsn < place.last and at == 0 and need <= len(data) and not gaps:
-                raise Damage(path, offset, "the file ends here")
-            if not at and need <= len(data):
-                lost.append((rows.next_lsn, place.last))
-                return
-            offset += at
-            want = max(_READ_BYTES, need)
-    finally:
-        os.close(fd)
+    path = storage.path(place.segment)
+    rows.next_lsn = place.first
+    for _ in range(_OPENED_MAX):
+        try:
+            with closing(storage.open(place.segment)) as file:
+                yield from _take_file(file, path, place, rows, lost)
+            return
+        except FileNotFoundError:
+            # A gateway does not keep a file open that is rewritten: go on in the new one, if there is one.
+            storage.refresh()
+            if place.segment not in storage.segments():
+                break
+            place = replace(place, first=rows.next_lsn)
+    lost.append((rows.next_lsn, place.last))
+
+
+def _take_file(
+    file: SegmentFile, path: Path, place: Place, rows: Rows, lost: list[tuple[int, int]]
+) -> Iterator[None]:
+    head = Head.decode(file.read(0, WAL_HEAD_BYTES), path, WAL)
+    gaps = bool(head.flags & (SEALED | SALVAGED))
+    # A rewritten segment has other offsets than the planner may have seen.
+    offset = WAL_HEAD_BYTES if gaps else place.offset
+    want = min(_READ_BYTES, max(place.nbytes, 4096)) if not gaps else _READ_BYTES
+    file.ahead(file.size if gaps else place.offset + place.nbytes)
+    while rows.next_lsn < place.last:
+        data = file.read(offset, want)
+        if not data and gaps:
+            lost.append((rows.next_lsn, place.last))  # a salvaged file has no note at its end
+            return
+        at = 0
+        while True:
+            at, need, reason, expected, found = rows.take(
+                data, at, place.first, place.last, head.epoch, ROWS_MAX, _BYTES_MAX
+            )
+            if reason is not None:
+                raise Damage(path, offset + at, reason, expected, found)
+            if rows.gaps:
+                if not gaps:
+                    raise Damage(path, offset + at, f"LSNs {rows.gaps[0]} are missing")
+                lost += rows.gaps
+                rows.gaps.clear()
+            if rows.count < ROWS_MAX and rows.nbytes < _BYTES_MAX:
+                break
+            yield None
+        if rows.next_lsn < place.last and at == 0 and need <= len(data) and not gaps:
+            raise Damage(path, offset, "the file ends here")
+        if not at and need <= len(data):
+            lost.append((rows.next_lsn, place.last))
+            return
+        offset += at
+        want = max(_READ_BYTES, need)
 
 
 def _batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
@@ -206,7 +220,7 @@ def position_at(view: LogView | ArchivedLog, time_ms: int, end: int) -> int:
     import pyarrow.compute as pc
 
     wanted = pa.scalar(time_ms * 1000, pa.timestamp("us", tz="UTC"))
-    for batch in read_places(view.path, view.places(start, end, 1 << 20), selection):
+    for batch in read_places(view.storage, view.places(start, end, 1 << 20), selection):
         found = batch.column(0).filter(pc.greater_equal(batch.column(1), wanted))
         if len(found):
             return int(found[0].as_py())

@@ -2,7 +2,7 @@
 
 Spark makes these objects in processes of its own and pickles them, so they hold no file and no connection;
 the planner's view of the log lives where the planner runs. Executors read the files of the data folder
-themselves ("direct" transport): the gateway is not asked and does no work.
+themselves, and the gateway does no work; or it sends them the files as they are (`storage`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.spark.errors import SparkError
+from penstock.spark.lease import Lease
 from penstock.spark.log_view import Part
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import (
@@ -40,8 +41,10 @@ __all__ = ["PenstockSource"]
 class Task(InputPartition):
     """Parts of segments that one task reads, in order, and what it wants of them."""
 
-    def __init__(self, places: tuple[Part, ...], selection: Selection) -> None:
+    def __init__(self, places: tuple[Part, ...], selection: Selection, needed: int = 0) -> None:
+        """`needed`: the position from which on the query still needs the log."""
         super().__init__(0)
+        self.needed = needed
         self.places = places
         self.selection = selection
 
@@ -81,12 +84,15 @@ class _Reads:
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         self.options = options
+        self.lease = Lease(options)
         self.columns = columns
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task, in an executor."""
         if isinstance(partition, Task):
-            yield from read_places(self.options.path, partition.places, partition.selection)
+            places = partition.places
+            batches = read_places(self.options.storage, places, partition.selection)
+            yield from self.lease.held(partition.needed, batches) if places else batches
 
 
 class TrafficReader(_Reads, DataSourceReader):
@@ -102,9 +108,11 @@ class TrafficReader(_Reads, DataSourceReader):
         # what there is.
         asked = isinstance(self.options.starting, int)
         selection = selection_of(view, self.options, self.columns, 0 if asked else view.complete_from)
+        self.lease.hold(start)
         tasks = plan(view, self.options, selection, start, end) if start < end else []
+        view.storage.close()
         # Spark takes an empty list for one task without a description.
-        return [Task(places, selection) for places in tasks] or [Task((), selection)]
+        return [Task(places, selection, start) for places in tasks] or [Task((), selection)]
 
 
 class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -148,6 +156,7 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
         options = self.options
         view = self._refreshed(start)
         at = int(start["0"])
+        self.lease.hold(at)
         end = view.end(written=options.written)
         if self._target is not None:
             end = min(end, self._target)
@@ -193,11 +202,15 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
         view = self._refreshed(start)
         first, last = int(start["0"]), int(end["0"])
         selection = selection_of(view, self.options, self.columns, int(start["complete_from"]))
+        self.lease.hold(first)
         tasks = plan(view, self.options, selection, first, last) if first < last else []
-        return [Task(places, selection) for places in tasks] or [Task((), selection)]
+        return [Task(places, selection, first) for places in tasks] or [Task((), selection)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint has it; nothing is kept here."""
+        """The checkpoint has it. Spark says so one micro-batch late, and of the last one never."""
+        self.lease.hold(int(end["0"]))
 
     def stop(self) -> None:
-        """Nothing is open."""
+        """The query ends; its lease does by itself."""
+        if self._view is not None:
+            self._view.storage.close()

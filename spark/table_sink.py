@@ -66,7 +66,7 @@ class _Ranges(TrafficStream):
         import pyarrow as pa
 
         if isinstance(partition, Task) and partition.places:
-            described = pickle.dumps((self.options.path, partition.places, partition.selection))
+            described = pickle.dumps((self.options.storage, partition.places, partition.selection))
             yield pa.RecordBatch.from_pydict({"task": pa.array([described], pa.binary())})
 
 
@@ -105,8 +105,8 @@ class _TableWriter(DataSourceStreamArrowWriter):
         bounds: list[int] = []
         for batch in iterator:
             for described in batch.column(0).to_pylist():
-                path, places, selection = pickle.loads(described)
-                files += write_files(root, read_places(path, places, selection))
+                storage, places, selection = pickle.loads(described)
+                files += write_files(root, read_places(storage, places, selection))
                 bounds += [places[0].first, places[-1].last]
         return Written(tuple(files), min(bounds, default=0), max(bounds, default=0))
 

@@ -16,6 +16,7 @@ from penstock.spark.files import DataFile, write_files
 from penstock.spark.log_view import LogView, Part
 from penstock.spark.reading import Selection, read_places, report_loss
 from penstock.spark.schema import COLUMNS, arrow_schema
+from penstock.spark.storage import Storage
 from penstock.spark.table_parquet import ParquetFormat
 
 __all__ = ["Cold", "Commit", "cold_segments", "tier", "translate"]
@@ -29,7 +30,7 @@ class Cold:
     last: int
     root: Path
     """Of the archive."""
-    log: Path
+    log: Storage
     places: tuple[Part, ...]
     selection: Selection
 
@@ -79,19 +80,19 @@ def cold_segments(
             continue
         report_loss(view.loss_between(at, last), selection, "the segments were deleted by retention")
         found.append(
-            Cold(at, last, archive.path, view.path, tuple(view.places(at, last, 1 << 62)), selection)
+            Cold(at, last, archive.path, view.storage, tuple(view.places(at, last, 1 << 62)), selection)
         )
         at = last
     return found
 
 
 def tier(
-    data: Path, to: Path, before_ms: int, run: Mapper = map, *, allow_loss: bool = False
+    data: Path | str, to: Path, before_ms: int, run: Mapper = map, *, allow_loss: bool = False
 ) -> Iterator[Commit]:
     """Copy what is cold; yields after each commit.
 
     Args:
-        data: The data folder of a penstock, which may run.
+        data: The data folder of a penstock, which may run, or the URL of one.
         to: The archive's folder, made if there is none.
         before_ms: Records older than this time are cold (ms since the epoch).
         run: Where translating is done.

@@ -31,6 +31,7 @@ NACK: Final = 0x23
 PULL: Final = 0x24
 PULLED: Final = 0x25
 EVENT: Final = 0x26
+LOG: Final = 0x30
 """Types of frames."""
 
 ACKS_NONE: Final = 0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.protocols.native import raw
 from penstock.protocols.native.errors import RequestError
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import HANDLES_MAX
@@ -372,4 +373,9 @@ REQUESTS: Final[dict[str, Handler]] = {
     "describe": describe,
     "delete_subscription": delete_subscription,
     "cancel": cancel,
+    "log": raw.log,
+    "log_read": raw.log_read,
+    "hold": raw.hold,
+    "release": raw.release,
+    "holds": raw.holds,
 }

@@ -29,6 +29,7 @@ from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.kinds import PREFACE, VERSION
 from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
 from penstock.protocols.native.producing import Producing
+from penstock.protocols.native.raw import RawReads
 from penstock.protocols.native.requests import REQUESTS
 from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, wire
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "State"]
 
-CAPABILITIES: Final = ("delay", "transact", "pull", "read", "seek")
+CAPABILITIES: Final = ("delay", "transact", "pull", "read", "seek", "log")
 
 
 _numbers: Final = itertools.count(1)
@@ -107,6 +108,7 @@ class Session:
         self.actor: Actor
         self.producing = Producing(self)
         self.consuming = Consuming(self)
+        self.raw = RawReads(self)
         self._prefaced = False
 
     @property
@@ -364,6 +366,7 @@ class Session:
     def writable(self) -> None:
         """There is room for output again."""
         self.consuming.wake()
+        self.raw.go_on()
 
     def shutdown(self) -> None:
         """The gateway stops."""

@@ -12,6 +12,7 @@ import pytest
 from paho.mqtt import publish as mqtt
 from paho.mqtt.properties import Properties
 
+from penstock.sdk.log_client import LogClient
 from penstock.spark.log_view import LogView
 from penstock.spark.running import run_to_end
 from tests.support.brokers import Gateway
@@ -95,7 +96,7 @@ def test_what_clients_sent_is_read_without_a_register_call(spark: SparkSession, 
 
 
 def test_a_mistake_is_named(spark: SparkSession, gateway: Gateway) -> None:
-    with pytest.raises(Exception, match="the options are path, archive"):
+    with pytest.raises(Exception, match="the options are path, "):
         read(spark, gateway, colums="offset").count()
     with pytest.raises(Exception, match="there is no log in"):
         spark.read.format("penstock").load("/nowhere").count()
@@ -161,3 +162,40 @@ def test_what_is_gone_ends_the_query_with_its_ranges(
         read(spark, gateway, startingOffsets="1").count()
     left = read(spark, gateway, startingOffsets="1", failOnDataLoss="false").count()
     assert left == 20
+
+
+def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    settings = {
+        "native.listen": "127.0.0.1:0",
+        "log.segment_bytes": "1MiB",
+        "log.checkpoint_bytes": "1MiB",
+        "log.traffic_retention_bytes": "0",
+    }
+    with Gateway(tmp_path / "gateway", settings=settings) as gateway:
+        url = f"penstock://guest:guest@127.0.0.1:{gateway.ports['native']}"
+        client = LogClient(url)
+        client.hold("until it starts", 1, 3600)
+        publish(gateway, 0, MESSAGES)
+        end = wait_for_end(gateway, 0)
+        source = spark.readStream.format("penstock").option("columns", "offset,payload")
+        frame = source.options(
+            startingOffsets="earliest", maxOffsetsPerTrigger="200", cursor="ml", lease="1h"
+        ).load(url)
+        seen: list[tuple[int, int]] = []
+        run(frame, tmp_path / "checkpoint", seen)
+        assert len({batch for batch, _ in seen}) > 1
+        assert len(seen) == len({offset for _, offset in seen}) == MESSAGES
+        client.release("until it starts")
+        (reader,) = client.holds()
+        assert reader["name"] == "ml"
+        assert 1 < reader["position"] <= end, (
+            "of the last micro-batch, the source is not told that it is done"
+        )
+        # Direct reading with a lease beside it; the batch query's own name comes from nowhere.
+        local = spark.read.format("penstock").options(endpoint=url, cursor="count")
+        assert local.load(str(gateway.data_dir)).where("protocol = 'mqtt'").count() == MESSAGES // 2
+        assert [reader["name"] for reader in client.holds()] == ["count", "ml"]
+        assert spark.read.format("penstock").load(url).count() == MESSAGES
+        client.close()

@@ -9,6 +9,7 @@ from penstock.protocols.http.management import (
     messages,
     overview,
     queues,
+    readers,
     users,
     vhosts,
     webhooks,
@@ -17,7 +18,7 @@ from penstock.protocols.http.management.context import Management
 
 __all__ = ["add_management"]
 
-_GROUPS = (overview, queues, exchanges, connections, messages, users, vhosts, definitions, webhooks)
+_GROUPS = (overview, queues, exchanges, connections, messages, users, vhosts, definitions, webhooks, readers)
 
 
 def add_management(api: Management) -> None:

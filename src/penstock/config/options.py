@@ -214,6 +214,14 @@ class Log:
             "How long what was published is kept for replay, within traffic_retention_bytes.",
         ),
     )
+    lease_bytes: int = field(
+        default=10 * GIB,
+        metadata=_option(
+            Bytes(0, 2**60),
+            "How much of the log beyond that is kept for readers of the log itself (Spark) that say what "
+            "they still need; 0 = nothing.",
+        ),
+    )
     compression_level: int = field(
         default=1,
         metadata=_option(

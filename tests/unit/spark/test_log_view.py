@@ -38,7 +38,7 @@ def seen(path: Path) -> LogView:
 def offsets(
     view: LogView, first: int, last: int, selection: Selection = OFFSETS, split: int = 1 << 62
 ) -> list[int]:
-    batches = read_places(view.path, view.places(first, last, split), selection)
+    batches = read_places(view.storage, view.places(first, last, split), selection)
     return [offset for batch in batches for offset in batch.column(0).to_pylist()]
 
 

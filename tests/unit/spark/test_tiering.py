@@ -58,7 +58,7 @@ def rows(
     found: list[Any] = []
     for task in plan(view, options, selection, first or view.first, end):
         places, chosen = pickle.loads(pickle.dumps((task, selection)))
-        for batch in read_places(view.path, places, chosen):
+        for batch in read_places(view.storage, places, chosen):
             found += batch.column(0).to_pylist() if len(columns) == 1 else batch.to_pylist()
     return found
 
@@ -193,13 +193,13 @@ def test_a_query_that_was_planned_on_the_log_finds_in_the_archive_what_moved(
     found = [
         offset
         for task in tasks
-        for batch in read_places(view.path, task, pickle.loads(pickle.dumps(selection)))
+        for batch in read_places(view.storage, task, pickle.loads(pickle.dumps(selection)))
         for offset in batch.column(0).to_pylist()
     ]
     assert found == lsns
     without = dataclasses.replace(selection, archive=None)
     with pytest.raises(DataLoss):
-        [list(read_places(view.path, task, without)) for task in tasks]
+        [list(read_places(view.storage, task, without)) for task in tasks]
 
 
 def mixed(log: Log, records: int) -> None:

@@ -1,0 +1,306 @@
+"""Where the files of a log are read from: the data folder itself, or a gateway that sends them as they are.
+
+Both give the same bytes, so what reads them (`log_view`, `reading`) is the same. A storage is named by the
+path of a folder or a URL such as penstock://user:password@host:port, is cheap to pickle, and connects when it
+is used: one connection for each process and URL, shared by what runs there one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from penstock.log_core._scan import Scanner
+from penstock.log_core.layout import Folder
+from penstock.sdk.errors import ConnectionLost
+from penstock.sdk.log_client import READ_MAX, LogClient
+from penstock.spark.errors import SparkError
+
+__all__ = [
+    "LocalStorage",
+    "RemoteStorage",
+    "SegmentFile",
+    "Storage",
+    "close_clients",
+    "log_client",
+    "storage_of",
+]
+
+
+class SegmentFile(Protocol):
+    """One open segment. What is deleted meanwhile may still be read, or not."""
+
+    inode: int
+    """Another one: the segment was rewritten."""
+    size: int
+    """When it was opened."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most so many bytes; fewer at the end. Raises OSError, ClientError."""
+
+    def fill(self, scanner: Scanner, size: int, offset: int) -> int:
+        """Put them into a scanner's buffer; how many there were."""
+
+    def ahead(self, end: int) -> None:
+        """It will be read in order, about up to this byte."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Storage(Protocol):
+    """See the module."""
+
+    @property
+    def folder(self) -> Folder:
+        """Names of the files; small ones can be read there after `refresh`."""
+
+    def refresh(self) -> None:
+        """Look again. Raises SparkError, ClientError."""
+
+    def close(self) -> None:
+        """Remove what was put aside; it may be used again."""
+
+    def path(self, number: int) -> Path:
+        """What a segment is called in messages."""
+
+    def segments(self) -> dict[int, int]:
+        """The inodes of the segments by number, as of `refresh`."""
+
+    def open(self, number: int) -> SegmentFile:
+        """Open a segment. Raises FileNotFoundError."""
+
+    def fetch_index(self, number: int) -> None:
+        """Have the sparse index of a segment in `folder`. Raises FileNotFoundError."""
+
+    def vhosts(self) -> dict[int, bytes] | None:
+        """Names by log partition, when they are known without looking into the log."""
+
+
+def storage_of(source: Path | str) -> Storage:
+    """The storage of a data folder or a URL. Raises SparkError."""
+    text = str(source)
+    if text.startswith(("penstock://", "penstocks://")):
+        return RemoteStorage(text)
+    return LocalStorage(Path(text))
+
+
+class LocalStorage:
+    """The data folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = Folder(path)
+        self._segments: dict[int, int] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (LocalStorage, (self.folder.root,))
+
+    def __str__(self) -> str:
+        return str(self.folder.root)
+
+    def close(self) -> None:
+        """Nothing was."""
+
+    def path(self, number: int) -> Path:
+        """See `Storage`."""
+        return self.folder.segment(number)
+
+    def refresh(self) -> None:
+        """See `Storage`."""
+        if not self.folder.wal.is_dir():
+            raise SparkError(
+                f"there is no log in {self}", remedy="give penstock's data folder as option 'path'"
+            )
+        found = {}
+        for number in self.folder.segment_numbers():
+            try:
+                found[number] = self.folder.segment(number).stat().st_ino
+            except FileNotFoundError:
+                continue
+        self._segments = found
+
+    def segments(self) -> dict[int, int]:
+        """See `Storage`."""
+        return self._segments
+
+    def open(self, number: int) -> SegmentFile:
+        """See `Storage`."""
+        return _LocalSegment(self.folder.segment(number))
+
+    def fetch_index(self, number: int) -> None:
+        """It is there, or it is not."""
+
+    def vhosts(self) -> dict[int, bytes] | None:
+        """They are in the log."""
+        return None
+
+
+class _LocalSegment:
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        stat = os.fstat(self._fd)
+        self.inode, self.size = stat.st_ino, stat.st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        return os.pread(self._fd, size, offset)
+
+    def fill(self, scanner: Scanner, size: int, offset: int) -> int:
+        return scanner.read(self._fd, size, offset)
+
+    def ahead(self, end: int) -> None:
+        """The kernel reads ahead by itself."""
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+_CHUNK: Final = 1 << 20
+_AHEAD: Final = 8
+
+_clients: Final[dict[tuple[int, str], LogClient]] = {}
+
+
+def log_client(url: str) -> LogClient:
+    """This process's connection to a gateway, made anew when it was lost. Raises ClientError."""
+    key = (os.getpid(), url)  # Spark forks its workers
+    client = _clients.get(key)
+    if client is None or client.lost:
+        client = _clients[key] = LogClient(url)
+    return client
+
+
+def close_clients() -> None:
+    """End the connections of this process."""
+    for client in _clients.values():
+        client.close()
+    _clients.clear()
+
+
+class RemoteStorage:
+    """A gateway, over the native protocol."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._temporary: Path | None = None
+        self._segments: dict[int, tuple[int, int]] = {}
+        self._vhosts: dict[int, bytes] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (RemoteStorage, (self.url,))
+
+    def __str__(self) -> str:
+        return f"the log of {self.url.rpartition('@')[2]}"
+
+    @property
+    def folder(self) -> Folder:
+        """Has MANIFEST and what `fetch_index` brought."""
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
+            self._remove = weakref.finalize(self, shutil.rmtree, self._temporary, True)
+            Folder(self._temporary).make()
+        return Folder(self._temporary)
+
+    def close(self) -> None:
+        """See `Storage`."""
+        if self._temporary is not None:
+            self._remove()
+            self._temporary = None
+
+    def path(self, number: int) -> Path:
+        """See `Storage`."""
+        return Folder(Path(str(self))).segment(number)
+
+    def refresh(self) -> None:
+        """See `Storage`. A connection that was lost meanwhile is made again."""
+        try:
+            found = log_client(self.url).listing()
+        except ConnectionLost:
+            found = log_client(self.url).listing()
+        self.folder.manifest.write_bytes(found.manifest)
+        self._segments = {number: (inode, size) for number, inode, size in found.segments}
+        self._vhosts = found.vhosts
+
+    def segments(self) -> dict[int, int]:
+        """See `Storage`."""
+        return {number: inode for number, (inode, _) in self._segments.items()}
+
+    def open(self, number: int) -> SegmentFile:
+        """See `Storage`."""
+        if number not in self._segments:
+            self.refresh()
+        if number not in self._segments:
+            raise FileNotFoundError(f"segment {number}")
+        return _RemoteSegment(self.url, number, *self._segments[number])
+
+    def fetch_index(self, number: int) -> None:
+        """See `Storage`."""
+        client = log_client(self.url)
+        parts: list[bytes] = []
+        while not parts or len(parts[-1]) == READ_MAX:
+            parts.append(client.take(client.ask(number, 0, len(parts) * READ_MAX, READ_MAX, "index")))
+        self.folder.time_index(number).write_bytes(b"".join(parts))
+
+    def vhosts(self) -> dict[int, bytes] | None:
+        """See `Storage`."""
+        return self._vhosts
+
+
+class _RemoteSegment:
+    """Read in chunks, some of which are asked for ahead."""
+
+    def __init__(self, url: str, number: int, inode: int, size: int) -> None:
+        self._client = log_client(url)
+        self._number = number
+        self.inode, self.size = inode, size
+        self._end = 0
+        self._asked: dict[int, int] = {}
+        """Chunks that are under way, and the numbers they were asked for by."""
+        self._last: tuple[int, bytes] | None = None
+        """The chunk that was read last: the next read may begin in it."""
+
+    def ahead(self, end: int) -> None:
+        self._end = end
+
+    def read(self, offset: int, size: int) -> bytes:
+        first, end = offset // _CHUNK, -(-(offset + size) // _CHUNK)
+        for index in [index for index in self._asked if index < first]:
+            self._client.forget(self._asked.pop(index))
+        ahead = max(end, min(-(-self._end // _CHUNK), end + _AHEAD))
+        parts: list[bytes] = []
+        for index in range(first, end):
+            for later in range(index, min(index + _AHEAD, ahead)):
+                self._ask(later)
+            data = self._take(index)
+            self._last = (index, data)
+            parts.append(data)
+            if len(data) < _CHUNK:
+                break
+        start = offset - first * _CHUNK
+        return b"".join(parts)[start : start + size]
+
+    def _ask(self, index: int) -> None:
+        if index not in self._asked and (self._last is None or self._last[0] != index):
+            self._asked[index] = self._client.ask(self._number, self.inode, index * _CHUNK, _CHUNK)
+
+    def _take(self, index: int) -> bytes:
+        if self._last is not None and self._last[0] == index:
+            return self._last[1]
+        return self._client.take(self._asked.pop(index))
+
+    def fill(self, scanner: Scanner, size: int, offset: int) -> int:
+        data = self.read(offset, size)
+        fd = os.memfd_create("penstock")
+        try:
+            os.pwrite(fd, data, 0)
+            return scanner.read(fd, len(data), 0)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        for asked in self._asked.values():
+            self._client.forget(asked)
+        self._asked.clear()

@@ -1,0 +1,103 @@
+"""Leases keep segments from deletion and from being rewritten, for their time and up to their bound."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.log_core.holds import Holds
+from penstock.log_core.log import Log
+from tests.support.logs import KIB, durable_feed, fill, open_log, settle
+
+NOBODY = (1 << 64) - 1
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [1_000.0]
+
+
+@pytest.fixture
+def log(tmp_path: Path, now: list[float]) -> Iterator[Log]:
+    log = open_log(tmp_path, clock=lambda: now[0], checkpoint_bytes=64 * KIB)
+    yield log
+    log.close_sync()
+
+
+def until_settled(log: Log) -> int:
+    """Let the log delete what it may; its first LSN."""
+    log.low_water = lambda: NOBODY
+    before = -1
+    first = log.statistics()["first_lsn"]
+    while first != before:
+        for _ in range(3):
+            log.tend(1 << 50)
+            settle(log)
+        before, first = first, log.statistics()["first_lsn"]
+    return first
+
+
+def test_what_a_reader_holds_is_not_deleted_until_it_lets_go(log: Log) -> None:
+    feed = durable_feed(log)
+    lsns = fill(log, feed, 300 * KIB)
+    assert log.holds.hold("reader", "guest", lsns[10], 60)
+    assert until_settled(log) <= lsns[10]
+    log.holds.hold("reader", "guest", lsns[-1], 60)
+    moved = until_settled(log)
+    assert moved > lsns[10]
+    assert log.holds.release("reader")
+    fill(log, feed, 300 * KIB)
+    assert until_settled(log) > moved
+    assert not log.holds.release("reader")
+
+
+def test_a_lease_that_is_not_renewed_ends(log: Log, now: list[float]) -> None:
+    lsns = fill(log, durable_feed(log), 300 * KIB)
+    log.holds.hold("reader", "guest", lsns[0], 60)
+    assert until_settled(log) <= lsns[0]
+    now[0] += 59
+    log.holds.hold("reader", "guest", lsns[0], 60)
+    now[0] += 59
+    assert until_settled(log) <= lsns[0]
+    now[0] += 2
+    assert until_settled(log) > lsns[0]
+    assert list(log.holds) == []
+
+
+def test_leases_keep_so_many_bytes_at_most(log: Log) -> None:
+    log.options = dataclasses.replace(log.options, lease_bytes=150 * KIB)
+    lsns = fill(log, durable_feed(log), 600 * KIB)
+    log.holds.hold("reader", "guest", lsns[0], 60)
+    first = until_settled(log)
+    assert lsns[0] < first
+    kept = sum(segment.end for segment in log._segments.live[:-1])
+    assert 64 * KIB < kept <= 150 * KIB
+
+
+def test_a_held_segment_is_not_rewritten(log: Log) -> None:
+    feed = durable_feed(log)
+    lsns = fill(log, feed, 300 * KIB)
+    log.mark_needs = lambda needs, done: done()
+    log.holds.hold("reader", "guest", lsns[0], 60)
+    log.low_water = lambda: 0
+    for _ in range(10):
+        log.tend(1 << 50)
+        settle(log)
+    assert log.statistics()["segments_sealed"] == 0
+    log.holds.release("reader")
+    while not log.statistics()["segments_sealed"]:
+        log.tend(1 << 50)
+        settle(log)
+
+
+def test_there_are_only_so_many(now: list[float]) -> None:
+    holds = Holds(lambda: now[0])
+    assert all(holds.hold(f"r{index}", "u", 1, 10) for index in range(1000))
+    assert not holds.hold("another", "u", 1, 10)
+    assert holds.hold("r7", "u", 2, 20), "renewing goes on"
+    now[0] += 11
+    assert holds.hold("another", "u", 1, 10)
+    assert [hold.name for hold in holds] == ["another", "r7"]

@@ -167,6 +167,8 @@ class Clients:
         self.connections_maximum = 0
         self.accepted = 0
         """Connections ever."""
+        self.sockets = 0
+        """Sockets ever, of clients that said nothing, too."""
         self.expired = 0
         """Sessions that ended by their time."""
         self._saving: Any = None

@@ -59,6 +59,7 @@ class MqttConnection(Connection):
     def __init__(self, wiring: Wiring, clients: Clients, options: MqttOptions) -> None:
         super().__init__(wiring)
         self._clients = clients
+        clients.sockets += 1
         self._options = options
         self._timer: asyncio.TimerHandle | None = None
         self._login: asyncio.Task[None] | None = None
@@ -311,7 +312,8 @@ class MqttFront(Front):
 
     def counts(self) -> Counts:
         """What all connections counted, those that are gone as well."""
-        counts = replace(self.clients.closed, connections=self.clients.accepted)
+        clients = self.clients
+        counts = replace(clients.closed, connections=clients.accepted, sockets=clients.sockets)
         for connection in self.connections:
             assert isinstance(connection, MqttConnection)
             connection.add_to(counts)

@@ -3,7 +3,7 @@
 Once in `mqtt.sys_interval_s` the counters that kernels and connections keep anyway are added up, and what
 changed is published to who subscribes, in every vhost. Who subscribes gets the last figures at once, like
 retained messages; nothing of it is on the disk. What is stored are the positions and bytes that the log
-keeps. Not there, because nobody counts them here: sockets that were opened.
+keeps.
 
     load/<what>/<1min|5min|15min>   per minute, averaged with the weights of the Unix load average
 
@@ -60,6 +60,8 @@ class Counts:
     """Messages that were not sent to a client because of a limit of its own."""
     connections: int = 0
     """CONNECTs accepted."""
+    sockets: int = 0
+    """Connections of the network that were opened, before anything was said on them."""
 
     def add(self, other: Counts) -> None:
         """Count those as well."""
@@ -76,6 +78,7 @@ _LOADS: Final = {
     "bytes/received": "bytes_received",
     "bytes/sent": "bytes_sent",
     "connections": "connections",
+    "sockets": "sockets",
 }
 
 

@@ -222,3 +222,13 @@ async def test_a_client_may_publish_much_without_waiting_for_its_connack(
     assert got == [bytes([i]) for i in range(200)]
     for each in (reader, client):
         await each.close()
+
+
+async def test_sockets_are_counted_apart_from_connects(world: World) -> None:
+    listener = await world.start()
+    silent, client = await Client.open(listener), await Client.open(listener, f.connect("a"))
+    assert (await client.packet()).kind == 2  # type: ignore[union-attr]
+    counts = listener.counts()
+    assert (counts.sockets, counts.connections) == (2, 1)
+    for each in (silent, client):
+        await each.close()

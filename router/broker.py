@@ -32,6 +32,7 @@ from penstock.router.exchanges import Exchange
 from penstock.router.feeds import Feeds
 from penstock.router.filters import TABLE as FILTERS
 from penstock.router.filters import split_page_key
+from penstock.router.formats import check_format
 from penstock.router.identity import Identity
 from penstock.router.metadata import row_key
 from penstock.router.partitions import DEFAULT_VHOST, Partitions
@@ -184,6 +185,7 @@ class Broker:
         tables = self.log.tables
         is_new = not any(True for _ in tables.items("vhost"))
         with self.log.unit():
+            check_format(tables)
             if is_new:
                 self.save_vhost(self.add_vhost(DEFAULT_VHOST))
             self.users.apply_options(self.authorizer, DEFAULT_VHOST, is_new=is_new)

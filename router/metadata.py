@@ -19,6 +19,7 @@ value says it all again in full, as an encoded table (`arguments`):
                                                                 apply_to
     retained     vhost, topic                                   see `retained`
     lp           (the log partition, u32 big-endian)            name of its vhost; see `partitions`
+    format                                                      see `formats`
 
 Kinds of destinations: "queue", "exchange", "share"; of queues also "subscription". Only what is durable has
 a row.

@@ -33,6 +33,7 @@ from penstock.router.feeds import Feeds
 from penstock.router.filters import TABLE as FILTERS
 from penstock.router.filters import split_page_key
 from penstock.router.formats import check_format
+from penstock.router.half import Halves
 from penstock.router.identity import Identity
 from penstock.router.metadata import row_key
 from penstock.router.partitions import DEFAULT_VHOST, Partitions
@@ -103,6 +104,8 @@ class Broker:
         """Tells the headers of a record; None: no backfill through headers exchanges."""
         self.delayed = Delayed(self, delay_words)
         """Messages that wait for their time."""
+        self.halves = Halves(self)
+        """Messages that wait for their producer's word."""
         self._no_local = 0
 
     @property
@@ -132,6 +135,7 @@ class Broker:
         log.low_water = broker.queues.low_water
         log.mark_needs = broker.queues.needs
         broker.delayed.start()
+        broker.halves.start()
         return broker
 
     # Vhosts
@@ -331,6 +335,7 @@ class Broker:
     def close(self) -> None:
         """Put what cursors know, end the login threads; after the last connection, before the log closes."""
         self.delayed.close()
+        self.halves.close()
         self.queues.close()
         self.users.close()
 
@@ -339,6 +344,7 @@ class Broker:
         return {
             **self.queues.statistics(),
             **self.delayed.statistics(),
+            **self.halves.statistics(),
             "users": len(self.users.names()),
             "vhosts": {name: vhost.statistics() for name, vhost in self.vhosts.items()},
         }

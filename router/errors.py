@@ -24,7 +24,10 @@
     ├── InvalidRegex             a permission or policy whose pattern is no regular expression
     ├── InvalidParameter         a name, limit or policy that an administrator cannot set
     ├── LimitReached             one connection, channel or queue more than allowed
-    └── BackfillRefused          a queue cannot get what was published before
+    ├── BackfillRefused          a queue cannot get what was published before
+    ├── HalfRefused              a half message that could be refused when it is committed
+    ├── HalfUnknown              no half message of that id is undecided
+    └── TooManyHalves            one undecided half message more than there may be
 
 No wire code and no wire text stands here: each front end makes its own from these fields.
 """
@@ -40,6 +43,8 @@ __all__ = [
     "AuthenticationRefused",
     "BackfillRefused",
     "DefaultExchange",
+    "HalfRefused",
+    "HalfUnknown",
     "InUse",
     "Inequivalent",
     "InternalExchange",
@@ -61,6 +66,7 @@ __all__ = [
     "RoutingError",
     "ServerNameRefused",
     "SystemExchange",
+    "TooManyHalves",
     "TopicRefused",
     "UnknownType",
 ]
@@ -413,3 +419,34 @@ class BackfillRefused(RoutingError):
         self.queue = queue
         self.vhost = vhost
         self.reason = reason
+
+
+class HalfRefused(RoutingError):
+    """What a half message is for may refuse it when it is committed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a half message cannot be published by headers, or to a queue that may refuse",
+            remedy="publish to a topic",
+        )
+
+
+class HalfUnknown(RoutingError):
+    """No half message of this id is undecided."""
+
+    def __init__(self, id: int) -> None:
+        super().__init__(
+            f"there is no undecided message {id} of this user",
+            remedy="it was committed, rolled back or given up before",
+        )
+        self.id = id
+
+
+class TooManyHalves(RoutingError):
+    """As many half messages are undecided as there may be."""
+
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__(
+            f"{count} half messages of {size} bytes are undecided, no more are taken",
+            remedy="commit them or roll them back",
+        )

@@ -18,6 +18,7 @@ value says it all again in full, as an encoded table (`arguments`):
     policy       vhost, kind, name                              its key, pattern, definition, priority,
                                                                 apply_to
     retained     vhost, topic                                   see `retained`
+    half         its id                                         see `half`
     lp           (the log partition, u32 big-endian)            name of its vhost; see `partitions`
     format                                                      see `formats`
 

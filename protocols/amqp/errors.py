@@ -263,6 +263,9 @@ _ANSWERS: Final[dict[type, Callable[[Any], AmqpError]]] = {
     router.InvalidParameter: lambda e: soft(406, str(e)),
     router.LimitReached: _limit_reached,
     router.BackfillRefused: lambda e: soft(406, e.message),
+    router.HalfRefused: lambda e: soft(406, e.message),
+    router.HalfUnknown: lambda e: soft(404, e.message),
+    router.TooManyHalves: lambda e: soft(406, e.message),
     router.RoutingError: lambda e: soft(406, str(e)),
     subscriptions.ConsumerRefused: lambda e: soft(403, str(e.message)),
     subscriptions.NotForStreams: lambda e: hard(

@@ -23,7 +23,9 @@ _RENAMED: Final = {
     "ProducerFenced": "fenced",
     "OutOfSequence": "out_of_sequence",
 }
-_RETRYABLE: Final = frozenset(("subscription_busy", "busy", "limit_reached", "log_failed", "locked", "full"))
+_RETRYABLE: Final = frozenset(
+    ("subscription_busy", "busy", "limit_reached", "log_failed", "locked", "full", "too_many_halves")
+)
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 

@@ -20,6 +20,7 @@ NAMES: Final = {
     0x10: "PRODUCE",
     0x11: "PRODUCE_AT",
     0x14: "TRANSACT",
+    0x15: "PREPARE",
     0x20: "CREDIT",
     0x22: "ACK",
     0x23: "NACK",

@@ -24,6 +24,7 @@ PRODUCE_AT: Final = 0x11
 CONFIRM: Final = 0x12
 REFUSED: Final = 0x13
 TRANSACT: Final = 0x14
+PREPARE: Final = 0x15
 CREDIT: Final = 0x20
 DELIVER: Final = 0x21
 ACK: Final = 0x22
@@ -31,6 +32,7 @@ NACK: Final = 0x23
 PULL: Final = 0x24
 PULLED: Final = 0x25
 EVENT: Final = 0x26
+CHECK: Final = 0x27
 LOG: Final = 0x30
 """Types of frames."""
 

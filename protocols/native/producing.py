@@ -15,7 +15,7 @@ from penstock.log_core._batch import PERSISTENT, Record
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
 from penstock.protocols._properties import parse
 from penstock.protocols.native import frames, kinds
-from penstock.protocols.native._codec import Producer, split_records
+from penstock.protocols.native._codec import Codec, Producer, split_records
 from penstock.protocols.native.errors import RequestError, refusal
 from penstock.router.delayed import HORIZON_MS
 from penstock.router.names import ENC_AMQP091
@@ -23,7 +23,7 @@ from penstock.router.names import ENC_AMQP091
 if TYPE_CHECKING:
     from penstock.protocols.native.session import Session
 
-__all__ = ["Producing"]
+__all__ = ["Producing", "check_records"]
 
 _NUMBERS: Final = 2**31
 _AT: Final = struct.Struct(">QBBHIq")
@@ -40,6 +40,16 @@ _WORDS: Final = {
     ),
     "foreign_user": ("a record's user-id is not the user who is logged in", "leave it out"),
 }
+
+
+def check_records(codec: Codec, records: bytes, count: int) -> None:
+    """Whether these are `count` records that this user may send. Raises RequestError."""
+    checked = codec.check_records(records, count)
+    if checked == "malformed":
+        raise RequestError("malformed", f"{count} records do not fit {len(records)} bytes")
+    if checked != "ok":
+        message, remedy = _WORDS[checked]
+        raise RequestError(checked, message, remedy=remedy)
 
 
 class Producing:
@@ -280,12 +290,7 @@ class Producing:
                 producer = codec.producer(handle)
                 if producer is None:
                     raise RequestError("unknown_handle", f"there is no producer {handle}")
-                checked = codec.check_records(records, count)
-                if checked == "malformed":
-                    raise RequestError("malformed", f"{count} records do not fit {size} bytes")
-                if checked != "ok":
-                    message, remedy = _WORDS[checked]
-                    raise RequestError(checked, message, remedy=remedy)
+                check_records(codec, records, count)
                 route = codec.route(producer.key)
                 if route.error is not None:
                     assert isinstance(route.error, PenstockError)

@@ -13,6 +13,7 @@ from penstock.protocols.native import raw
 from penstock.protocols.native.errors import RequestError
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import HANDLES_MAX
+from penstock.protocols.native.preparing import rules_of
 from penstock.router.arguments import Arguments
 from penstock.router.backfill import find_position
 from penstock.router.errors import NotFound
@@ -115,7 +116,7 @@ def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable
 
 
 def open_producer(session: Session, id: int, fields: Fields) -> None:
-    """{handle, topic, create?} or {handle, exchange, routing_key}, and {name?, epoch?}."""
+    """{handle, topic, create?} or {handle, exchange, routing_key}, and {name?, epoch?}, {group?, ...}."""
     handle = _handle(session, id, fields)
     lsn = 0
     if fields.has("topic"):
@@ -129,9 +130,13 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
         key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
     producer = fields.text("name", "")
     epoch = fields.number("epoch", most=2**31) if fields.has("epoch") else None
+    group = fields.text("group", "")
+    rules = rules_of(fields) if group else None
     fields.done()
     full_name = wire(session.vhost.name) + b"\0\0" + wire(producer) if producer else b""
     epoch_now, begun = session.producing.open(handle, key, full_name, epoch)
+    if rules is not None:
+        session.preparing.open(handle, key, group, rules)
     session.answer(id, {"handle": handle, "epoch": epoch_now}, max(lsn, begun))
 
 
@@ -237,7 +242,16 @@ def close(session: Session, id: int, fields: Fields) -> None:
     _, consumer = session.codec.remove(handle)
     if consumer is not None:
         session.consuming.detach(consumer)
+    session.preparing.close(handle)
     session.answer(id, {})
+
+
+def decide(session: Session, id: int, fields: Fields) -> None:
+    """{transaction, commit}: a prepared message is published, or forgotten."""
+    transaction, commit = fields.number("transaction"), fields.switch("commit", True)
+    fields.done()
+    answer, lsn = session.preparing.decide(transaction, commit)
+    session.answer(id, answer, lsn)
 
 
 def seek(session: Session, id: int, fields: Fields) -> None:
@@ -364,6 +378,7 @@ REQUESTS: Final[dict[str, Handler]] = {
     "subscribe": subscribe,
     "read": read,
     "close": close,
+    "decide": decide,
     "seek": seek,
     "create_topic": create_topic,
     "delete_topic": delete_topic,

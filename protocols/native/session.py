@@ -28,6 +28,7 @@ from penstock.protocols.native.errors import RequestError, refusal
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.kinds import PREFACE, VERSION
 from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
+from penstock.protocols.native.preparing import Preparing
 from penstock.protocols.native.producing import Producing
 from penstock.protocols.native.raw import RawReads
 from penstock.protocols.native.requests import REQUESTS
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "State"]
 
-CAPABILITIES: Final = ("delay", "transact", "pull", "read", "seek", "log")
+CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "log")
 
 
 _numbers: Final = itertools.count(1)
@@ -107,6 +108,7 @@ class Session:
         self.certificate_user: str | None = None
         self.actor: Actor
         self.producing = Producing(self)
+        self.preparing = Preparing(self)
         self.consuming = Consuming(self)
         self.raw = RawReads(self)
         self._prefaced = False
@@ -166,6 +168,8 @@ class Session:
                 self.producing.produce_at(id, payload)
             case kinds.TRANSACT:
                 self.producing.transact(id, payload)
+            case kinds.PREPARE:
+                self.preparing.prepare(id, payload)
             case kinds.PING:
                 self.codec.send(kinds.PONG, id, b"")
                 self.dirty()
@@ -389,6 +393,7 @@ class Session:
         if self.state is State.RUNNING or hasattr(self, "vhost"):
             self.consuming.lost()
             self.producing.lost()
+            self.preparing.lost()
             self.broker.connections.leave(self)
             self.vhost.connection_closed(self.owner)
         self.state = State.ENDED

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.sdk.client import Client, connect
     from penstock.sdk.consumer import Consumer
+    from penstock.sdk.half import Group
     from penstock.sdk.message import Message, MessageId
     from penstock.sdk.producer import Producer
 
-__all__ = ["Client", "Consumer", "Message", "MessageId", "Producer", "__version__", "connect"]
+__all__ = ["Client", "Consumer", "Group", "Message", "MessageId", "Producer", "__version__", "connect"]
 __version__ = "0.1.0"
 
 _PLACES = {
     "Client": "client",
     "connect": "client",
     "Consumer": "consumer",
+    "Group": "half",
     "Message": "message",
     "MessageId": "message",
     "Producer": "producer",

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from penstock.sdk import admin as aio_admin
 from penstock.sdk import client as aio
 from penstock.sdk import consumer as aio_consumer
+from penstock.sdk import half as aio_half
 from penstock.sdk import producer as aio_producer
 from penstock.sdk import transaction as aio_transaction
 from penstock.sdk.errors import Closed
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "Transaction", "connect"]
+__all__ = ["Admin", "Client", "Consumer", "Half", "Producer", "Transaction", "connect"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -150,6 +151,29 @@ class Transaction(_Face[aio_transaction.Transaction]):
             self.abort()
 
 
+class Half(_Face[aio_half.Half]):
+    """`with producer.prepare(body) as half`: see `penstock.sdk.half.Half`."""
+
+    commit = _waits(aio_half.Half.commit)
+    rollback = _waits(aio_half.Half.rollback)
+
+    @property
+    def transaction(self) -> int:
+        """Its number: what a local transaction keeps to answer questions by."""
+        return self._inner.transaction
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+
 class Producer(_Face[aio_producer.Producer]):
     """See `penstock.Producer`; `with` opens it, and flushes and closes it at the end."""
 
@@ -169,6 +193,10 @@ class Producer(_Face[aio_producer.Producer]):
             return await waiting
 
         return self._portal.start(end(self._portal.run(begin())))
+
+    def prepare(self, body: bytes | str, **options: Any) -> Half:
+        """Send a half message: published when it is committed. See `penstock.Producer.prepare`."""
+        return Half(self._portal, self._portal.run(self._inner.prepare(body, **options)))
 
     def open(self) -> Self:
         """Register with the gateway. Raises ClientError."""

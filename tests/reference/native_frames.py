@@ -81,6 +81,17 @@ def pull(handle: int, request: int, most: int, least: int, wait_ms: int) -> byte
     return frame(0x24, handle, struct.pack(">IIIIII", request, most, 1 << 20, least, 0, wait_ms))
 
 
+def prepare(handle: int, request: int, props: bytes, body: bytes) -> bytes:
+    return frame(0x15, handle, struct.pack(">I", request) + records([(props, body)]))
+
+
+def check(payload: bytes) -> tuple[int, int, bytes, bytes]:
+    """(transaction, checks, properties, body) of a CHECK frame."""
+    transaction, checks, props, body = struct.unpack_from(">QIII", payload)
+    assert len(payload) == 20 + props + body
+    return transaction, checks, payload[20 : 20 + props], payload[20 + props :]
+
+
 def transact(
     request: int,
     batches: list[tuple[int, list[tuple[bytes, bytes]]]],

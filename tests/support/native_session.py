@@ -164,9 +164,17 @@ class Client:
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
         """Ask; the answer, or the error with its `code`."""
+        return self.answer_to(lambda request: self.json_frame(0x05, {"do": do, **fields}, request))
+
+    def prepare(self, handle: int, body: bytes, props: bytes = PLAIN) -> dict[str, Any]:
+        """Send a half message; the answer, or the error."""
+        return self.answer_to(lambda request: wire.prepare(handle, request, props, body))
+
+    def answer_to(self, frame: Callable[[int], bytes]) -> dict[str, Any]:
+        """The answer to a frame that is made with the number of a request, or the error with its `code`."""
         self._next += 1
         before, self.frames = self.frames, []
-        self.send(self.json_frame(0x05, {"do": do, **fields}, self._next))
+        self.send(frame(self._next))
         self.world.wait(lambda: self._answers())
         answers = self._answers()
         self.frames = before + [one for one in self.frames if one is not answers[0]]

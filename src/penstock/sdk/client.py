@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.sdk.admin import Admin
     from penstock.sdk.consumer import Consumer
+    from penstock.sdk.half import Group
     from penstock.sdk.producer import Producer
     from penstock.sdk.transaction import Transaction
 
@@ -169,6 +170,11 @@ class Client:
         """Whether there is a connection now."""
         return self._link is not None and self._link.alive
 
+    @property
+    def reconnecting(self) -> bool:
+        """Whether a lost connection is made again."""
+        return self._reconnects and not self._closed and self._error is None
+
     async def request(self, /, do: str, **fields: Any) -> dict[str, Any]:
         """A request of docs/protocols/native.md. Raises ClientError."""
         return await (await self.link()).request(do, **fields)
@@ -203,6 +209,7 @@ class Client:
         batch_messages: int = 10_000,
         buffer_bytes: int = 32 << 20,
         create: bool = True,
+        group: Group | None = None,
     ) -> Producer:
         """A producer to a topic, a queue, or an exchange with a routing key; `async with` opens it.
 
@@ -214,6 +221,7 @@ class Client:
             batch_bytes, batch_messages: What a batch holds at most.
             buffer_bytes: What may be under way; above it `send` waits and `send_nowait` raises BufferFull.
             create: Make the topic when there is none.
+            group: For half messages: `Producer.prepare`.
 
         """
         from penstock.sdk.producer import Producer
@@ -227,6 +235,7 @@ class Client:
             batch_bytes=batch_bytes,
             batch_messages=batch_messages,
             buffer_bytes=buffer_bytes,
+            group=group,
         )
 
     def subscribe(

@@ -132,8 +132,8 @@ class Consumer:
         self.client.forget(handle)
         link, self._link = self._link, None
         self.failed(self._error or Closed("the consumer is closed"))
-        if link is not None and link.alive:
-            await link.request("close", handle=handle)
+        if link is not None:
+            await link.release(handle)
 
     async def __aenter__(self) -> Self:
         return await self.open()

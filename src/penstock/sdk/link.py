@@ -7,6 +7,7 @@ as its socket; `client` makes the next one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 import struct
@@ -20,7 +21,7 @@ from penstock.sdk.url import Target
 __all__ = ["Link", "Receiver", "open_link"]
 
 _HEAD: Final = struct.Struct(">IBBHI")
-_CAPABILITIES: Final = ("delay", "transact", "pull", "read", "seek")
+_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek")
 
 
 class Receiver(Protocol):
@@ -92,7 +93,7 @@ class Link(asyncio.Protocol):
 
     def _frame(self, kind: int, handle: int, payload: bytes) -> None:
         match kind:
-            case kinds.DELIVER | kinds.CONFIRM | kinds.REFUSED | kinds.PULLED | kinds.EVENT:
+            case kinds.DELIVER | kinds.CONFIRM | kinds.REFUSED | kinds.PULLED | kinds.EVENT | kinds.CHECK:
                 receiver = self._receivers.get(handle)
                 if receiver is not None:
                     receiver.frame(kind, payload)
@@ -171,6 +172,11 @@ class Link(asyncio.Protocol):
         wanted = {name: value for name, value in fields.items() if value is not None}
         self.send(kinds.REQUEST, self.number(answer), json.dumps({"do": do, **wanted}).encode())
         return await answer
+
+    async def release(self, handle: int) -> None:
+        """Close a handle; with the connection it is gone, too. Raises ClientError."""
+        with contextlib.suppress(ConnectionLost):
+            await self.request("close", handle=handle)
 
     # Opening and closing
 

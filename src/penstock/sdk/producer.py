@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.native import kinds
 from penstock.protocols.native._records import encode_produce, encode_records
 from penstock.sdk.errors import BufferFull, ClientError, Closed, Fenced, from_wire
+from penstock.sdk.half import Answering, Half
 from penstock.sdk.message import PLAIN, MessageId, properties_block
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.sdk.client import Client
+    from penstock.sdk.half import Group
     from penstock.sdk.link import Link
     from penstock.sdk.transaction import Transaction
 
@@ -34,6 +36,7 @@ __all__ = ["Producer"]
 _ACKS: Final = {"all": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN, "none": kinds.ACKS_NONE}
 _CONFIRM: Final = struct.Struct(">QQII")
 _AT: Final = struct.Struct(">QBBHIq")
+_PREPARE: Final = struct.Struct(">III")
 _NUMBERS: Final = 2**31
 """Numbers of a named producer's messages begin again at 0 from here on."""
 _RECORD_BYTES: Final = 64
@@ -105,6 +108,7 @@ class Producer:
         batch_bytes: int,
         batch_messages: int,
         buffer_bytes: int,
+        group: Group | None,
     ) -> None:
         if acks not in _ACKS:
             raise ValueError(f"acks is one of {', '.join(_ACKS)}, not {acks!r}")
@@ -112,7 +116,8 @@ class Producer:
         self.handle = 0
         self.name = name
         self.epoch: int | None = None
-        self._place = place
+        self._place = {**place, **(group.fields() if group is not None else {})}
+        self._answering = None if group is None else Answering(client, group.check)
         self._acks = _ACKS[acks]
         self._linger_s = linger_s
         self._batch_bytes = batch_bytes
@@ -187,10 +192,12 @@ class Producer:
         finally:
             handle, self.handle = self.handle, 0
             self.client.forget(handle)
+            if self._answering is not None:
+                await self._answering.close()
             link, self._link = self._link, None
             self._error = self._error or Closed("the producer is closed")
-            if link is not None and link.alive:
-                await link.request("close", handle=handle)
+            if link is not None:
+                await link.release(handle)
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -285,6 +292,35 @@ class Producer:
         for one in await asyncio.gather(*waiting):
             found += one
         return found
+
+    async def prepare(
+        self,
+        /,
+        body: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        ttl_s: float | None = None,
+        **properties: Any,
+    ) -> Half:
+        """Send a half message, which is on the disk then: published when it is committed. See `send`.
+
+        Raises:
+            ClientError: it was refused; ConnectionLost: if it is kept, it will be asked about.
+
+        """
+        self.check()
+        if self._answering is None:
+            raise ClientError(
+                "a producer without a group cannot prepare messages",
+                remedy="say who answers for them: group=Group(...)",
+            )
+        data, block = _encoded(body, key, headers, ttl_s, True, properties)
+        link = await self.client.link()
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        head = _PREPARE.pack(link.number(answer), len(block), len(data))
+        link.send(kinds.PREPARE, self.handle, head + block + data)
+        return Half(self.client, (await answer)["transaction"])
 
     async def flush(self) -> None:
         """Wait until everything sent so far is confirmed. Raises what made the producer fail."""
@@ -399,7 +435,7 @@ class Producer:
         return await future
 
     def frame(self, kind: int, payload: bytes) -> None:
-        """CONFIRM or REFUSED."""
+        """CONFIRM, REFUSED or CHECK."""
         if kind == kinds.CONFIRM:
             sequence, position, _, _ = _CONFIRM.unpack(payload)
             batch = self._sent.pop(sequence, None)
@@ -416,6 +452,8 @@ class Producer:
             if isinstance(error, Fenced):
                 self.client.forget(self.handle)
                 self.failed(error)
+        elif kind == kinds.CHECK and self._answering is not None:
+            self._answering.asked(payload)
 
     def _finished(self, batch: _Batch) -> None:
         self._under_way -= batch.size

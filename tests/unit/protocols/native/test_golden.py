@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.protocols.native._records import Record, decode_delivery, encode_produce, encode_records
+from penstock.sdk.half import Question
 from penstock.sdk.message import Message, properties_block
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World
@@ -65,6 +66,18 @@ def test_the_gateway_understands_what_a_client_sends(world: World) -> None:
     found = client.take()
     assert [(kind, id) for kind, id, _ in found] == [(0x06, 9)]
     assert client.session.running
+
+
+def test_half_messages_are_prepared_and_asked_about(world: World) -> None:
+    client = Client(world)
+    client.request("create_topic", topic="orders")
+    client.send(FRAMES["open_group"] + FRAMES["prepare"])
+    assert [id for kind, id, _ in client.take() if kind == 0x06] == [11, 12]
+    world.pass_time(6.1)
+    ((kind, handle, payload),) = client.take()
+    assert (kind, handle, payload[8:]) == (0x27, 4, bytes(3) + b"\x01" + FRAMES["check"][24:])
+    asked = Question.decode(FRAMES["check"][12:])
+    assert (asked.transaction, asked.checks, asked.body, asked.key) == (4711, 2, b"half", None)
 
 
 def test_the_gateway_makes_confirms_like_the_golden_one(world: World) -> None:

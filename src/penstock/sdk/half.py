@@ -1,0 +1,192 @@
+"""Half messages: sent now, published only when what they go with has happened.
+
+    async with client.producer("orders", group=penstock.Group("shop", was_paid)) as producer:
+        async with await producer.prepare(body) as half:
+            ...                                 # the local transaction: it commits here, or raises
+
+When the gateway hears neither commit nor rollback it asks a producer of the group, which calls its check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.native.kinds import KEY_HEADER
+from penstock.sdk.errors import ClientError, ConnectionLost
+from penstock.sdk.message import MessageId
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.sdk.client import Client
+
+__all__ = ["Answering", "Check", "Group", "Half", "Question"]
+
+logger: Final = logging.getLogger("penstock.sdk")
+
+_QUESTION: Final = struct.Struct(">QIII")
+
+
+class Question:
+    """A prepared message of which the gateway asks what became of it."""
+
+    def __init__(self, transaction: int, checks: int, block: bytes, body: bytes) -> None:
+        self.transaction = transaction
+        """As `Half.transaction`."""
+        self.checks = checks
+        """How often was asked, this time included."""
+        self.body = body
+        self._block = block
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Question:
+        """The payload of a CHECK frame."""
+        transaction, checks, props, _ = _QUESTION.unpack_from(payload)
+        at = _QUESTION.size
+        return cls(transaction, checks, payload[at : at + props], payload[at + props :])
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """All its properties by AMQP's names."""
+        from penstock.protocols.properties import decode_properties
+
+        return decode_properties(self._block)
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Its headers."""
+        found = self.properties.get("headers")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def key(self) -> str | bytes | None:
+        """Its ordering key, None without one."""
+        found = self.headers.get(KEY_HEADER)
+        return found if isinstance(found, str | bytes) else None
+
+
+Check = Callable[[Question], bool | Awaitable[bool | None] | None]
+"""True: commit it; False: roll it back; None: nobody knows yet, ask again. Functions run in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Producers of one user and topic that answer for one another's half messages."""
+
+    name: str
+    check: Check
+    """Looks up, say in a database, whether what the message goes with has happened."""
+    check_after_s: float = 6.0
+    """After so long without a word the gateway asks."""
+    check_each_s: float = 30.0
+    max_checks: int = 15
+    """A message is given up after so many questions ..."""
+    expires_s: float = 3 * 86_400.0
+    """... or when it is so old, ..."""
+    dead_letter: str = ""
+    """... and goes to this topic; "": nowhere."""
+
+    def fields(self) -> dict[str, Any]:
+        """What `open_producer` has of it."""
+        return {
+            "group": self.name,
+            "check_after_ms": int(self.check_after_s * 1000),
+            "check_each_ms": int(self.check_each_s * 1000),
+            "max_checks": self.max_checks,
+            "expires_ms": int(self.expires_s * 1000),
+            "dead_letter": self.dead_letter,
+        }
+
+
+class Answering:
+    """Answers the questions that one producer gets."""
+
+    def __init__(self, client: Client, check: Check) -> None:
+        self._client = client
+        self._check = check
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def asked(self, payload: bytes) -> None:
+        """A CHECK frame came; what is being looked up already is not looked up twice."""
+        question = Question.decode(payload)
+        if question.transaction not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._answer(question))
+            self._tasks[question.transaction] = task
+
+    async def _answer(self, question: Question) -> None:
+        try:
+            decision = await self._looked_up(question)
+            if decision is not None:
+                await self._client.request("decide", transaction=question.transaction, commit=decision)
+        except ClientError as error:
+            if error.code != "half_unknown":
+                logger.warning("a half message is still undecided: %s", error)
+        except Exception:
+            logger.exception("the check of a half message failed; the gateway will ask again")
+        finally:
+            del self._tasks[question.transaction]
+
+    async def _looked_up(self, question: Question) -> bool | None:
+        plain = not inspect.iscoroutinefunction(self._check)
+        found = await asyncio.to_thread(self._check, question) if plain else self._check(question)
+        return found if found is None or isinstance(found, bool) else await found
+
+    async def close(self) -> None:
+        """Give up what is being looked up: others are asked."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Half:
+    """A prepared message. `async with` commits it at the end, and rolls it back when the block raises."""
+
+    def __init__(self, client: Client, transaction: int) -> None:
+        self._client = client
+        self.transaction = transaction
+        """Its number: what a local transaction keeps to answer questions by."""
+
+    async def commit(self) -> MessageId | None:
+        """Have it published; None: it was before.
+
+        Tried again when the connection is lost meanwhile. Raises ClientError.
+        """
+        answer = await self._decide(True)
+        return None if answer is None else MessageId(answer["position"])
+
+    async def rollback(self) -> None:
+        """Have it forgotten. Raises ClientError."""
+        await self._decide(False)
+
+    async def _decide(self, commit: bool) -> dict[str, Any] | None:
+        tries = 0
+        while True:
+            try:
+                return await self._client.request("decide", transaction=self.transaction, commit=commit)
+            except ConnectionLost:
+                tries += 1
+                if not self._client.reconnecting:
+                    raise
+            except ClientError as error:
+                if error.code == "half_unknown" and tries:
+                    return None  # the try whose answer was lost, or a check, had decided it
+                raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.commit()
+        else:
+            await self.rollback()

@@ -1,0 +1,245 @@
+"""Half messages over the native protocol, without sockets: decided, asked about, given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.router import half
+from penstock.router.permissions import Permission
+from penstock.sdk.message import properties_block
+from tests.reference import native_frames as wire
+from tests.support.native_session import Client, World
+
+CHECK = 0x27
+UNKNOWN = "half_unknown"
+
+
+def producer(
+    world: World, *, user: str = "guest", group: str = "g", topic: str = "t", **rules: Any
+) -> Client:
+    client = Client(world, user=user)
+    told = client.request(
+        "open_producer", handle=1, topic=topic, create=user == "guest", group=group, **rules
+    )
+    assert told == {"handle": 1, "epoch": 0}, told
+    return client
+
+
+def published(world: World, topic: str = "t") -> list[bytes]:
+    """Everything in a topic."""
+    client = Client(world)
+    client.request("read", handle=9, topic=topic, start="earliest")
+    client.send(wire.credit(9, 1000, 1 << 20))
+    found = client.bodies()
+    client.lose()
+    return found
+
+
+def questions(client: Client) -> list[tuple[int, int, bytes]]:
+    """(transaction, checks, body) of what it was asked."""
+    found = []
+    for kind, handle, payload in client.take():
+        assert (kind, handle) == (CHECK, 1)
+        transaction, checks, _, body = wire.check(payload)
+        found.append((transaction, checks, body))
+    return found
+
+
+# Deciding
+
+
+def test_it_is_published_when_it_is_committed_and_never_when_it_is_rolled_back(world: World) -> None:
+    client = producer(world)
+    first, second = (client.prepare(1, body)["transaction"] for body in (b"a", b"b"))
+    assert published(world) == []
+    position = client.request("decide", transaction=first, commit=True)["position"]
+    assert client.request("decide", transaction=second, commit=False) == {}
+    assert published(world) == [b"a"]
+    for transaction in (first, second):
+        assert client.request("decide", transaction=transaction, commit=True)["code"] == UNKNOWN
+    client.request("read", handle=2, topic="t", start=f"pos:{position}")
+    client.send(wire.credit(2, 10, 1000))
+    assert client.bodies() == [b"a"]
+    world.restart()
+    assert published(world) == [b"a"]
+    assert world.broker.statistics()["half"] == 0
+
+
+def test_its_properties_are_the_message_s(world: World) -> None:
+    client = producer(world)
+    props = properties_block("k", {"a": 1}, 60_000, True, {"priority": 7})
+    client.request("decide", transaction=client.prepare(1, b"a", props)["transaction"], commit=True)
+    client.request("read", handle=2, topic="t", start="earliest")
+    client.send(wire.credit(2, 10, 1000))
+    ((message,),) = [client.delivered()]
+    assert (message["props"], message["key"]) == (props, b"\x00\x01t")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_it_outlives_the_gateway(world: World, clean: bool) -> None:
+    client = producer(world)
+    kept = [client.prepare(1, b"%d" % i)["transaction"] for i in range(3)]
+    client.request("decide", transaction=kept[0], commit=True)
+    world.restart(clean=clean)
+    client = producer(world)
+    assert client.request("decide", transaction=kept[1], commit=True)["position"]
+    assert client.request("decide", transaction=kept[0], commit=True)["code"] == UNKNOWN
+    assert published(world) == [b"0", b"1"]
+    assert world.broker.statistics()["half"] == 1
+
+
+def test_nobody_else_decides_about_it(world: World) -> None:
+    client = producer(world)
+    transaction = client.prepare(1, b"a")["transaction"]
+    world.broker.authorizer.set("ann", "/", Permission(".*", ".*", ".*"))
+    ann = producer(world, user="ann")
+    for commit in (True, False):
+        assert ann.request("decide", transaction=transaction, commit=commit)["code"] == UNKNOWN
+    world.pass_time(1000)
+    assert questions(ann) == []
+    assert [one[0] for one in questions(client)] == [transaction]
+
+
+def test_who_may_not_publish_any_more_cannot_commit(world: World) -> None:
+    producer(world)
+    world.broker.authorizer.set("ann", "/", Permission(".*", ".*", ".*"))
+    ann = producer(world, user="ann")
+    transaction = ann.prepare(1, b"a")["transaction"]
+    world.broker.authorizer.set("ann", "/", Permission("", "", ".*"))
+    assert ann.request("decide", transaction=transaction, commit=True)["code"] == "access_refused"
+    assert ann.prepare(1, b"b")["code"] == "access_refused"
+    assert ann.request("decide", transaction=transaction, commit=False) == {}
+    assert published(world) == []
+
+
+# Asking
+
+
+def test_it_is_asked_about_until_it_is_decided(world: World) -> None:
+    client = producer(world)
+    transaction = client.prepare(1, b"a")["transaction"]
+    world.pass_time(5.9)
+    assert questions(client) == []
+    world.pass_time(0.2)
+    assert questions(client) == [(transaction, 1, b"a")]
+    world.pass_time(29.8)
+    assert questions(client) == []
+    world.pass_time(0.3)
+    assert questions(client) == [(transaction, 2, b"a")]
+    client.request("decide", transaction=transaction, commit=True)
+    world.pass_time(1000)
+    assert questions(client) == []
+    assert published(world) == [b"a"]
+
+
+def test_another_producer_of_the_group_is_asked_when_the_first_is_gone(world: World) -> None:
+    first, second = producer(world), producer(world)
+    others = [producer(world, group="h"), producer(world, topic="u")]
+    transaction = first.prepare(1, b"a")["transaction"]
+    first.lose()
+    world.pass_time(6.1)
+    assert questions(second) == [(transaction, 1, b"a")]
+    assert [questions(other) for other in others] == [[], []]
+    second.request("close", handle=1)
+    world.pass_time(31)
+    third = producer(world)
+    world.pass_time(31)
+    assert questions(third) == [(transaction, 2, b"a")]
+    assert questions(second) == []
+
+
+def test_the_producers_of_a_group_take_turns(world: World) -> None:
+    one, other = producer(world, check_each_ms=1000), producer(world)
+    one.prepare(1, b"a")
+    world.pass_time(6.1)
+    for _ in range(9):
+        world.pass_time(1.1)
+    assert (len(questions(one)), len(questions(other))) == (5, 5)
+
+
+def test_who_comes_late_is_asked_at_once(world: World) -> None:
+    client = producer(world)
+    transaction = client.prepare(1, b"a")["transaction"]
+    world.restart(clean=False)
+    world.pass_time(3600)
+    assert questions(producer(world)) == [(transaction, 1, b"a")]
+
+
+# Giving up
+
+
+def test_after_the_last_question_it_goes_to_the_dead_letter_topic(world: World) -> None:
+    rules = {"check_after_ms": 1000, "check_each_ms": 2000, "max_checks": 3, "dead_letter": "dead"}
+    client = producer(world, **rules)
+    client.request("create_topic", topic="dead")
+    transaction = client.prepare(1, b"a")["transaction"]
+    for _ in range(4):
+        world.pass_time(2.1)
+    assert [checks for _, checks, _ in questions(client)] == [1, 2, 3]
+    assert (published(world), published(world, "dead")) == ([], [b"a"])
+    assert client.request("decide", transaction=transaction, commit=True)["code"] == UNKNOWN
+    assert world.broker.statistics()["half_given_up"] == 1
+
+
+@pytest.mark.parametrize("dead_letter", ["", "not there"])
+def test_what_is_too_old_is_given_up_though_nobody_could_be_asked(world: World, dead_letter: str) -> None:
+    client = producer(world, expires_ms=100_000, dead_letter=dead_letter)
+    client.prepare(1, b"a")
+    client.lose()
+    world.pass_time(60)
+    world.restart()
+    assert world.broker.statistics()["half"] == 1
+    world.pass_time(39)
+    assert world.broker.statistics()["half"] == 1
+    world.pass_time(2)
+    statistics = world.broker.statistics()
+    assert (statistics["half"], statistics["half_given_up"], statistics["half_checks"]) == (0, 1, 0)
+    world.restart()
+    assert (published(world), world.broker.statistics()["half"]) == ([], 0)
+
+
+# Refusing
+
+
+def test_what_cannot_be_promised_is_not_prepared(world: World) -> None:
+    client = producer(world)
+    arguments = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    client.session.vhost.declare_queue("q", client.session.actor, durable=True, arguments=arguments)
+    client.request("open_producer", handle=2, exchange="", routing_key="q", group="g")
+    assert client.prepare(2, b"a")["code"] == "half_refused"
+    client.request("open_producer", handle=3, topic="t")
+    assert client.prepare(3, b"a")["code"] == "unknown_handle"
+    assert client.prepare(4, b"a")["code"] == "unknown_handle"
+    assert client.prepare(1, b"a", b"\xff")["code"] == "malformed"
+    copied = properties_block(None, {"CC": "elsewhere"}, None, True)
+    assert client.prepare(1, b"a", copied)["code"] == "reserved_header"
+    assert (
+        client.request("open_producer", handle=5, topic="t", group="g", max_checks=0)["code"] == "bad_field"
+    )
+    assert client.request("open_producer", handle=5, topic="t", max_checks=1)["code"] == "bad_field"
+    transaction = client.prepare(1, b"a")["transaction"]
+    client.request("delete_topic", topic="t")
+    assert client.request("decide", transaction=transaction, commit=True)["code"] == "not_found"
+    assert client.request("decide", transaction=transaction, commit=False) == {}
+
+
+def test_a_torn_prepare_ends_the_connection(world: World) -> None:
+    client = producer(world)
+    client.send(wire.frame(0x15, 1, b"\0\0\0"))
+    assert client.ended()["code"] == "malformed"
+
+
+@pytest.mark.parametrize("limit", [("HALVES_MAX", 2), ("BYTES_MAX", 250)])
+def test_no_more_are_kept_than_may_be(
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, int]
+) -> None:
+    monkeypatch.setattr(half, *limit)
+    client = producer(world)
+    kept = [client.prepare(1, b"a"), client.prepare(1, b"b")]
+    told = client.prepare(1, bytes(200))
+    assert (told["code"], told["retryable"]) == ("too_many_halves", True)
+    for one in kept:
+        client.request("decide", transaction=one["transaction"], commit=False)
+    assert "transaction" in client.prepare(1, bytes(200))

@@ -25,6 +25,7 @@ from penstock.router.administration import Administration
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.auth import AuthOptions, Users
 from penstock.router.connections import Connections
+from penstock.router.deduplication import restore as restore_seen
 from penstock.router.delayed import Delayed
 from penstock.router.entries import QueueEntry
 from penstock.router.errors import AccessRefused, NotFound
@@ -199,6 +200,7 @@ class Broker:
                 self._restore_policy(decode_table(value))
             for _, value in tables.items("exchange"):
                 self._restore_exchange(decode_table(value))
+            restore_seen(self.log, self.vhosts)
             subscriptions = []
             for key, value in tables.items("queue"):
                 queue = decode_table(value)

@@ -7,17 +7,19 @@ from typing import Final
 
 from penstock.router.arguments import Arguments, encode_table, same_value
 from penstock.router.choosing import check_choosing
+from penstock.router.deduplication import DEDUPLICATING_TYPE, Seen, check_cache
 from penstock.router.entries import Binding
 from penstock.router.errors import (
     Inequivalent,
     InUse,
     InvalidArgument,
+    InvalidParameter,
     NotFound,
     ReservedName,
     SystemExchange,
     UnknownType,
 )
-from penstock.router.exchanges import DELAYED_TYPE, TYPES, Exchange
+from penstock.router.exchanges import DELAYED_TYPE, INNER_TYPES, TYPES, Exchange
 from penstock.router.identity import Actor
 from penstock.router.metadata import row_key
 from penstock.router.names import RESERVED_PREFIX, clean_name
@@ -50,6 +52,7 @@ class ExchangeMethods(VhostState):
             InvalidArgument: `alternate-exchange` is no name, `x-delayed-type` no type.
             Inequivalent: it exists otherwise.
             NotFound: `passive`, and it does not exist.
+            InvalidHash, InvalidParameter: its type cannot have these arguments.
 
         """
         name = clean_name(name)
@@ -68,6 +71,8 @@ class ExchangeMethods(VhostState):
         self._permit(actor, "configure", "exchange", name)
         found = self.exchanges.get(name)
         if found is None:
+            if type_ == DEDUPLICATING_TYPE:
+                check_cache(arguments)
             check_choosing(str(arguments["x-delayed-type"]) if type_ == DELAYED_TYPE else type_, arguments)
         else:
             self._check_same_exchange(found, type_, durable, auto_delete, internal, arguments)
@@ -111,6 +116,8 @@ class ExchangeMethods(VhostState):
     def _add_exchange(self, exchange: Exchange) -> Exchange:
         self.exchanges[exchange.name] = exchange
         exchange.policy_alternate = self.policies.alternate(exchange.name)
+        if exchange.type == DEDUPLICATING_TYPE:
+            exchange.seen = Seen(self.broker.log, self.name, exchange.name, exchange.arguments)
         self._names.touch_all()
         return exchange
 
@@ -143,7 +150,7 @@ class ExchangeMethods(VhostState):
         inner = arguments.get("x-delayed-type")
         if not isinstance(inner, str):
             raise InvalidArgument("exchange", name, self.name, "x-delayed-type", inner, "no_exchange_type")
-        if inner not in TYPES:
+        if inner not in INNER_TYPES:
             raise UnknownType("exchange", inner, name, self.name)
 
     def delete_exchange(self, name: str, actor: Actor, *, if_unused: bool = False) -> int:
@@ -170,6 +177,8 @@ class ExchangeMethods(VhostState):
     def _remove_exchange(self, exchange: Exchange) -> int:
         del self.exchanges[exchange.name]
         lsn = 0
+        if exchange.seen is not None:
+            exchange.seen.clear()
         if exchange.durable:
             lsn = self.broker.log.tables.delete("exchange", row_key(self.name, exchange.name))
         for binding in list(exchange.bindings.values()):
@@ -201,10 +210,17 @@ class ExchangeMethods(VhostState):
 
         Raises:
             DefaultExchange, AccessRefused, NotFound, InvalidMatch, InvalidPattern: it cannot be bound.
+            InvalidParameter: `destination` takes no messages from exchanges.
 
         """
         ends = self._exchange_ends(destination, source, actor)
         self._permit_topic(actor, ends[1], routing_key)
+        if ends[0].seen is not None:
+            raise InvalidParameter(
+                f"exchange '{destination}' of type '{DEDUPLICATING_TYPE}' takes messages from publishers "
+                "only",
+                "bind from it, not to it",
+            )
         with self.changing():
             binding, _ = self.bindings.add(ends[1], ends[0], routing_key, arguments or NO_ARGUMENTS)
         return binding.lsn

@@ -12,6 +12,7 @@ with its last one. A topic filter that one MQTT session alone has needs no slot:
     headers   each table against the headers of each message
     default   the queue's name: the slots are made by the vhost, at the first message
     x-delayed-message   as the type in its argument
+    x-message-deduplication   as fanout: see `deduplication`
     x-consistent-hash, x-modulus-hash, x-random, x-local-random   one of the slots: see `choosing`
 
 A topic exchange sees both names of a subject: an MQTT-born one has its topic and the routing key that stands
@@ -31,6 +32,7 @@ from penstock.router._filters import SlashedTrie
 from penstock.router._routes import Scope, Topology
 from penstock.router.arguments import Arguments, encode_table, same_value
 from penstock.router.choosing import CHOOSING_TYPES, Chooser, checked_weight
+from penstock.router.deduplication import DEDUPLICATING_TYPE, Seen
 from penstock.router.errors import InvalidMatch
 from penstock.router.names import text, wire
 from penstock.router.topics import DottedTrie, literal_prefix
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DELAYED_TYPE",
+    "INNER_TYPES",
     "MQTT_EXCHANGE",
     "PREDECLARED",
     "TYPES",
@@ -53,12 +56,15 @@ __all__ = [
 
 Syntax = Literal["direct", "fanout", "dotted", "slashed", "headers", "chosen"]
 
-TYPES: Final = ("direct", "fanout", "topic", "headers", *CHOOSING_TYPES)
+INNER_TYPES: Final = ("direct", "fanout", "topic", "headers", *CHOOSING_TYPES)
 """What an exchange may make of a key."""
+
+TYPES: Final = (*INNER_TYPES, DEDUPLICATING_TYPE)
+"""All but DELAYED_TYPE."""
 
 DELAYED_TYPE: Final = "x-delayed-message"
 """An exchange that keeps messages with a delay until their time, and then does as its argument
-`x-delayed-type` says, one of TYPES."""
+`x-delayed-type` says, one of INNER_TYPES."""
 
 PREDECLARED: Final = {
     "": ("direct", False),
@@ -79,6 +85,7 @@ _SYNTAX: Final[Mapping[str, Syntax]] = {
     "fanout": "fanout",
     "topic": "dotted",
     "headers": "headers",
+    DEDUPLICATING_TYPE: "fanout",
     **dict.fromkeys(CHOOSING_TYPES, "chosen"),
 }
 
@@ -191,6 +198,8 @@ class Exchange:
         self.scope = Scope(topology, 4096 if name in ("", MQTT_EXCHANGE) else 256)
         self.policy_alternate: str | None = None
         """The alternate exchange that policies give it."""
+        self.seen: Seen | None = None
+        """What it knows of messages before; None: it lets everything through."""
         self.lsn = 0
         """Where its declaration is in the log; 0 when it is not durable."""
         self.bindings: dict[tuple[object, ...], Binding] = {}
@@ -219,6 +228,8 @@ class Exchange:
         """Whether each message decides where it goes, by its headers for example."""
         if self._behaviour in CHOOSING_TYPES:
             return self._choices().per_message
+        if self._behaviour == DEDUPLICATING_TYPE:
+            return True
         return self._behaviour == "headers" and bool(self._literal)
 
     # Slots
@@ -339,7 +350,7 @@ class Exchange:
             case "direct":
                 found = self._literal.get(subject.key)
                 return () if found is None else (found,)
-            case "fanout":
+            case "fanout" | "x-message-deduplication":
                 return self._literal.values()
             case "topic":
                 slots: list[Slot | Own] = []

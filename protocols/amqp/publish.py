@@ -26,6 +26,7 @@ from penstock.protocols.amqp.properties import (
 from penstock.protocols.translate import EXCHANGE, topic_of
 from penstock.protocols.values import Table, Value
 from penstock.router._routes import Route
+from penstock.router.deduplication import Seen
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, text, wire
 from penstock.router.publishing import Published, union
 from penstock.router.replies import REPLY_TO, is_reply_key
@@ -158,23 +159,46 @@ def append(channel: Channel, message: Message, way: Way) -> Published:
     """Append the message, and return it when it is mandatory and goes nowhere.
 
     Direct replies are delivered instead, and are in no log: the LSN is the last one. As in RabbitMQ they
-    count as going nowhere. What a named producer sent before is not appended: the LSN is the one of then.
+    count as going nowhere. What was sent before is not appended: the LSN is the one of then.
     """
-    if message.numbered is None:
-        published = _append(channel, message, way)
-    else:
-        producers = channel.session.log.producers
-        name, sequence = message.numbered
-        known = producers.admit_sequence(name, sequence)
-        if known:
-            return Published(known, way.route)
-        producers.open()
-        published = _append(channel, message, way)
-        if not published.refused:
-            producers.note(name, sequence, sequence, published.lsn)
-    if channel.vhost.firehose.is_on:
+    published = _append_once(channel, message, way)
+    if channel.vhost.firehose.is_on and not published.repeated:
         firehose.published(channel, message.keys, message.block, message.body, way.route)
     return published
+
+
+def _append_once(channel: Channel, message: Message, way: Way) -> Published:
+    """Append it, unless its producer sent it before, or its exchange knows its deduplication header."""
+    log = channel.session.log
+    seen = _seen(channel, message)
+    value = None if seen is None else seen.value_of(message.headers)
+    if seen is not None and value is not None:
+        first = seen.find(value)
+        if first is not None:
+            return Published(first, way.route, repeated=True)
+        with log.unit():
+            published = _append(channel, message, way)
+            if not published.refused:
+                seen.note(value, message.headers, published.lsn)
+        return published
+    if message.numbered is None:
+        return _append(channel, message, way)
+    name, sequence = message.numbered
+    known = log.producers.admit_sequence(name, sequence)
+    if known:
+        return Published(known, way.route, repeated=True)
+    log.producers.open()
+    published = _append(channel, message, way)
+    if not published.refused:
+        log.producers.note(name, sequence, sequence, published.lsn)
+    return published
+
+
+def _seen(channel: Channel, message: Message) -> Seen | None:
+    parts = split_key_block(message.keys[0])
+    assert parts is not None  # the kernel made it of two short strings
+    exchange = channel.vhost.exchanges.get(parts[0])
+    return None if exchange is None else exchange.seen
 
 
 def _append(channel: Channel, message: Message, way: Way) -> Published:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import subprocess
 import threading
 import time
@@ -22,8 +23,8 @@ from tests.support.faults import Shim
 pytestmark = [pytest.mark.penstock_only("this is about penstock's log"), pytest.mark.timeout(900)]
 
 LIMIT_S = 240.0
-BODY = bytes(40_000)
-"""So large that few fill a disk: each waits for the confirm of the one before."""
+BODY = random.Random(5).randbytes(40_000)
+"""So large that few fill a disk: each waits for the confirm of the one before. Nothing compresses them."""
 
 
 class FaultyGateway(Gateway):

@@ -80,7 +80,7 @@ def _seal(segment: Segment, feed: Feed | None, level: int) -> int:
         contextlib.closing(mmap.mmap(file.fileno(), segment.end, access=mmap.ACCESS_READ)) as data,
     ):
         while at < len(data):
-            survivors, at, _ = needs.survivors(data, at)
+            survivors, at, _, _ = needs.survivors(data, at)
             kept += sum(len(piece) for piece, _, _ in pack(survivors, level))
     return kept
 

@@ -91,6 +91,11 @@ class Scanner:
     def bytes_of(self, offset: int, feed_ids: list[int]) -> tuple[dict[int, int], int]:
         """Bytes of the records of each of these feeds (at least one), in the batches from `offset` on, and
         where the last whole and valid one ends."""
+    def held_bytes(self, offset: int, end: int) -> dict[int, int]:
+        """Bytes of the batches in [offset, end), which a scan found valid, by partition.
+
+        `segment.OWN`: of what is nobody's. A compressed block counts for the partition of its first record.
+        """
     def search(self, offset: int, lsn: int, epoch: int | None = None) -> Hit | None:
         """The next valid batch at or behind `offset` with an LSN from `lsn` on, of that or of any epoch."""
     def collect(

@@ -35,6 +35,9 @@ import os
 from collections import namedtuple
 from dataclasses import dataclass
 
+cdef enum:
+    OWN = 0xffffffff                 # `segment.OWN`
+
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, int64_t offset)
 
@@ -324,6 +327,28 @@ cdef class Scanner:
             return {feed_id: sizes[feed_id] for feed_id in feed_ids}, walker.at
         finally:
             free(sizes)
+
+    def held_bytes(self, size_t offset, size_t end):
+        # Bytes of the batches of this file in [offset, end) by partition; they have been found valid.
+        cdef const BatchHeader* header
+        cdef uint32_t lp, last = OWN
+        cdef uint64_t run = 0
+        cdef dict held = {}
+        while offset + BATCH_HEADER <= min(end, self.size):
+            header = <const BatchHeader*>(self.buffer + offset)
+            if header.len < BATCH_HEADER:
+                break
+            lp = header.lp if header.kind in (KIND_RECORDS, KIND_BLOCK) else OWN
+            if lp != last:
+                if run:
+                    held[last] = held.get(last, 0) + run
+                last = lp
+                run = 0
+            run += header.len
+            offset += header.len
+        if run:
+            held[last] = held.get(last, 0) + run
+        return held
 
     def search(self, size_t offset, uint64_t lsn, object epoch=None):
         # The next valid batch of this file behind `offset`. Bodies may hold bytes that look like batches, so the

@@ -12,8 +12,9 @@ cdef class Needs:                    # which records of one segment somebody sti
     cdef uint32_t* first             # by feed id: its records from this number on ...
     cdef uint32_t* last              # ... to before this one are needed
     cdef uint32_t feeds              # entries of `first` and `last`
+    cdef set partitions              # all of whose records are needed
     cpdef int need(self, uint64_t position) except -1
     cpdef int need_feed(self, uint32_t feed, uint64_t from_pos, uint64_t to_pos) except -1
     cdef bint needs_feed(self, uint32_t feed, uint32_t record) noexcept nogil
     cdef bint is_needed(self, const RecordHeader* record, uint64_t lsn, const uint32_t* lists) noexcept nogil
-    cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept) noexcept nogil
+    cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept, bint whole) noexcept nogil

@@ -15,16 +15,18 @@ class Needs:
         """The record at `position`; one that is not in the segment is ignored."""
     def need_feed(self, feed: int, from_pos: int, to_pos: int) -> None:
         """The records of a feed at positions [from_pos, to_pos); called again it only widens the span."""
+    def need_partition(self, lp: int) -> None:
+        """All records of a partition."""
     def need_marked(self, bits: Buffer) -> None:
         """The records with a bit that is set; bit n of byte b is record 8 * b + n."""
     def signature(self) -> int:
         """The same for the same marks: what stayed by these stays again."""
-    def survivors(self, data: Buffer, offset: int, room: int = ...) -> tuple[bytes, int, int]:
+    def survivors(self, data: Buffer, offset: int, room: int = ...) -> tuple[bytes, int, int, dict[int, int]]:
         """The batches of `data` from `offset` on, those in blocks included, without what is not needed.
 
         Returns about `room` bytes of them (1 MiB; less only at the end), where to go on (the size of `data`:
-        nowhere), and how many records they hold. Raises ValueError at a batch that is damaged: nothing is
-        thrown away that cannot be read.
+        nowhere), how many records they hold, and how many of the bytes are of which partition. Raises
+        ValueError at a batch that is damaged: nothing is thrown away that cannot be read.
         """
 
 def end_note(lsn: int, epoch: int, max_ts: int) -> bytes:

@@ -1,7 +1,8 @@
 # cython: auto_pickle=False
 """Rewriting a closed segment so that it holds only what somebody still needs.
 
-A record stays when its number is marked, or when one of its feeds is needed there. Records that stay and
+A record stays when its number is marked, when one of its feeds is needed there, or when all of its partition
+is. Records that stay and
 follow one another are one batch; LSNs, times, flags and columns do not change. State and notes go: checkpoints
 behind the segment have the tables. The last batch shall be a note (`end_note`) with the LSN that follows the
 segment, so that a reader knows where it ended. A segment is taken in pieces: no more than one is in memory.
@@ -35,6 +36,7 @@ cdef class Needs:
             raise ValueError(f"no segment: LSNs {base} to {end}")
         self.base = base
         self.end = end
+        self.partitions = set()
         self.bits = <uint8_t*>calloc((end - base) // 8 + 1, 1)
         if self.bits == NULL:
             raise MemoryError()
@@ -75,6 +77,9 @@ cdef class Needs:
         self.last[feed] = max(self.last[feed], <uint32_t>(to_pos - self.base))
         return 0
 
+    def need_partition(self, uint32_t lp):
+        self.partitions.add(lp)
+
     def need_marked(self, const uint8_t[::1] bits not None):
         cdef size_t k, size = <size_t>((self.end - self.base) // 8 + 1)
         if <size_t>bits.shape[0] != size:
@@ -90,6 +95,8 @@ cdef class Needs:
                 crc = crc32c_of(crc, <const uint8_t*>&k, 4)
                 crc = crc32c_of(crc, <const uint8_t*>&self.first[k], 4)
                 crc = crc32c_of(crc, <const uint8_t*>&self.last[k], 4)
+        for k in sorted(self.partitions):
+            crc = crc32c_of(crc, <const uint8_t*>&k, 4)
         return crc
 
     cdef bint needs_feed(self, uint32_t feed, uint32_t record) noexcept nogil:
@@ -113,7 +120,11 @@ cdef class Needs:
         cdef Walker walker = Walker()
         cdef const BatchHeader* header
         cdef uint64_t kept = 0
+        cdef uint32_t lp = 0
         cdef int failed = 0
+        cdef bint known = False, whole = False
+        cdef size_t before
+        cdef dict held = {}
         out.data = NULL
         out.size = out.room = 0
         walker.start(&data[0] if data.shape[0] else NULL, <size_t>data.shape[0], offset)
@@ -124,21 +135,30 @@ cdef class Needs:
                     if header == NULL:
                         break
                     if header.kind == KIND_RECORDS:
-                        failed = self.take(header, &out, &kept)
+                        if not known or header.lp != lp:
+                            lp = header.lp
+                            known = True
+                            with gil:
+                                whole = lp in self.partitions
+                        before = out.size
+                        failed = self.take(header, &out, &kept, whole)
                         if failed:
                             break
+                        if out.size > before:
+                            with gil:
+                                held[lp] = held.get(lp, 0) + out.size - before
             if failed:
                 raise MemoryError()
             if walker.found.reason != NULL:
                 raise ValueError(f"a damaged batch at byte {walker.at}: {walker.found.reason.decode()}")
             # Nothing valid and nothing amiss: it is the end of what was written.
             end = walker.at if header != NULL else walker.size
-            return PyBytes_FromStringAndSize(<char*>out.data, out.size), end, kept
+            return PyBytes_FromStringAndSize(<char*>out.data, out.size), end, kept, held
         finally:
             free(out.data)
 
-    cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept) noexcept nogil:
-        # Put what stays of a batch; -1: no memory.
+    cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept, bint whole) noexcept nogil:
+        # Put what stays of a batch, all of it when it is wanted `whole`; -1: no memory.
         cdef const RecordHeader* records = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
         cdef const uint32_t* lists = <const uint32_t*>(
             <const uint8_t*>records + RECORD_HEADER * <size_t>header.count + columns_size(header.cols, header.count))
@@ -146,11 +166,12 @@ cdef class Needs:
         cdef uint32_t first = 0, count, k
         cdef uint32_t* memo = NULL               # by word of the batch's feed lists: its place in the copy, + 1
         while True:
-            while first < header.count and not self.is_needed(&records[first], header.base_lsn + first, lists):
+            while first < header.count and not (
+                    whole or self.is_needed(&records[first], header.base_lsn + first, lists)):
                 first += 1
             count = 0
-            while first + count < header.count and self.is_needed(
-                    &records[first + count], header.base_lsn + first + count, lists):
+            while first + count < header.count and (whole or self.is_needed(
+                    &records[first + count], header.base_lsn + first + count, lists)):
                 count += 1
             if count == 0:
                 break

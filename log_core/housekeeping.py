@@ -18,7 +18,9 @@ from penstock.log_core._seal import Needs
 from penstock.log_core.checkpoint import Checkpoint
 from penstock.log_core.compaction import Compacted, is_due, survivors
 from penstock.log_core.manifest import CleanMark
-from penstock.log_core.sealing import beyond_retention, seal, worth_a_look
+from penstock.log_core.retention import Kept, kept
+from penstock.log_core.sealing import seal, worth_a_look
+from penstock.log_core.segment import EVERYBODY, OWN
 from penstock.log_core.upkeep import deletable
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class Housekeeping:
             self._unfinished.remove(segment)
             self.finish(segment)
         self._feeds.trim()
+        self._measure_one()
         self.delete_old()
         self.seal_one()
 
@@ -193,14 +196,7 @@ class Housekeeping:
             return
         live = self._segments.live
         log = self._log
-        count = deletable(
-            live,
-            min(log.low_water(), self._kept_from),
-            self.checkpoints[-1],
-            log.wall_ms(),
-            log.options.traffic_retention_bytes,
-            log.options.traffic_retention_s,
-        )
+        count = deletable(live, log.low_water(), self.checkpoints[-1], self.retained.lowest)
         # What only delayed records keep; looked at even when there is nothing, for it follows the disk.
         needed = log.delays.low_water(live)
         log.delays.mover.look([segment for segment in live[:count] if segment.next_lsn > needed])
@@ -233,22 +229,34 @@ class Housekeeping:
     # Sealing
 
     @property
-    def beyond(self) -> int:
-        """How many of the oldest segments neither traffic retention nor a lease wants."""
-        options, live = self._log.options, self._segments.live
-        count = beyond_retention(
-            live,
-            self._log.wall_ms(),
-            options.traffic_retention_bytes,
-            options.traffic_retention_s,
-        )
-        kept_from = self._kept_from
-        return len([segment for segment in live[:count] if segment.next_lsn <= kept_from])
+    def retained(self) -> Kept:
+        """What traffic retention and leases want."""
+        live = self._segments.live
+        leased = self._log.holds.kept_from(live, self._log.options.lease_bytes)
+        return kept(live, self._log.wall_ms(), self._log.retention_of, leased)
 
-    @property
-    def _kept_from(self) -> int:
-        """What ends behind this LSN some reader from outside still wants."""
-        return self._log.holds.kept_from(self._segments.live, self._log.options.lease_bytes)
+    def held_bytes(self, lp: int) -> int:
+        """Bytes of a partition in the segments; of those whose index does not say it, not yet."""
+        return sum(segment.held.get(lp, 0) for segment in self._segments.live if segment.held is not None)
+
+    def _measure_one(self) -> None:
+        """Find whose bytes are in a segment of an older version."""
+        segment = next((one for one in self._segments.live if one.held is None), None)
+        if segment is None or self.busy or self.closed:
+            return
+        self.busy = True
+
+        def done(found: object, error: OSError | None) -> None:
+            self.busy = False
+            if error is not None:
+                _LOG.warning("%s cannot be measured yet: %s", segment.path, error)
+                return
+            assert isinstance(found, dict)
+            segment.held = found
+            segment.thinned = {EVERYBODY} if segment.sealed else set()
+            self._measure_one()
+
+        self._background(lambda: self._upkeep.measure(segment), done)
 
     def compact(self, feed: Feed, since: int, done: Callable[[Compacted], object]) -> None:
         """Find what key compaction keeps of a feed, if that is due, then call `done`; see `compaction`.
@@ -261,7 +269,8 @@ class Housekeeping:
         busy = self.busy or self.closed or self._histories.searching
         if busy or not is_due(closed, feed, since):
             return
-        beyond = [segment for segment in live[: self.beyond] if segment.indexed]
+        lowest = self.retained.lowest
+        beyond = [segment for segment in closed if segment.next_lsn <= lowest]
         now_ms = log.wall_ms()
         self.busy = True
 
@@ -287,16 +296,21 @@ class Housekeeping:
         busy = self.busy or self.closed or self._histories.searching
         if busy or log.mark_needs is None or len(self.checkpoints) < 2:
             return
-        candidates = [s for s in self._segments.live[: self.beyond] if not log.delays.waits_in(s)]
-        segment = worth_a_look(candidates, self.checkpoints[-1], log.wall_ms() / 1000)
+        candidates = [s for s in self._segments.live[:-1] if not log.delays.waits_in(s)]
+        retained = self.retained
+        segment = worth_a_look(candidates, retained, self.checkpoints[-1], log.wall_ms() / 1000)
         if segment is None:
             return
         segment.looked_at = log.wall_ms() / 1000
         needs = Needs(segment.base_lsn, segment.next_lsn)
+        assert segment.held is not None
+        thinned = retained.unwanted(segment)
+        for lp in segment.held.keys() - thinned - {OWN}:
+            needs.need_partition(lp)
         self.busy = True
-        log.mark_needs(needs, lambda: self._rewrite(segment, needs))
+        log.mark_needs(needs, lambda: self._rewrite(segment, needs, thinned))
 
-    def _rewrite(self, segment: Segment, needs: Needs) -> None:
+    def _rewrite(self, segment: Segment, needs: Needs, thinned: frozenset[int]) -> None:
         self.busy = False
         log = self._log
         if self.closed or needs.signature() == segment.looked_for:
@@ -312,6 +326,7 @@ class Housekeeping:
                     self._segments,
                     segment,
                     needs,
+                    thinned=thinned,
                     log_id=self._manifest.log_id,
                     level=log.options.compression_level,
                 )

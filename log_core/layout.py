@@ -51,8 +51,9 @@ __all__ = [
     "write_sealed",
 ]
 
-VERSION: Final = 2
-"""Of what is written. Version 1 had no blocks (`_blocks`) and is read, too."""
+VERSION: Final = 3
+"""Of what is written. Version 1 had no blocks (`_blocks`), version 2 no partitions in a sparse index; both
+are read, too."""
 OLDEST_VERSION: Final = 1
 WAL: Final = 1
 CHECKPOINT: Final = 2

@@ -49,8 +49,9 @@ from penstock.log_core.producers import Producers
 from penstock.log_core.raw import RawFiles
 from penstock.log_core.reader import Reader
 from penstock.log_core.recovery import Recovered, Recovery, recover
+from penstock.log_core.retention import Retention
 from penstock.log_core.scrub import Scrub
-from penstock.log_core.segment import Segment, Segments
+from penstock.log_core.segment import OWN, Segment, Segments
 from penstock.log_core.tables import Tables
 from penstock.log_core.upkeep import Upkeep, stale_before
 from penstock.log_core.wal import Wal
@@ -113,6 +114,7 @@ class Log:
         self.before_checkpoint: list[Callable[[], object]] = []
         """Called when a checkpoint is about to be taken: what they put is in it."""
         self.failed = None
+        self._retentions: dict[int, tuple[int | None, float | None]] = {}  # by partition
         self._pressure = Pressure()
         self._inbox = Mailbox()
         self._written = Waiters()
@@ -527,11 +529,26 @@ class Log:
         """
         return self._reader.position_for_time(time_ms) or self.appender.next_lsn
 
-    @property
-    def first_lsn(self) -> int:
-        """The oldest position that can be replayed."""
-        live = self._segments.live
-        return live[min(self._housekeeping.beyond, len(live) - 1)].base_lsn
+    def first_lsn(self, lp: int) -> int:
+        """The oldest position from which on all traffic of a partition can be replayed."""
+        return self._housekeeping.retained.first_of(lp)
+
+    def retention_of(self, lp: int) -> Retention:
+        """How much traffic of a partition is kept."""
+        keep_bytes, keep_s = self._retentions.get(lp, (None, None))
+        usual = self.options
+        return Retention(
+            usual.traffic_retention_bytes if keep_bytes is None else keep_bytes,
+            usual.traffic_retention_s if keep_s is None else keep_s,
+        )
+
+    def retain_traffic(self, lp: int, keep_bytes: int | None, keep_s: float | None) -> None:
+        """Keep so much traffic of a partition from now on; None: what the options say."""
+        self._retentions[lp] = (keep_bytes, keep_s)
+
+    def held_bytes(self, lp: int) -> int:
+        """Bytes of a partition in the segments; of `segment.OWN`: of tables, notes and delayed records."""
+        return self._housekeeping.held_bytes(lp)
 
     def search(self, first: int, matcher: Matcher, done: Done, *, last: int, durable: bool) -> None:
         """Find the records at positions [first, last) that `matcher` wants; see `Histories`.
@@ -541,7 +558,7 @@ class Log:
 
         def written(ok: bool) -> None:
             if ok:
-                start = max(first, self.first_lsn)
+                start = max(first, self.first_lsn(matcher.lp))
                 self._histories.search(start, last, matcher, done, durable=durable)
             else:
                 done(None, False)
@@ -631,7 +648,9 @@ class Log:
         """Close a segment that little traffic keeps open past its retention; a checkpoint follows."""
         segment = self._wal.segment
         age_s = self._clock() - segment.min_ts / 1000
-        limit_s = max(self.options.traffic_retention_s, _AGE_MIN_S)
+        held = segment.held or {}
+        shortest_s = min((self.retention_of(lp).keep_s for lp in held if lp != OWN), default=age_s)
+        limit_s = max(shortest_s, _AGE_MIN_S)
         if not segment.min_ts or age_s < limit_s or self.appender.in_unit:
             return
         self.flush()

@@ -45,7 +45,7 @@ from penstock.log_core.layout import (
 )
 from penstock.log_core.manifest import CleanMark, Manifest
 from penstock.log_core.salvage import Hole, hits_behind, mend, mend_head, quarantine
-from penstock.log_core.segment import Marks, Segment
+from penstock.log_core.segment import EVERYBODY, Marks, Segment
 from penstock.log_core.tables import FEED_TABLE, Tables, feed_of_key
 
 __all__ = ["LSN_JUMP", "Recovery", "recover"]
@@ -388,6 +388,8 @@ class _Run:
                 self._mend(segment, damage, found, hits, follows)
                 self._read(segment)
                 self._walk(segment, found.end, found.next_lsn, checkpoint)
+        segment.held = self._scanner.held_bytes(WAL_HEAD_BYTES, segment.end)
+        segment.thinned = {EVERYBODY} if segment.sealed else set()
         self._files.cut(segment.path, segment.end, sync=self._sync)
         segment.feeds = self._scanner.feeds_at(segment.base_lsn)
         segment.indexed = self._indexes_fit(segment)
@@ -492,6 +494,7 @@ class _Run:
             return False
         segment.kept_bytes = kept_bytes(directory, segment)
         segment.waiting = None
+        segment.held, segment.thinned = stored.held, stored.thinned
         segment.delayed, segment.delayed_at = stored.delayed, stored.delayed_at
         segment.delayed_last = stored.delayed_last
         return True

@@ -1,5 +1,7 @@
 """Sealing: a closed segment that leaves traffic retention is rewritten with what is still needed.
 
+It leaves it partition by partition (`retention`): what some want is kept whole, the others are thinned.
+
 So one queue that nobody consumes keeps its own messages, not all that was written in between; a stream keeps
 its retention; and what is left of a segment that nobody needs is its head. Until then a segment stays as it
 was written: most messages are done by then, and are never written twice.
@@ -23,7 +25,7 @@ import contextlib
 import logging
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -32,9 +34,10 @@ from penstock.log_core._blocks import pack
 from penstock.log_core._seal import Needs, end_note
 from penstock.log_core.files import Files
 from penstock.log_core.layout import SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.segment import Marks, Segment, Segments
+from penstock.log_core.retention import Kept
+from penstock.log_core.segment import OWN, Marks, Segment, Segments
 
-__all__ = ["LOOK_EACH_S", "beyond_retention", "seal", "worth_a_look"]
+__all__ = ["LOOK_EACH_S", "seal", "worth_a_look"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
@@ -44,27 +47,13 @@ _WORTH: Final = 0.75
 """A segment is rewritten when at most this part of its bytes stays."""
 
 
-def beyond_retention(live: Sequence[Segment], now_ms: int, keep_bytes: int, keep_s: float) -> int:
-    """How many of the oldest segments traffic retention does not want; the active one is not among them.
-
-    It wants the youngest closed ones up to `keep_bytes` in all, of those with a record not older than
-    `keep_s` seconds; sealed ones are beyond it already.
-    """
-    total = 0
-    wanted = len(live) - 1
-    for at in range(len(live) - 2, -1, -1):
-        segment = live[at]
-        total += segment.end
-        if segment.sealed or total > keep_bytes or now_ms - segment.max_ts > keep_s * 1000:
-            break
-        wanted = at
-    return wanted
-
-
-def worth_a_look(segments: Sequence[Segment], checkpoint_lsn: int, now_s: float) -> Segment | None:
+def worth_a_look(
+    segments: Sequence[Segment], retained: Kept, checkpoint_lsn: int, now_s: float
+) -> Segment | None:
     """The segment to look at next: never looked at, or longest ago; None: none is due.
 
-    It must be indexed, and a checkpoint behind it must have the tables, for its state is thrown away.
+    It must be indexed, a checkpoint behind it must have the tables, for its state is thrown away, and so much
+    of it must be beyond retention that a rewriting can be worth it.
     """
     due = [
         segment
@@ -73,8 +62,14 @@ def worth_a_look(segments: Sequence[Segment], checkpoint_lsn: int, now_s: float)
         and segment.next_lsn <= checkpoint_lsn + 1
         and now_s - segment.looked_at >= LOOK_EACH_S
         and segment.end > WAL_HEAD_BYTES + 96  # there is more than the note of its end
+        and _unwanted_bytes(segment, retained) >= (1 - _WORTH) * (segment.end - WAL_HEAD_BYTES)
     ]
     return min(due, key=lambda segment: segment.looked_at, default=None)
+
+
+def _unwanted_bytes(segment: Segment, retained: Kept) -> int:
+    held = segment.held
+    return sum(held[lp] for lp in retained.unwanted(segment)) if held is not None else 0
 
 
 def seal(
@@ -84,11 +79,13 @@ def seal(
     segment: Segment,
     needs: Needs,
     *,
+    thinned: Set[int],
     log_id: bytes,
     level: int,
 ) -> int:
     """Rewrite a segment, if that saves enough; the bytes saved. Not on the loop.
 
+    `thinned`: the partitions of which only what is needed stays; `needs` has the others whole.
     `level`: of zstd, 0 = not compressed. Raises OSError, ValueError (it is damaged: it stays as it is).
     """
     new = segment.path.with_name(segment.path.name + ".new")
@@ -102,11 +99,13 @@ def seal(
         files.unlink(new)  # a full disk needs the room
         raise
     files.reached("seal.written")
-    end, sparse = written
+    end, sparse, held = written
     with segments.swap:
         files.rename(new, segment.path)
         saved, segment.end = segment.end - end, end
         segment.marks = sparse
+        segment.held = held
+        segment.thinned |= thinned - {OWN}
         segment.gaps = segment.sealed = True
     files.reached("seal.renamed")
     files.sync_folder(folder.wal)
@@ -119,10 +118,13 @@ def seal(
 
 def _write_survivors(
     files: Files, new: Path, segment: Segment, needs: Needs, level: int
-) -> tuple[int, Marks] | None:
-    """Write and sync the file `new`: its size and sparse index, or None when too little would be saved."""
+) -> tuple[int, Marks, dict[int, int]] | None:
+    """Write and sync the file `new`: its size, its sparse index and whose bytes are in it, or None when too
+    little would be saved.
+    """
     limit = int(_WORTH * segment.end)
     sparse = Marks()
+    held: dict[int, int] = {}
     with segment.path.open("rb") as file:
         head = Head.decode(file.read(WAL_HEAD_BYTES), segment.path, WAL)
         fd = files.create(new)
@@ -136,27 +138,41 @@ def _write_survivors(
             files.write_all(fd, head.encode(WAL_HEAD_BYTES), 0)
             end = WAL_HEAD_BYTES
             with contextlib.closing(mmap.mmap(file.fileno(), segment.end, access=mmap.ACCESS_READ)) as data:
-                for piece, lsn, time_ms in _pieces(data, needs, level):
-                    if end + len(piece) > limit:
-                        return None
-                    sparse.add(lsn, end, time_ms)
-                    files.write_all(fd, piece, end)
-                    end += len(piece)
+                for pieces, raw in _pieces(data, needs, level):
+                    for piece, lsn, time_ms in pieces:
+                        if end + len(piece) > limit:
+                            return None
+                        sparse.add(lsn, end, time_ms)
+                        files.write_all(fd, piece, end)
+                        end += len(piece)
+                    _share(held, raw, sum(len(piece) for piece, _, _ in pieces))
             note = end_note(needs.end, segment.epoch, segment.max_ts)
             files.write_all(fd, note, end)
             files.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
-    return end + len(note), sparse
+    held[OWN] = len(note)
+    return end + len(note), sparse, held
 
 
-def _pieces(data: mmap.mmap, needs: Needs, level: int) -> Iterator[tuple[bytes, int, int]]:
-    """What stays, as `pack` makes it; the times never fall."""
+def _share(held: dict[int, int], raw: dict[int, int], nbytes: int) -> None:
+    """Count what was written for those of whom it is, by their bytes before it was compressed."""
+    total = sum(raw.values())
+    for lp, part in raw.items():
+        held[lp] = held.get(lp, 0) + nbytes * part // total
+
+
+def _pieces(
+    data: mmap.mmap, needs: Needs, level: int
+) -> Iterator[tuple[list[tuple[bytes, int, int]], dict[int, int]]]:
+    """What stays, as `pack` makes it, and whose bytes it is made of; the times never fall."""
     at = WAL_HEAD_BYTES
     youngest = 0
     while at < len(data):
-        survivors, at, _ = needs.survivors(data, at)
+        survivors, at, _, raw = needs.survivors(data, at)
+        pieces = []
         for piece, lsn, time_ms in pack(survivors, level):
             youngest = max(youngest, time_ms)
-            yield piece, lsn, youngest
+            pieces.append((piece, lsn, youngest))
+        yield pieces, raw

@@ -2,7 +2,10 @@
 
     index/NNNNNNNNNN.tix payload, little-endian:
     | next_lsn u64 | end u64 | min_ts i64 | max_ts i64 | marks u64 |
-    | LSN u64 * marks | offset u64 * marks | time i64 * marks | entries of delayed records, 32 bytes each |
+    | LSN u64 * marks | offset u64 * marks | time i64 * marks |
+    | partition u32, flags u32, bytes u64 * partitions | entries of delayed records, 32 bytes each |
+
+How many partitions there are is the number that the head's flags are; 0: an older version wrote it.
 
 A mark, about every 64 KiB: a batch begins at that offset with that LSN, and no record before it in the
 segment is younger than that time (ms). Times need not rise: the clock may be set back. The entries are those
@@ -35,10 +38,17 @@ from penstock.log_core.layout import (
     write_sealed,
 )
 
-__all__ = ["MARK_BYTES", "Marks", "Segment", "Segments", "entries_behind"]
+__all__ = ["EVERYBODY", "MARK_BYTES", "OWN", "Marks", "Segment", "Segments", "entries_behind"]
 
 MARK_BYTES: Final = 65536
 _FIXED: Final = struct.Struct("<QQqqQ")
+_PARTITION: Final = struct.Struct("<IIQ")
+_THINNED: Final = 1
+
+OWN: Final = 0xFFFFFFFF
+"""In place of a partition: what is nobody's, which is changes of tables, notes and delayed records."""
+EVERYBODY: Final = 0xFFFFFFFE
+"""In place of a partition: whichever there are."""
 _KEPT_MARKS: Final = 64
 
 
@@ -96,7 +106,11 @@ class Segment:
     gaps: bool = False
     """Salvaged or sealed: LSNs are missing."""
     sealed: bool = False
-    """Rewritten: it holds only what was still needed then."""
+    """Rewritten: of the partitions it was thinned of it holds only what was still needed then."""
+    held: dict[int, int] | None = field(default_factory=dict)
+    """Bytes of batches by log partition; OWN: of what is nobody's. None: not known yet."""
+    thinned: set[int] = field(default_factory=set)
+    """The partitions whose traffic is not whole in it; EVERYBODY: those it was thinned of are not known."""
     looked_at: float = 0.0
     """When its survivors were counted last, in seconds since the epoch; 0: never."""
     looked_for: int = -1
@@ -126,6 +140,11 @@ class Segment:
     delayed_last: Key = (0, 0)
     """The key of the last one of its delayed records; (0, 0): it has none."""
 
+    def note_held(self, lp: int, nbytes: int) -> None:
+        """Bytes of a partition were written."""
+        if self.held is not None:
+            self.held[lp] = self.held.get(lp, 0) + nbytes
+
     def note_written(self, lsn: int, offset: int, time_ms: int) -> None:
         """A tick was written at `offset`, beginning with `lsn`."""
         marks = self.marks
@@ -141,14 +160,34 @@ class Segment:
         """Make the .tix file."""
         assert self.marks is not None
         payload = _FIXED.pack(self.next_lsn, self.end, self.min_ts, self.max_ts, len(self.marks.lsns))
+        partitions = self._encode_partitions()
         head = Head(
-            kind=TIME_INDEX, log_id=log_id, epoch=self.epoch, number=self.number, base_lsn=self.base_lsn
+            kind=TIME_INDEX,
+            log_id=log_id,
+            epoch=self.epoch,
+            number=self.number,
+            base_lsn=self.base_lsn,
+            flags=len(partitions) // _PARTITION.size,
         )
         path = folder.time_index(self.number)
-        payload += self.marks.encode()
+        payload += self.marks.encode() + partitions
         delayed = sorted_entries(self.entries)
         write_sealed(files, path, head, payload + delayed, "tix")
         self._note_delayed(HEAD_BYTES + len(payload), delayed)
+
+    def _encode_partitions(self) -> bytes:
+        if self.held is None:
+            return b""
+        rows = {lp: 0 for lp in (OWN, *self.thinned)} | self.held
+        return b"".join(
+            _PARTITION.pack(lp, _THINNED if lp in self.thinned else 0, nbytes)
+            for lp, nbytes in sorted(rows.items())
+        )
+
+    def _decode_partitions(self, raw: bytes) -> None:
+        rows = list(_PARTITION.iter_unpack(raw))
+        self.held = {lp: nbytes for lp, _, nbytes in rows if nbytes} if rows else None
+        self.thinned = {lp for lp, flags, _ in rows if flags & _THINNED}
 
     def _note_delayed(self, at: int, entries: bytes) -> None:
         self.delayed_at = at
@@ -157,18 +196,23 @@ class Segment:
             self.delayed_last = decode_entry(entries[-ENTRY_BYTES:], 0)[:2]
 
     def read_time_index(self, folder: Folder) -> None:
-        """Take end, times and marks from the .tix file. Raises FileNotFoundError, Damage, StartError."""
+        """Take end, times, marks and partitions from the .tix file.
+
+        Raises FileNotFoundError, Damage, StartError.
+        """
         path = folder.time_index(self.number)
         head, payload = read_sealed(path, TIME_INDEX)
         if len(payload) < _FIXED.size:
             raise Damage(path, 0, "a sparse index too short")
         next_lsn, end, min_ts, max_ts, count = _FIXED.unpack_from(payload)
         fits = head.base_lsn == self.base_lsn and next_lsn >= head.base_lsn
-        delayed_at = _FIXED.size + 24 * count
+        partitions_at = _FIXED.size + 24 * count
+        delayed_at = partitions_at + _PARTITION.size * head.flags
         if not fits or len(payload) < delayed_at or (len(payload) - delayed_at) % ENTRY_BYTES:
             raise Damage(path, 0, "not the sparse index of its segment")
         self.next_lsn, self.end, self.min_ts, self.max_ts = next_lsn, end, min_ts, max_ts
-        self.marks = Marks.decode(payload[_FIXED.size : delayed_at])
+        self.marks = Marks.decode(payload[_FIXED.size : partitions_at])
+        self._decode_partitions(payload[partitions_at:delayed_at])
         self._note_delayed(HEAD_BYTES + delayed_at, payload[delayed_at:])
         self.delayed_bytes = total_size(payload[delayed_at:])
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from penstock.log_core._feed import Feed
+from penstock.log_core._scan import Scanner
 from penstock.log_core.checkpoint import Checkpoint, Rows, write_checkpoint
 from penstock.log_core.feed_index import write_feed_index
 from penstock.log_core.files import Files
-from penstock.log_core.layout import Folder
+from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.manifest import Manifest
 from penstock.log_core.segment import Segment
 
@@ -52,6 +53,13 @@ class Upkeep:
         segment.write_time_index(self._files, self._folder, self._manifest.log_id)
         return write_feed_index(self._files, self._folder, segment, self._manifest.log_id)
 
+    def measure(self, segment: Segment) -> dict[int, int]:
+        """Whose bytes are in a closed segment, of which its index does not say it."""
+        scanner = Scanner()
+        with segment.path.open("rb") as file:
+            scanner.read(file.fileno(), segment.end)
+        return scanner.held_bytes(WAL_HEAD_BYTES, segment.end)
+
     def checkpoint(self, where: Checkpoint, rows: Rows) -> list[int]:
         """Write a checkpoint and let go of the one before the last; the LSNs of those kept, newest first."""
         manifest = self._manifest
@@ -80,27 +88,17 @@ class Upkeep:
         self._files.reached("delete.done")
 
 
-def deletable(
-    live: Sequence[Segment], low_water: int, checkpoint_lsn: int, now_ms: int, keep_bytes: int, keep_s: float
-) -> int:
+def deletable(live: Sequence[Segment], low_water: int, checkpoint_lsn: int, retained_lsn: int) -> int:
     """How many of the oldest segments may go.
 
     A segment may go when it is closed and indexed, a checkpoint lies behind it, no queue needs anything in it
-    (all of it is below `low_water`), and it is outside retention: more than `keep_bytes` of such segments
-    were kept with it, or all of it is older than `keep_s` seconds.
+    (all of it is below `low_water`), and retention wants nothing of it (all of it is below `retained_lsn`).
     """
-    consumed = 0
-    total = 0
-    for segment in live[:-1]:
-        if not segment.indexed or segment.next_lsn > min(low_water, checkpoint_lsn + 1):
-            break
-        consumed += 1
-        total += segment.end
+    end = min(low_water, checkpoint_lsn + 1, retained_lsn)
     gone = 0
-    for segment in live[:consumed]:
-        if total <= keep_bytes and now_ms - segment.max_ts <= keep_s * 1000:
+    for segment in live[:-1]:
+        if not segment.indexed or segment.next_lsn > end:
             break
-        total -= segment.end
         gone += 1
     return gone
 

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Final
 
-from penstock.log_core._batch import Batch
+from penstock.log_core._batch import RECORDS, Batch
 from penstock.log_core.files import Files, is_full
 from penstock.log_core.layout import WAL, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.segment import MARK_BYTES, Segment
+from penstock.log_core.segment import MARK_BYTES, OWN, Segment
 
 __all__ = ["Wal"]
 
@@ -159,6 +159,8 @@ class Wal:
             for batch in batches:
                 segment.note_written(batch.base_lsn, at, batch.base_ts)
                 at += batch.nbytes
+        for batch in batches:
+            segment.note_held(batch.lp if batch.kind == RECORDS else OWN, batch.nbytes)
         last = batches[-1]
         segment.end = start + size
         segment.next_lsn = last.base_lsn + last.count

@@ -205,14 +205,14 @@ class Administration:
 
         """
         vhost = self._broker.vhost(name)
-        vhost.limits = {**vhost.limits, **check_limits(limits, VHOST_LIMITS)}
+        vhost.set_limits({**vhost.limits, **check_limits(limits, VHOST_LIMITS)})
         self._schedule()
         return self._broker.save_vhost(vhost)
 
     def clear_vhost_limits(self, name: str, limit: str | None = None) -> int:
         """Take a limit of a vhost back; None: all. Raises NotFound."""
         vhost = self._broker.vhost(name)
-        vhost.limits = {key: value for key, value in vhost.limits.items() if limit not in (None, key)}
+        vhost.set_limits({key: value for key, value in vhost.limits.items() if limit not in (None, key)})
         self._schedule()
         return self._broker.save_vhost(vhost)
 

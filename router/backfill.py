@@ -75,12 +75,15 @@ def without_since(arguments: Arguments) -> Arguments:
     return {name: value for name, value in arguments.items() if name != ARGUMENT}
 
 
-def find_position(log: Log, since: Since, found: Callable[[int], None]) -> None:
-    """Call `found` with the position of a moment: that of the first record kept which is not older."""
+def find_position(log: Log, lp: int, since: Since, found: Callable[[int], None]) -> None:
+    """Call `found` with the position of a moment: that of the first record kept which is not older.
+
+    `lp`: the partition whose records are meant.
+    """
 
     def clamped(position: int) -> None:
         # Older segments hold only what some queue needs.
-        found(max(position, log.first_lsn))
+        found(max(position, log.first_lsn(lp)))
 
     if since.position:
         clamped(since.position)
@@ -127,7 +130,7 @@ def backfill(
     def at(position: int) -> None:
         log.search(position, _Slot(vhost, entry, slot), found, last=until, durable=queue.durable)
 
-    find_position(log, since, at)
+    find_position(log, vhost.lp, since, at)
 
 
 class _Slot:

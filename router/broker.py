@@ -182,6 +182,7 @@ class Broker:
     def remove_vhost(self, vhost: Vhost) -> int:
         """Forget a vhost that is empty; the LSN to wait for."""
         del self.vhosts[vhost.name]
+        vhost.set_limits({})
         return self.log.tables.delete("vhost", row_key(vhost.name))
 
     # At start
@@ -224,7 +225,7 @@ class Broker:
     def _restore_vhost(self, row: dict[str, Any]) -> None:
         name = row.pop("name")
         vhost = self.vhosts.get(name) or self.add_vhost(name)
-        vhost.limits = row.pop("limits", {})
+        vhost.set_limits(row.pop("limits", {}))
         vhost.metadata = VhostMetadata(**{**row, "tags": tuple(row.get("tags", ()))})
 
     def _restore_policy(self, row: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """How many of something a vhost or a user may have: RabbitMQ's vhost limits and user limits.
 
     of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ)
+                  traffic-retention-bytes   traffic-retention-seconds (absent: as the configuration has it)
     of a user     max-connections   max-channels
 
 A limit is a number; one that is negative, or absent, is none. 0 allows nothing.
@@ -13,11 +14,22 @@ from typing import Final
 
 from penstock.router.errors import InvalidParameter
 
-__all__ = ["USER_LIMITS", "VHOST_LIMITS", "Limits", "check_limits", "over"]
+__all__ = [
+    "RETENTION_BYTES",
+    "RETENTION_SECONDS",
+    "USER_LIMITS",
+    "VHOST_LIMITS",
+    "Limits",
+    "check_limits",
+    "limit_of",
+    "over",
+]
 
 Limits = Mapping[str, int]
 
-VHOST_LIMITS: Final = ("max-connections", "max-queues")
+RETENTION_BYTES: Final = "traffic-retention-bytes"
+RETENTION_SECONDS: Final = "traffic-retention-seconds"
+VHOST_LIMITS: Final = ("max-connections", "max-queues", RETENTION_BYTES, RETENTION_SECONDS)
 USER_LIMITS: Final = ("max-connections", "max-channels")
 
 _LIMIT_MAX: Final = 2**53
@@ -42,7 +54,13 @@ def check_limits(limits: Mapping[str, object], known: tuple[str, ...]) -> dict[s
     return checked
 
 
+def limit_of(limits: Limits, name: str) -> int | None:
+    """The limit of this name; None: there is none."""
+    most = limits.get(name, -1)
+    return most if most >= 0 else None
+
+
 def over(limits: Limits, name: str, count: int) -> int | None:
     """The limit that forbids one more than `count`; None: there is room."""
-    most = limits.get(name, -1)
-    return most if 0 <= most <= count else None
+    most = limit_of(limits, name)
+    return most if most is not None and most <= count else None

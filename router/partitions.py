@@ -13,10 +13,17 @@ from typing import Final
 from penstock.router.metadata import Tables
 from penstock.router.names import text, wire
 
-__all__ = ["DEFAULT_VHOST", "LP_TABLE", "Partitions"]
+__all__ = ["DEFAULT_VHOST", "LP_TABLE", "Partitions", "vhosts"]
 
 DEFAULT_VHOST: Final = "/"
 LP_TABLE: Final = "lp"
+
+
+def vhosts(tables: Tables) -> dict[int, str]:
+    """The vhosts' names by partition."""
+    return {0: DEFAULT_VHOST} | {
+        int.from_bytes(key, "big"): text(bytes(name)) for key, name in tables.items(LP_TABLE)
+    }
 
 
 class Partitions:
@@ -24,9 +31,7 @@ class Partitions:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._numbers = {DEFAULT_VHOST: 0}
-        for key, name in tables.items(LP_TABLE):
-            self._numbers[text(bytes(name))] = int.from_bytes(key, "big")
+        self._numbers = {name: number for number, name in vhosts(tables).items()}
 
     def items(self) -> Iterable[tuple[str, int]]:
         """Each vhost there ever was, and its number."""

@@ -21,7 +21,7 @@ from penstock.router.errors import (
 )
 from penstock.router.exchanges import PREDECLARED, Exchange, Slot
 from penstock.router.identity import Actor
-from penstock.router.limits import Limits
+from penstock.router.limits import RETENTION_BYTES, RETENTION_SECONDS, Limits, limit_of
 from penstock.router.names import text, wire
 from penstock.router.policies import Policies
 
@@ -72,6 +72,13 @@ class VhostState:
         self._exclusive: dict[object, list[QueueEntry]] = {}
         self._names = Scope(self.topology, 1)
         self._declared_lsn = 0  # of the last durable queue
+
+    def set_limits(self, limits: Limits) -> None:
+        """Live by these limits from now on."""
+        self.limits = limits
+        self.broker.log.retain_traffic(
+            self.lp, limit_of(limits, RETENTION_BYTES), limit_of(limits, RETENTION_SECONDS)
+        )
 
     @contextmanager
     def changing(self) -> Iterator[None]:

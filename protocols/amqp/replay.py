@@ -41,7 +41,7 @@ class Source:
             self._position = position
             done(True)
 
-        find_position(self._broker.log, self._since, found)
+        find_position(self._broker.log, self._broker.vhost(self._queue.vhost).lp, self._since, found)
 
     def give(self, consumer: Consumer) -> None:
         """Let `consumer` be one of a replay's. Raises QueueGone."""

@@ -95,7 +95,7 @@ def _at(session: Session, start: Any, found: Callable[[int], None]) -> None:
                 remedy='it is "earliest", "latest", "pos:NUMBER", "-1h" (an hour ago), or a time: RFC 3339 '
                 "with its zone, or milliseconds since the epoch",
             )
-        find_position(log, since, found)
+        find_position(log, session.vhost.lp, since, found)
 
 
 def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable[[int], None]:

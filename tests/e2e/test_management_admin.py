@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pika
 import pytest
 
@@ -123,6 +124,24 @@ def test_policies_limits_and_topic_permissions(api: Api) -> None:
     assert api.get("topic-permissions") == []
     assert api.status("PUT", "global-parameters/note", {"value": {"a": [1]}}) == 201
     assert api.get("global-parameters/note") == {"name": "note", "value": {"a": [1]}}
+
+
+def test_a_vhost_has_its_own_retention_and_its_space_is_told(api: Api, gateway: Gateway) -> None:
+    api.send("PUT", "vhosts/spacious")
+    with connect(gateway.amqp_port, vhost="spacious") as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        channel.basic_publish("", "q", bytes(100_000), pika.BasicProperties(delivery_mode=2))
+    size = api.get("vhosts/spacious")["log_bytes"]
+    assert 100_000 < size < 110_000
+    metrics = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}/metrics", timeout=60).text
+    assert f'penstock_vhost_log_bytes{{vhost="spacious"}} {size}\n' in metrics
+    for limit in ("traffic-retention-bytes", "traffic-retention-seconds"):
+        assert api.status("PUT", f"vhost-limits/spacious/{limit}", {"value": 5}) == 204
+    limits = {"traffic-retention-bytes": 5, "traffic-retention-seconds": 5}
+    assert api.get("vhost-limits/spacious") == [{"vhost": "spacious", "value": limits}]
+    assert api.status("DELETE", "vhosts/spacious") == 204
 
 
 def test_a_deleted_users_connections_are_closed_and_its_login_ends_at_once(

@@ -124,7 +124,7 @@ class StreamHandlers:
         if not isinstance(durable, bool):
             raise HttpError(400, "bad_field", "durable is true or false")
         options = self._options(request, body)
-        position = await self._position(body.get("start", "latest"), "start")
+        position = await self._position(request, body.get("start", "latest"), "start")
         vhost = access.vhost(request)
         stream = access.stream(request)  # it may be another one meanwhile
         is_new = name not in vhost.subscriptions.of(stream.name)
@@ -170,7 +170,7 @@ class StreamHandlers:
         self._subscription(request)
         body = object_of(await request.json())
         _check_fields(body, ("to",))
-        position = await self._position(body.get("to"), "to")
+        position = await self._position(request, body.get("to"), "to")
         await self._access.kept(self._subscription(request).seek(position), "fsync")
         return json_response({"position": position})
 
@@ -179,7 +179,7 @@ class StreamHandlers:
         stream = self._access.stream(request)
         return self._access.vhost(request).subscriptions.get(stream.name, request.names["subscription"])
 
-    async def _position(self, value: Any, name: str) -> int:
+    async def _position(self, request: Request, value: Any, name: str) -> int:
         """The position that `value` stands for. Raises HttpError 400."""
         log = self._access.broker.log
         if value == "latest":
@@ -200,7 +200,7 @@ class StreamHandlers:
             if not found.done():
                 found.set_result(position)
 
-        find_position(log, since, told)
+        find_position(log, self._access.vhost(request).lp, since, told)
         return await found
 
 

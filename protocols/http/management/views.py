@@ -392,6 +392,7 @@ def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
         "cluster_state": {api.node: "running"},
         "default_queue_type": found.metadata.default_queue_type or "undefined",
         "description": found.metadata.description,
+        "log_bytes": api.broker.log.held_bytes(found.lp),
         "message_stats": message_stats(counted),
         "messages": ready + unacked,
         "messages_details": {"rate": rates[0] - rates[4]},

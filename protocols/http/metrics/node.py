@@ -242,7 +242,8 @@ def _sizes(totals: Totals) -> str:
 
 
 def _own(api: Management) -> Iterator[str]:
-    logged = api.broker.log.statistics()
+    log = api.broker.log
+    logged = log.statistics()
     for name, kind, text in (
         ("appended_bytes", "counter", "Bytes appended to the log"),
         ("backlog_bytes", "gauge", "Bytes appended and not yet durable"),
@@ -264,8 +265,14 @@ def _own(api: Management) -> Iterator[str]:
     ):
         suffix = "_total" if kind == "counter" else ""
         yield one(f"penstock_log_{name}{suffix}", kind, text, logged[name])  # type: ignore[arg-type]
-    paused = int(api.broker.log.paused)
+    paused = int(log.paused)
     yield one("penstock_publishers_paused", "gauge", "1 while publishers must wait", paused)
+    yield metric(
+        "penstock_vhost_log_bytes",
+        "gauge",
+        "Bytes of a vhost's messages in the segment files of the log",
+        [({"vhost": vhost.name}, log.held_bytes(vhost.lp)) for vhost in api.broker.vhosts.values()],
+    )
     yield from _webhooks(api)
     turns = api.broker.tick.turns
     yield one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)

@@ -196,9 +196,9 @@ class WebhookHandlers:
         _, worker = self._worker(request)
         self._running(worker)
         body = await optional_object(request)
-        first = await self._position(body.get("from"), "from")
+        first = await self._position(request, body.get("from"), "from")
         log = self._access.broker.log
-        last = await self._position(body["to"], "to") if "to" in body else log.appender.next_lsn - 1
+        last = await self._position(request, body["to"], "to") if "to" in body else log.appender.next_lsn - 1
         source = worker.source
         if source is None:
             raise HttpError(409, "wrong_mode", "its source is gone")
@@ -237,7 +237,7 @@ class WebhookHandlers:
         if worker.state in ("paused", "disabled", "pending"):
             raise HttpError(409, "wrong_mode", f"the webhook is {worker.state}")
 
-    async def _position(self, value: Any, name: str) -> int:
+    async def _position(self, request: Request, value: Any, name: str) -> int:
         log = self._access.broker.log
         since = parse_since(value, log.now_ms())
         if since is None:
@@ -250,7 +250,7 @@ class WebhookHandlers:
             if not found.done():
                 found.set_result(position)
 
-        find_position(log, since, told)
+        find_position(log, self._access.vhost(request).lp, since, told)
         return await found
 
 

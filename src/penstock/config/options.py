@@ -203,8 +203,8 @@ class Log:
         default=10 * GIB,
         metadata=_option(
             Bytes(0, 2**60),
-            "How much of the log is kept for replay, what is acknowledged by all included; 0 = none. "
-            "What a queue still needs is always kept.",
+            "How much of what each vhost published is kept for replay, what is acknowledged by all included; "
+            "0 = none. A vhost may have a limit of its own. What a queue still needs is always kept.",
         ),
     )
     traffic_retention_s: float = field(

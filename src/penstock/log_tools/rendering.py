@@ -166,6 +166,9 @@ def print_stats(found: Stats, out: TextIO) -> None:
     on_disk = ", ".join(f"{name} {size / _MIB:.1f} MiB" for name, size in found.files_bytes.items())
     out.write(f"log {found.log_id}, epoch {found.epoch}, up to position {found.last_position}\n")
     out.write(f"on disk: {on_disk}\n")
+    for vhost, size in found.vhosts_bytes.items():
+        whose = f"messages of vhost {vhost}" if vhost else "tables, notes and delayed messages"
+        out.write(f"{whose}: {size / _MIB:.1f} MiB\n")
     out.write(
         "rows: " + (", ".join(f"{table} {rows}" for table, rows in found.rows.items()) or "none") + "\n"
     )

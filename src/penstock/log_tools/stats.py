@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.log_core._batch import DELAYED_RECORDS, NOTE, PERSISTENT, STATE, Record
+from penstock.log_core._batch import DELAYED_RECORDS, NOTE, PERSISTENT, RECORDS, STATE, Record
 from penstock.log_core.errors import Damage
 from penstock.log_core.layout import SALVAGED, Folder
 from penstock.log_core.manifest import Manifest
 from penstock.log_core.tables import Tables
 from penstock.log_tools.queues import QueueState, keeping_feeds, queues
 from penstock.log_tools.reading import SegmentFile, batches, read_manifest, read_tables, segments
+from penstock.router.partitions import vhosts
 
 __all__ = ["Needed", "SegmentStats", "Stats", "stats"]
 
@@ -77,6 +78,9 @@ class Stats:
     last_position: int
     files_bytes: dict[str, int]
     """By folder, as the file system counts them."""
+    vhosts_bytes: dict[str, int]
+    """Bytes of messages in the segments, by vhost; "" = of tables, notes and delayed messages. A compressed
+    block counts for the vhost of its first message."""
     rows: dict[str, int]
     """Rows by table."""
     segments: list[SegmentStats] = field(default_factory=list)
@@ -95,7 +99,7 @@ def stats(folder: Folder) -> Stats:
     tables, last, damages = read_tables(folder)
     known = manifest if isinstance(manifest, Manifest) else Manifest(b"", 0, 1, [])
     rows = Counter({table: len(content) for table, content in tables.snapshot().items()})
-    found = Stats(known.log_id.hex(), known.epoch, last, _file_bytes(folder), dict(sorted(rows.items())))
+    found = Stats(known.log_id.hex(), known.epoch, last, _file_bytes(folder), {}, dict(sorted(rows.items())))
     counting = _Counting(tables, known.checkpoints[-1] if known.checkpoints else 0, damages)
     for segment in segments(folder):
         if not isinstance(segment, Damage):
@@ -106,6 +110,7 @@ def stats(folder: Folder) -> Stats:
         (counting.needed[state.qid] for state in counting.states),
         key=lambda needed: (-needed.bytes, needed.vhost, needed.name),
     )
+    found.vhosts_bytes = dict(sorted(counting.vhosts_bytes.items()))
     found.delayed = counting.delayed
     found.damage = sorted({str(damage) for damage in counting.damages})
     return found
@@ -133,6 +138,8 @@ class _Counting:
         self.needed = {s.qid: Needed(s.vhost, s.kind, s.name) for s in self.states}
         self.damages = damages
         self.delayed = 0
+        self.vhosts_bytes: Counter[str] = Counter()
+        self._vhosts = vhosts(tables)
         self._checkpoint = checkpoint
         self._keeping = keeping_feeds(tables)
         self._readers: dict[int, list[QueueState]] = {}
@@ -160,6 +167,9 @@ class _Counting:
                 self.damages.append(found)
                 continue
             batch = found.batch
+            if found.offset >= counted.bytes:  # else it is in the block that was counted
+                name = self._vhosts.get(batch.lp, f"partition {batch.lp}") if batch.kind == RECORDS else ""
+                self.vhosts_bytes[name] += found.size
             counted.bytes = found.offset + found.size
             if batch.kind == NOTE:
                 continue

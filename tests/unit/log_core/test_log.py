@@ -235,8 +235,8 @@ def _set_version(path: Path, version: int) -> None:
 
 def test_another_version_of_the_format_is_refused(tmp_path: Path) -> None:
     open_log(tmp_path).close_sync()
-    _set_version(tmp_path / "shard-000" / "MANIFEST", 3)
-    with pytest.raises(StartError, match="format version 3; this penstock knows versions 1 to 2"):
+    _set_version(tmp_path / "shard-000" / "MANIFEST", 4)
+    with pytest.raises(StartError, match="format version 4; this penstock knows versions 1 to 3"):
         open_log(tmp_path)
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from penstock.log_core._batch import LOST, PERSISTENT
+from penstock.log_core.layout import TIME_INDEX, read_sealed, write_sealed
 from penstock.log_core.log import Log
-from penstock.log_core.segment import Segment
+from penstock.log_core.retention import Retention, kept
+from penstock.log_core.segment import EVERYBODY, OWN, Segment
 from penstock.log_core.upkeep import deletable
-from tests.support.logs import KIB, append, body_of, durable_feed, fill, open_log, settle
+from tests.support.logs import KIB, Unsynced, append, batch_of, body_of, durable_feed, fill, open_log, settle
 
 NOBODY = (1 << 64) - 1
 
@@ -21,6 +27,7 @@ def _segments(count: int, size: int = 1000) -> list[Segment]:
         segment = Segment(number + 1, Path(), number * 100 + 1, 1, number * 100 + 101, end=size)
         segment.indexed = number < count
         segment.max_ts = number * 1000
+        segment.held = {0: size}
         made.append(segment)
     return made
 
@@ -37,19 +44,56 @@ def _segments(count: int, size: int = 1000) -> list[Segment]:
         pytest.param(300, NOBODY - 1, 0, 0, 1e9, 2, id="a queue needs the last of the third"),
         pytest.param(NOBODY, 200, 0, 0, 1e9, 2, id="the checkpoint lies in the third"),
         pytest.param(NOBODY, 199, 0, 0, 1e9, 1, id="the checkpoint does not cover the second"),
-        pytest.param(301, NOBODY - 1, 0, 2000, 1e9, 1, id="needed ones do not count as kept"),
+        pytest.param(301, NOBODY - 1, 0, 4000, 1e9, 1, id="it is the youngest that are kept"),
     ],
 )
 def test_the_oldest_segments_that_nobody_needs_go(
     low_water: int, checkpoint: int, now_ms: int, keep_bytes: int, keep_s: float, gone: int
 ) -> None:
-    assert deletable(_segments(5), low_water, checkpoint, now_ms, keep_bytes, keep_s) == gone
+    segments = _segments(5)
+    retained = kept(segments, now_ms, lambda lp: Retention(keep_bytes, keep_s))
+    assert deletable(segments, low_water, checkpoint, retained.lowest) == gone
+
+
+def _shared(*held: dict[int, int]) -> list[Segment]:
+    segments = _segments(len(held))
+    for segment, bytes_of in zip(segments, held, strict=False):
+        segment.held = {OWN: 96, **bytes_of}
+    return segments
+
+
+def test_each_partition_has_limits_of_its_own() -> None:
+    segments = _shared({1: 500, 2: 100}, {1: 500, 2: 100}, {2: 100}, {1: 500, 2: 100})
+    limits = {1: Retention(1000, 1e9), 2: Retention(10_000, 2.5)}
+    retained = kept(segments, 4000, limits.__getitem__)
+    assert retained.first_of(1) == segments[1].base_lsn, "its 1,000 youngest bytes"
+    assert retained.first_of(2) == segments[2].base_lsn, "what is younger than 2.5 s"
+    assert retained.first_of(3) == retained.default == segments[-1].base_lsn, "it has nothing"
+    assert retained.lowest == segments[1].base_lsn
+    assert [retained.unwanted(segment) for segment in segments[:4]] == [{1, 2, OWN}, {2}, set(), set()]
+
+
+def test_what_a_segment_was_thinned_of_is_whole_only_behind_it() -> None:
+    segments = _shared({1: 10, 2: 10}, {1: 10, 2: 10}, {1: 10, 2: 10})
+    everything = Retention(1 << 40, 1e9)
+    segments[1].sealed, segments[1].thinned = True, {2}
+    retained = kept(segments, 0, lambda lp: everything)
+    assert retained.first_of(1) == segments[0].base_lsn
+    assert retained.first_of(2) == segments[2].base_lsn
+    segments[1].thinned = {EVERYBODY}
+    assert kept(segments, 0, lambda lp: everything).lowest == segments[2].base_lsn
+
+
+def test_while_it_is_not_known_whose_bytes_are_in_a_segment_everything_is_wanted() -> None:
+    segments = _shared({1: 10}, {1: 10})
+    segments[1].held = None
+    assert kept(segments, 0, lambda lp: Retention(0, 0)).lowest == segments[0].base_lsn
 
 
 def test_a_segment_without_its_index_stays_and_holds_those_behind_it() -> None:
     segments = _segments(5)
     segments[2].indexed = False
-    assert deletable(segments, NOBODY, NOBODY - 1, 0, 0, 1e9) == 2
+    assert deletable(segments, NOBODY, NOBODY - 1, NOBODY) == 2
 
 
 def _wal_bytes(path: Path) -> int:
@@ -137,3 +181,101 @@ def test_consumed_segments_within_retention_can_be_replayed(tmp_path: Path) -> N
     lsns = _churn(log, 5)
     assert body_of(log, lsns[0]) == bytes(400)
     log.close_sync()
+
+
+def _two_partitions(log: Log, rounds: int, random: Random) -> dict[int, list[int]]:
+    """Records of partitions 1 and 2 that no queue needs, in turns, each in a tick of its own."""
+    target = log.target([], True)
+    lsns: dict[int, list[int]] = {1: [], 2: []}
+    for _ in range(rounds):
+        for lp, of_it in lsns.items():
+            body = random.randbytes(8000)
+            of_it.append(log.appender.append_record(lp, target, b"key", b"", body, PERSISTENT))
+            log.flush()
+    settle(log)
+    return lsns
+
+
+def _tend(log: Log, times: int = 40) -> None:
+    for _ in range(times):
+        log.tend(1 << 60)
+        settle(log)
+        settle(log)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_traffic_of_one_partition_goes_while_that_of_another_stays(tmp_path: Path, clean: bool) -> None:
+    now = [1000.0]
+    options = {"traffic_retention_bytes": 1 << 40, "traffic_retention_s": 1e6, "checkpoint_bytes": 64 * KIB}
+    log = open_log(tmp_path, clock=lambda: now[0], **options)
+    log.low_water, log.mark_needs = lambda: NOBODY, lambda needs, done: done()
+    old = _two_partitions(log, 40, Random(1))
+    _tend(log)
+    held = {lp: log.held_bytes(lp) for lp in (1, 2, OWN)}
+    assert all(40 * 8000 < held[lp] < 40 * 8200 for lp in (1, 2))
+    assert held[1] + held[2] + held[OWN] + 4096 * len(log._segments.live) == _ends(log)
+    now[0] += 1000
+    log.retain_traffic(1, None, 500.0)
+    young = _two_partitions(log, 20, Random(2))
+    _tend(log)
+    held = {lp: log.held_bytes(lp) for lp in (1, 2, OWN)}
+    # The records of the segment that was active when time passed are young and old.
+    assert 20 * 8000 < held[1] < 30 * 8200 and 60 * 8000 < held[2] < 60 * 8200
+    assert log.first_lsn(2) <= old[2][0] < log.first_lsn(1) <= young[1][0]
+    if clean:
+        log.close_sync()
+    else:
+        log._closed = True
+        settle(log)
+        _abandon(log)
+    again = open_log(tmp_path, clock=lambda: now[0], **options)
+    again.retain_traffic(1, None, 500.0)
+    assert again.first_lsn(2) <= old[2][0] < again.first_lsn(1) <= young[1][0]
+    assert {lp: again.held_bytes(lp) for lp in (1, 2)} == {lp: held[lp] for lp in (1, 2)}
+    assert [len(body_of(again, lsn)) for lsn in (*old[2], *young[1])] == [8000] * 60
+    assert batch_of(again, old[1][0]).kind == LOST
+    again.low_water, again.mark_needs = lambda: NOBODY, lambda needs, done: done()
+    again.retain_traffic(2, 0, None)
+    _tend(again)
+    assert again.first_lsn(2) > old[2][-1]
+    again.close_sync()
+
+
+def _ends(log: Log) -> int:
+    return sum(segment.end for segment in log._segments.live)
+
+
+def _abandon(log: Log) -> None:
+    """Let go of the folder as a crash does."""
+    log._committer.stop()
+    log._reader.close()
+    log._wal.close()
+    log._upkeep.pool.shutdown(wait=True)
+    os.close(log._wal.fd)
+    log._lock.release()
+
+
+def test_an_index_of_an_older_version_gets_its_partitions_counted(tmp_path: Path) -> None:
+    log = open_log(tmp_path, traffic_retention_bytes=1 << 40)
+    _two_partitions(log, 20, Random(1))
+    log.close_sync()
+    before = {segment.number: dict(segment.held or {}) for segment in log._segments.live}
+    for path in (tmp_path / "shard-000" / "index").glob("*.tix"):
+        _as_version_2(path)
+    again = open_log(tmp_path, traffic_retention_bytes=0)
+    assert all(segment.held is None for segment in again._segments.live[:-1])
+    again.low_water = lambda: 0
+    again.tend(1 << 60)
+    while any(segment.held is None for segment in again._segments.live):
+        settle(again)
+    assert {segment.number: segment.held for segment in again._segments.live[:-1]} == before
+    again.close_sync()
+
+
+def _as_version_2(path: Path) -> None:
+    """Take the partitions out of a sparse index, and their number out of its head."""
+    head, payload = read_sealed(path, TIME_INDEX)
+    marks = int.from_bytes(payload[32:40], "little")
+    at = 40 + 24 * marks
+    payload = payload[:at] + payload[at + 16 * head.flags :]
+    write_sealed(Unsynced(), path, replace(head, flags=0), payload, "tix")

@@ -9,7 +9,9 @@ import pytest
 
 from penstock.cli import main
 from penstock.log_core.layout import Folder
+from penstock.log_core.segment import OWN
 from penstock.log_tools.stats import stats
+from penstock.router.names import join_key_block
 from tests.unit.log_tools.conftest import Run, flip
 from tests.unit.router.conftest import World
 
@@ -55,6 +57,20 @@ def test_it_counts_what_the_broker_counts(world: World, tmp_path: Path) -> None:
     spread = {needed.name: needed.segments for needed in found.queues}
     assert spread["one"] > 1
     world.close()
+
+
+def test_the_bytes_of_each_vhost_are_told(world: World) -> None:
+    world.broker.administration.put_vhost("other")
+    other = world.broker.vhost("other")
+    world.publish("amq.topic", "a.b", "x" * 20000)
+    other.publish(None, 1, join_key_block("amq.topic", "a.b"), body=b"y" * 50000)
+    world.log.flush()
+    counted = {name: world.log.held_bytes(lp) for name, lp in (("/", 0), ("other", other.lp), ("", OWN))}
+    world.close()
+    found = stats(Folder(world.folder)).vhosts_bytes
+    assert 20000 < found["/"] == counted["/"] < 25000
+    assert 50000 < found["other"] == counted["other"] < 55000
+    assert found[""] > 0
 
 
 def test_streams_and_delayed_messages_keep_segments(world: World) -> None:

@@ -7,6 +7,7 @@ import hashlib
 
 import pytest
 
+from penstock.log_core.retention import Retention
 from penstock.router.errors import AccessRefused, InvalidParameter, InvalidRegex, LimitReached, NotFound
 from penstock.router.identity import Identity
 from penstock.router.names import ENC_AMQP091, join_key_block
@@ -75,6 +76,26 @@ def test_names_have_a_length(world: World, name: str) -> None:
         world.broker.administration.put_user(name, "")
     with pytest.raises(InvalidParameter, match="1 to 255 bytes"):
         world.broker.administration.put_vhost(name)
+
+
+def test_a_vhost_may_keep_its_traffic_for_another_time(world: World) -> None:
+    admin = world.broker.administration
+    admin.put_vhost("v")
+    usual = world.log.retention_of(world.broker.vhost("/").lp)
+    lp = world.broker.vhost("v").lp
+    assert world.log.retention_of(lp) == usual
+    admin.set_vhost_limits("v", {"traffic-retention-seconds": 60, "traffic-retention-bytes": -1})
+    assert world.log.retention_of(lp) == Retention(usual.keep_bytes, 60)
+    world.restart()
+    assert world.log.retention_of(lp) == Retention(usual.keep_bytes, 60)
+    assert world.log.retention_of(0) == usual
+    admin = world.broker.administration
+    admin.set_vhost_limits("v", {"traffic-retention-bytes": 0})
+    assert world.log.retention_of(lp) == Retention(0, 60)
+    admin.clear_vhost_limits("v", "traffic-retention-seconds")
+    assert world.log.retention_of(lp) == Retention(0, usual.keep_s)
+    admin.delete_vhost("v")
+    assert world.log.retention_of(lp) == usual
 
 
 def test_a_vhost_keeps_what_is_said_of_it(world: World) -> None:

@@ -209,7 +209,7 @@ def test_positions_by_time(tmp_path: Path) -> None:
 
 
 def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
-    """Let traffic retention end, and closed segments be rewritten until `done`."""
+    """Let traffic retention end, and closed segments be rewritten until `done`, and not while others read."""
 
     def mark(needs: Needs, done: Any) -> None:
         for lsn in needed:
@@ -222,6 +222,9 @@ def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < ends, log.statistics()
         log.tend(1 << 50)
+        settle(log)
+    log.mark_needs = None
+    while log._housekeeping.busy:
         settle(log)
 
 

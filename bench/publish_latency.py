@@ -214,7 +214,10 @@ def sealing(folder: Path, rounds: int, seconds: float, rate: float) -> None:
         for what, gateway in gateways.items():
             with gateway:
                 declare(gateway.amqp_port, ["busy", "stuck"])
-                work = [(feed, gateway.amqp_port, ["busy", "stuck"], rate), (drain, gateway.amqp_port, "busy", 0.0)]
+                work = [
+                    (feed, gateway.amqp_port, ["busy", "stuck"], rate),
+                    (drain, gateway.amqp_port, "busy", 0.0),
+                ]
                 with beside(*work):
                     probe(gateway.amqp_port, 4.0)  # until segments are closed and checkpoints behind them
                     figures[what].append(measured(gateway, what, seconds))

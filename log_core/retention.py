@@ -62,9 +62,7 @@ class Kept:
         )
 
 
-def kept(
-    live: Sequence[Segment], now_ms: int, retention_of: Callable[[int], Retention], leased: int
-) -> Kept:
+def kept(live: Sequence[Segment], now_ms: int, retention_of: Callable[[int], Retention], leased: int) -> Kept:
     """What retention wants of these segments, the last one active; `leased`: see `Kept`.
 
     While it is not known whose bytes are in one of them, everything is wanted.

@@ -51,7 +51,7 @@ def test_the_oldest_segments_that_nobody_needs_go(
     low_water: int, checkpoint: int, now_ms: int, keep_bytes: int, keep_s: float, gone: int
 ) -> None:
     segments = _segments(5)
-    retained = kept(segments, now_ms, lambda lp: Retention(keep_bytes, keep_s))
+    retained = kept(segments, now_ms, lambda lp: Retention(keep_bytes, keep_s), NOBODY)
     assert deletable(segments, low_water, checkpoint, retained.lowest) == gone
 
 
@@ -65,29 +65,32 @@ def _shared(*held: dict[int, int]) -> list[Segment]:
 def test_each_partition_has_limits_of_its_own() -> None:
     segments = _shared({1: 500, 2: 100}, {1: 500, 2: 100}, {2: 100}, {1: 500, 2: 100})
     limits = {1: Retention(1000, 1e9), 2: Retention(10_000, 2.5)}
-    retained = kept(segments, 4000, limits.__getitem__)
+    retained = kept(segments, 4000, limits.__getitem__, NOBODY)
     assert retained.first_of(1) == segments[1].base_lsn, "its 1,000 youngest bytes"
     assert retained.first_of(2) == segments[2].base_lsn, "what is younger than 2.5 s"
     assert retained.first_of(3) == retained.default == segments[-1].base_lsn, "it has nothing"
     assert retained.lowest == segments[1].base_lsn
     assert [retained.unwanted(segment) for segment in segments[:4]] == [{1, 2, OWN}, {2}, set(), set()]
+    leased = kept(segments, 4000, limits.__getitem__, segments[1].base_lsn)
+    assert [leased.unwanted(segment) for segment in segments[:4]] == [{1, 2, OWN}, set(), set(), set()]
+    assert kept(segments, 4000, limits.__getitem__, 1).lowest == 1
 
 
 def test_what_a_segment_was_thinned_of_is_whole_only_behind_it() -> None:
     segments = _shared({1: 10, 2: 10}, {1: 10, 2: 10}, {1: 10, 2: 10})
     everything = Retention(1 << 40, 1e9)
     segments[1].sealed, segments[1].thinned = True, {2}
-    retained = kept(segments, 0, lambda lp: everything)
+    retained = kept(segments, 0, lambda lp: everything, NOBODY)
     assert retained.first_of(1) == segments[0].base_lsn
     assert retained.first_of(2) == segments[2].base_lsn
     segments[1].thinned = {EVERYBODY}
-    assert kept(segments, 0, lambda lp: everything).lowest == segments[2].base_lsn
+    assert kept(segments, 0, lambda lp: everything, NOBODY).lowest == segments[2].base_lsn
 
 
 def test_while_it_is_not_known_whose_bytes_are_in_a_segment_everything_is_wanted() -> None:
     segments = _shared({1: 10}, {1: 10})
     segments[1].held = None
-    assert kept(segments, 0, lambda lp: Retention(0, 0)).lowest == segments[0].base_lsn
+    assert kept(segments, 0, lambda lp: Retention(0, 0), NOBODY).lowest == segments[0].base_lsn
 
 
 def test_a_segment_without_its_index_stays_and_holds_those_behind_it() -> None:

@@ -98,7 +98,9 @@ def probe(port: int, seconds: float) -> list[float]:
     return took
 
 
-def feed(port: int, queues: Sequence[str], rate: float, running: Synchronized[int]) -> None:
+def feed(
+    port: int, queues: Sequence[str], rate: float, running: Synchronized[int], moved: Synchronized[int]
+) -> None:
     """Publish `rate` bytes per second to the first queue, each hundredth chunk to the second."""
     client = Client(port)
     client.socket.settimeout(60)
@@ -110,10 +112,11 @@ def feed(port: int, queues: Sequence[str], rate: float, running: Synchronized[in
         chunk = chunks[number % 100 == 99]
         client.socket.sendall(chunk)
         sent += len(chunk)
+        moved.value = sent
         number += 1
 
 
-def drain(port: int, queue: str, rate: float, running: Synchronized[int]) -> None:
+def drain(port: int, queue: str, rate: float, running: Synchronized[int], moved: Synchronized[int]) -> None:
     """Consume and acknowledge `rate` bytes per second (0: as they come)."""
     client = Client(port)
     client.call(60, 10, struct.pack(">IH", 0, 500) + b"\0", 11)
@@ -128,6 +131,7 @@ def drain(port: int, queue: str, rate: float, running: Synchronized[int]) -> Non
             got += len(client.socket.recv(1 << 18))
         except TimeoutError:
             continue
+        moved.value = got
         if got // one > tag:
             tag = got // one
             client.socket.sendall(method(1, 60, 80, struct.pack(">QB", tag, 1)))
@@ -136,14 +140,18 @@ def drain(port: int, queue: str, rate: float, running: Synchronized[int]) -> Non
 
 
 @contextmanager
-def beside(*work: tuple[object, ...]) -> Iterator[None]:
-    """These (function, *arguments) in processes of their own, meanwhile."""
+def beside(*work: tuple[object, ...]) -> Iterator[Sequence[Synchronized[int]]]:
+    """These (function, *arguments) in processes of their own, meanwhile; the bytes that each has moved."""
     running = _fork.Value("i", 1)
-    made = [_fork.Process(target=one[0], args=(*one[1:], running), daemon=True) for one in work]  # type: ignore[arg-type]
+    moved = [_fork.Value("q", 0) for _ in work]
+    made = [
+        _fork.Process(target=one[0], args=(*one[1:], running, count), daemon=True)  # type: ignore[arg-type]
+        for one, count in zip(work, moved, strict=True)
+    ]
     for process in made:
         process.start()
     try:
-        yield
+        yield moved
     finally:
         running.value = 0
         for process in made:
@@ -151,24 +159,23 @@ def beside(*work: tuple[object, ...]) -> Iterator[None]:
             assert process.exitcode == 0, "a client failed"
 
 
-def shown(took: Sequence[float], cpu_s: float, seconds: float) -> tuple[float, float]:
-    """Print a line; p50 and p99."""
+def measured(
+    gateway: Gateway, what: str, seconds: float, moved: Sequence[Synchronized[int]] = ()
+) -> tuple[float, float]:
+    """Probe a gateway and print a line; p50 and p99."""
+    cpu_s, began, before = cpu_seconds(gateway.pid), time.monotonic(), sum(count.value for count in moved)
+    took = probe(gateway.amqp_port, seconds)
+    cpu_s = cpu_seconds(gateway.pid) - cpu_s
+    took_s, after = time.monotonic() - began, sum(count.value for count in moved)
     cuts = quantiles(took, n=1000)
     p50, p99 = cuts[499], cuts[989]
     print(
-        f"p50 {p50 * 1e3:7.2f}  p99 {p99 * 1e3:7.2f}  p99.9 {cuts[998] * 1e3:7.2f}  max {max(took) * 1e3:7.2f} ms"
-        f"  gateway {cpu_s / seconds:4.2f} cores",
+        f"{what:12} p50 {p50 * 1e3:7.2f}  p99 {p99 * 1e3:7.2f}  p99.9 {cuts[998] * 1e3:7.2f}  "
+        f"max {max(took) * 1e3:7.2f} ms  gateway {cpu_s / took_s:4.2f} cores  "
+        f"beside it {(after - before) / took_s / 1e6:4.0f} MB/s",
         flush=True,
     )
     return p50, p99
-
-
-def measured(gateway: Gateway, what: str, seconds: float) -> tuple[float, float]:
-    """Probe a gateway, and print."""
-    before, began = cpu_seconds(gateway.pid), time.monotonic()
-    took = probe(gateway.amqp_port, seconds)
-    print(f"{what:16}", end="")
-    return shown(took, cpu_seconds(gateway.pid) - before, time.monotonic() - began)
 
 
 def compared(what: str, without: Sequence[tuple[float, float]], with_: Sequence[tuple[float, float]]) -> None:
@@ -196,8 +203,8 @@ def behind(folder: Path, rounds: int, seconds: float, rate: float) -> None:
         for _ in range(rounds):
             without.append(measured(gateway, "alone", seconds))
             work = [(drain, gateway.amqp_port, queue, rate / len(queues)) for queue in queues]
-            with beside(*work):
-                with_.append(measured(gateway, "10 behind", seconds))
+            with beside(*work) as moved:
+                with_.append(measured(gateway, "10 behind", seconds, moved))
         compared(f"ten consumers behind, {rate / 1e6:.0f} MB/s", without, with_)
 
 
@@ -214,17 +221,13 @@ def sealing(folder: Path, rounds: int, seconds: float, rate: float) -> None:
         for what, gateway in gateways.items():
             with gateway:
                 declare(gateway.amqp_port, ["busy", "stuck"])
-                work = [
-                    (feed, gateway.amqp_port, ["busy", "stuck"], rate),
-                    (drain, gateway.amqp_port, "busy", 0.0),
-                ]
-                with beside(*work):
-                    probe(gateway.amqp_port, 4.0)  # until segments are closed and checkpoints behind them
-                    figures[what].append(measured(gateway, what, seconds))
-            for path in (gateway.data_dir / "shard-000" / "wal").iterdir():
-                print(f"    {path.name} {path.stat().st_size / 1e6:.1f} MB", end="")
-                break
-            print()
+                port = gateway.amqp_port
+                work = [(feed, port, ["busy", "stuck"], rate), (drain, port, "busy", 0.0)]
+                with beside(*work) as moved:
+                    probe(port, 4.0)  # until segments are closed and checkpoints behind them
+                    figures[what].append(measured(gateway, what, seconds, moved[:1]))
+                sizes = [path.stat().st_size for path in (gateway.data_dir / "shard-000" / "wal").iterdir()]
+                print(f"             {len(sizes)} segments, {sum(sizes) / 1e6:.0f} MB", flush=True)
     compared(f"sealing at {rate / 1e6:.0f} MB/s", figures["not sealing"], figures["sealing"])
 
 

@@ -339,6 +339,10 @@ def test_a_login_is_needed(gateway: Gateway, auth: tuple[str, str] | None) -> No
 def test_health_checks(api: Api, gateway: Gateway) -> None:
     for path in ("alarms", "local-alarms", "virtual-hosts", "is-in-service", "ready-to-serve-clients"):
         assert api.get(f"health/checks/{path}") == {"status": "ok"}
+    node = api.get("overview")["node"]
+    for path in ("", "/", f"/{node}"):
+        assert api.get(f"healthchecks/node{path}") == {"status": "ok"}
+    assert api.status("GET", "healthchecks/node/other@host") == 404
     assert api.get(f"health/checks/port-listener/{gateway.amqp_port}")["status"] == "ok"
     assert api.get("health/checks/protocol-listener/mqtt") == {"status": "ok", "protocol": "mqtt"}
     missing = api.send("GET", "health/checks/port-listener/9")

@@ -84,6 +84,8 @@ def add(api: Management) -> None:
         ("/api/nodes/{node}", handlers.node),
         ("/api/nodes/{node}/memory", handlers.memory),
         ("/api/aliveness-test/{vhost}", handlers.alive),
+        ("/api/healthchecks/node", handlers.alarms),  # of RabbitMQ 3; clients still ask it
+        ("/api/healthchecks/node/{node}", handlers.alarms_of),
         ("/api/health/checks/alarms", handlers.alarms),
         ("/api/health/checks/local-alarms", handlers.alarms),
         ("/api/health/checks/port-listener/{port}", handlers.port_listener),
@@ -422,6 +424,11 @@ class _Overview:
     async def healthy(self, request: Request) -> Response:
         """What is so whenever this process answers."""
         return json_response({"status": "ok"})
+
+    async def alarms_of(self, request: Request) -> Response:
+        if request.names["node"] != self._api.node:
+            raise absent()
+        return await self.alarms(request)
 
     async def ready(self, request: Request) -> Response:
         if self._api.registry.of("amqp") and self._api.broker.log.failed is None:

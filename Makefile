@@ -69,6 +69,10 @@ asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined
 powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the gateway 50 times (needs root)
 	$(BIN)/python -m tests.crash.powercut $(ARGS)
 
+.PHONY: delays
+delays: $(STAMPS)/extras kernels  ## schedule a million random delays and kill the gateway while they become due
+	$(BIN)/python -m tests.crash.delays $(ARGS)
+
 .PHONY: spark-kills
 spark-kills: $(STAMPS)/extras kernels  ## kill the gateway and a Spark job in the middle of its work
 	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_tables.py -k kills $(ARGS)

@@ -239,7 +239,7 @@ class Gateway:
         while True:
             self.loop.settle()
             try:
-                callback, arguments = self._calls.get(timeout=5.0 if self.waits else 0.0)
+                callback, arguments = self._calls.get(timeout=30.0 if self.waits else 0.0)
             except queue.Empty:
                 assert not self.waits, "a position that is waited for does not become durable"
                 return

@@ -202,8 +202,7 @@ class Limits:
         """Of so many that are ready, those that stay so: what is over the limit is dropped when it is
         written, at the latest before anybody gets some."""
         max_length = self._rules.max_length
-        drops = self._rules.sheds or self._rules.caps
-        return ready if not drops or max_length is None else min(ready, max_length)
+        return ready if not self._rules.sheds or max_length is None else min(ready, max_length)
 
     def shorten(self) -> bool:
         """Drop what is over the limits; False: it goes on later."""

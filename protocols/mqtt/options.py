@@ -47,6 +47,8 @@ class MqttOptions:
     """Bytes of their payloads; 0 = any number."""
     queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = "drop-oldest"
     """What happens to a session with more."""
+    queue_qos0_messages: bool = False
+    """Messages of QoS 0 wait for sessions that are away, too."""
     dead_letter_topic: str = ""
     """Where dropped messages are published; "" = nowhere."""
     max_connect_rate: int = 0

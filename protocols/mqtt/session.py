@@ -267,8 +267,9 @@ class Session(Opening):
                 self._rates.append((Bucket(rate, self._last_input), counts))
         client.connection = self
         self._clients.connected(client, identity, accepted.expiry_s)
-        # What was published at QoS 0 while the client was away is not kept for it.
-        skip_qos0_before = self._log.appender.next_lsn if accepted.session_present else 0
+        # What was published at QoS 0 while the client was away is not kept for it, unless that is asked for.
+        away = accepted.session_present and not options.queue_qos0_messages
+        skip_qos0_before = self._log.appender.next_lsn if away else 0
         client.queue.cursor.skip_transient_until = skip_qos0_before
         self._delivery = Delivery(
             self._host,
@@ -552,7 +553,8 @@ class Session(Opening):
         assert self._delivery is not None
         self._delivery.stop()
         self._broker.connections.leave(self)
-        client.queue.cursor.skip_transient_until = 2**64 - 1  # nor does it keep the log meanwhile
+        if not self._options.queue_qos0_messages:
+            client.queue.cursor.skip_transient_until = 2**64 - 1  # nor does it keep the log meanwhile
         client.inflight.suspend()
         will, self.will = self.will, None
         self._clients.disconnected(client, will)

@@ -7,7 +7,7 @@
 A group is one queue of kind shared over the feed of its filter (`Vhost.shares`), with a consumer for each
 connected member: one message per turn to each that has credit. It exists while some session is subscribed; it
 is durable once a session that outlives its connection is. While no member is connected messages wait in it,
-but for those of QoS 0.
+but for those of QoS 0 (unless `mqtt.queue_qos0_messages`).
 
 What a member had under way when its connection was lost: QoS 1 goes to another member at once, QoS 2 stays
 the session's (`_ids`). After a restart the group's cursor gives those once more; `claims` says whose they
@@ -72,9 +72,9 @@ class Taken(Exception):
 class Share:
     """One group and filter."""
 
-    __slots__ = ("_log", "attached", "claims", "members", "name", "queue", "vhost")
+    __slots__ = ("_keeps_qos0", "_log", "attached", "claims", "members", "name", "queue", "vhost")
 
-    def __init__(self, vhost: Vhost, name: str, queue: Queue) -> None:
+    def __init__(self, vhost: Vhost, name: str, queue: Queue, keeps_qos0: bool) -> None:
         self.vhost = vhost
         self.name = name
         self.queue = queue
@@ -85,11 +85,13 @@ class Share:
         self.attached = 0
         """Members that are connected."""
         self._log = vhost.broker.log
-        queue.cursor.skip_transient_until = _NEVER
+        self._keeps_qos0 = keeps_qos0
+        if not keeps_qos0:
+            queue.cursor.skip_transient_until = _NEVER
 
     def attach(self, member: Member) -> None:
         """A member is connected."""
-        if self.attached == 0:
+        if self.attached == 0 and not self._keeps_qos0:
             # What was published at QoS 0 while nobody was there is not kept for them.
             self.queue.cursor.skip_transient_until = self._log.appender.next_lsn
         self.attached += 1
@@ -99,7 +101,7 @@ class Share:
         """A member's connection is over, or it left."""
         self.queue.detach(member)
         self.attached -= 1
-        if self.attached == 0:
+        if self.attached == 0 and not self._keeps_qos0:
             self.queue.cursor.skip_transient_until = _NEVER
 
     def claimed(self, found: list[tuple[int, int]]) -> None:
@@ -139,8 +141,9 @@ class Member:
 class Shares:
     """All groups of a broker."""
 
-    def __init__(self, backlog: Backlog) -> None:
+    def __init__(self, backlog: Backlog, keeps_qos0: bool) -> None:
         self._backlog = backlog
+        self._keeps_qos0 = keeps_qos0
         self._all: dict[tuple[str, str], Share] = {}
 
     def __len__(self) -> int:
@@ -181,7 +184,7 @@ class Shares:
 
     def _made(self, vhost: Vhost, name: str, queue: Queue) -> Share:
         self._backlog.limit(vhost, queue, lambda: None)
-        return Share(vhost, name, queue)
+        return Share(vhost, name, queue, self._keeps_qos0)
 
     def _add(self, share: Share, client: Client, topic: str) -> None:
         share.members[client, topic] = None

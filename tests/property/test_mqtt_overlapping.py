@@ -2,8 +2,9 @@
 
 Random subscriptions of one client, with and without identifiers, change while others publish, and while it
 comes and goes with other limits. Whatever happens, a message comes once, at the highest QoS that is granted
-(mqtt5:3.3.4-2), with the identifiers of all subscriptions that match (mqtt5:3.3.4-3 to 5); and an alias stands
-for the topic that it was last sent with on this connection, and is within the client's maximum (mqtt5:3.3.2-11).
+(mqtt5:3.3.4-2), with the identifiers of all subscriptions that match (mqtt5:3.3.4-3 to 5); and an alias
+stands for the topic that it was last sent with on this connection, and is within the client's maximum
+(mqtt5:3.3.2-11).
 """
 
 from __future__ import annotations

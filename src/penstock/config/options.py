@@ -501,6 +501,14 @@ class Mqtt(_TlsListener):
             "and loses messages by it is disconnected (0x97), so that it knows.",
         ),
     )
+    queue_qos0_messages: bool = field(
+        default=False,
+        metadata=_option(
+            Switch(),
+            "Messages of QoS 0 wait for sessions that are away too, and for groups of which all members are, "
+            "until a restart.",
+        ),
+    )
     dead_letter_topic: str = field(
         default="",
         metadata=_option(

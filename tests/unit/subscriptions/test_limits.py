@@ -10,7 +10,7 @@ from penstock.log_core._batch import Record
 from penstock.log_core._feed import Feed
 from penstock.log_core._tail import Cache
 from penstock.log_core.log import Log
-from penstock.subscriptions.limits import NO_RULES, Rules
+from penstock.subscriptions.limits import NO_RULES, Overflow, Rules
 from penstock.subscriptions.queue import Queue
 from tests.support.queues import Clock, Consumer, Loop, World
 
@@ -154,6 +154,31 @@ def test_what_is_over_the_byte_limit_leaves_from_the_head(world: World, loop: Lo
     loop.settle()
     assert (queue.ready_count, queue.cursor.ready_bytes) == (0, 0)
     assert newest not in consumer.got
+
+
+def test_the_newest_leave_and_what_is_given_back_stays(world: World, loop: Loop, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    found: list[int] = []
+    queue.apply(
+        Rules(
+            max_length=1, overflow=Overflow.DROP_NEWEST, bury=lambda record, _: not found.append(record.lsn)
+        )
+    )
+    consumer = Consumer(queue, credit=1)
+    queue.attach(consumer)
+    positions = world.publish(feed, n=300)
+    loop.settle()
+    assert (consumer.got, found) == (positions[:1], positions[2:])
+    queue.cursor.requeue(consumer.held.pop())
+    loop.settle()
+    (late,) = world.publish(feed)
+    loop.settle()
+    assert (queue.ready_count, queue.dropped) == (2, 299)
+    assert found[-1] == late
+    consumer.left = 3
+    queue.credit_gained()
+    loop.settle()
+    assert consumer.got[1:] == positions[:2]
 
 
 def test_both_limits_hold_together(world: World, loop: Loop, feed: Feed) -> None:

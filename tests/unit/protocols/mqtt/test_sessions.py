@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 
@@ -34,6 +35,21 @@ def test_messages_of_an_absence_come_later_in_order(gateway: Gateway) -> None:
     assert not any(m.dup for m in got)
     pub.publish("t", b"live")
     assert [m.payload for m in sub.publishes()] == [b"live"]
+
+
+@pytest.mark.parametrize("topic", ["t", "$share/g/t"])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_messages_of_qos_0_wait_too_if_that_is_asked(tmp_path: Path, topic: str, qos: int) -> None:
+    """Those published so, and those that a subscription at QoS 0 makes so."""
+    gateway = Gateway(tmp_path / "data", MqttOptions(queue_qos0_messages=True))
+    keeper(gateway).subscribe((topic, qos))
+    keeper(gateway).drop()
+    pub = gateway.connect("p")
+    for i in range(4):
+        pub.publish("t", bytes((i,)), qos=i % 2, packet_id=i + 1 if i % 2 else 0)
+    got = keeper(gateway).publishes()
+    assert [(m.payload[0], m.qos) for m in got] == [(i, min(i % 2, qos)) for i in range(4)]
+    gateway.stop()
 
 
 def test_unacknowledged_messages_come_again_with_their_ids_and_dup__mqtt5_4_4_0_1(gateway: Gateway) -> None:

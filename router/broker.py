@@ -16,7 +16,7 @@ Knows no protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,9 @@ class Broker:
         self.on_permissions_changed: list[Callable[[str, str], None]] = []
         """Called with the user and the vhost: for what lives on without a connection, as MQTT sessions do.
         Connections are told by `connections`."""
+        self.on_policies_changed: list[Callable[[Vhost, Sequence[Policy]], None]] = []
+        """Called with the vhost, and the policies that came, went or changed: for the queues of MQTT
+        sessions, whose rules are their front end's."""
         self.administration = Administration(self)
         self.vhosts: dict[str, Vhost] = {}
         self.rewrite = rewrite

@@ -49,6 +49,12 @@ class QueueEntry:
         return self.queue.name
 
     @property
+    def listed_name(self) -> str:
+        """What operators know it by, in lists and in the patterns of policies: queues of MQTT have RabbitMQ's
+        names for them."""
+        return self.name if self.kind == "queue" else f"mqtt-subscription-{self.name}qos1"
+
+    @property
     def durable(self) -> bool:
         """Whether it is there after a restart."""
         return self.queue.durable

@@ -118,6 +118,13 @@ class Sessions:
         own = b"".join(_OWN.pack(own.tag, own.feed.id) for own in entry.own)
         entry.lsn = self._vhost.broker.log.tables.put(TABLE, _key(entry), names + own)
 
+    def policed(self, client_id: str) -> Arguments:
+        """What policies say of the session's queue, as arguments (`x-max-length`: an int)."""
+        entry = self.entries.get(client_id)
+        if entry is None:
+            return _NO_ARGUMENTS
+        return self._vhost.policies.effective(entry.listed_name, _NO_ARGUMENTS)
+
     def declared_lsn(self, client_id: str) -> int:
         """Wait for it before a session is promised to exist; 0 when it is not durable."""
         entry = self.entries.get(client_id)

@@ -201,6 +201,8 @@ class Vhost(QueueMethods):
     def _policies_changed(self, changed: Sequence[Policy]) -> None:
         """Let everything that one of these is, or was, for live by what counts now."""
         self._apply_policies(list(self.queues.values()), changed)
+        for told in self.broker.on_policies_changed:
+            told(self, changed)
         for exchange in self.exchanges.values():
             alternate = self.policies.alternate(exchange.name)
             if alternate != exchange.policy_alternate:

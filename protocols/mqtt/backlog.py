@@ -1,21 +1,27 @@
-"""How much waits for one session (`mqtt.max_queued_messages` and `_bytes`), and what happens to the rest.
+"""How much waits for one session (`mqtt.max_queued_messages` and `_bytes`, or what policies of its vhost
+say), and what happens to the rest.
 
 Without a limit a session lags on the log as far as retention goes, and that costs nothing here. With one, its
 queue (or that of a shared subscription) drops the oldest messages, or the newest (`mqtt.queue_full`), which
 are counted, logged, and published to `mqtt.dead_letter_topic` if there is one, with the session's client id
 and the topic as user properties.
+
+Of a policy `max-length`, `max-length-bytes`, `message-ttl` and `overflow` hold for sessions; the lower number
+counts. Nothing refuses what is published, so `reject-publish` drops the newest.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.logs import fields
 from penstock.protocols.mqtt.properties import encode_block
 from penstock.protocols.mqtt.publishing import ENC_MQTT5
 from penstock.protocols.translate import mqtt5_from_amqp091
-from penstock.subscriptions.limits import Overflow, Rules
+from penstock.router.arguments import Arguments
+from penstock.subscriptions.limits import NO_RULES, Overflow, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +33,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Backlog"]
 
+_NO_POLICY: Final[Arguments] = {}
+
 logger: Final = logging.getLogger("penstock.mqtt")
 
 _CARRIED: Final = 2 | 512
 """Flags of a record that its dead letter keeps: persistent, exactly once."""
+
+
+def _lower(option: int, policed: object) -> int | None:
+    """The lower one of an option, 0 = none, and what a policy says; None: neither says anything."""
+    if not isinstance(policed, int):
+        return option or None
+    return min(option, policed) if option else policed
 
 
 class Backlog:
@@ -46,9 +61,24 @@ class Backlog:
         """Whether there is a limit at all."""
         return self._options.max_queued_messages > 0 or self._options.max_queued_bytes > 0
 
-    def limit(self, vhost: Vhost, queue: Queue, dropped: Callable[[], None]) -> None:
-        """Hold a queue to the limit, if there is one; `dropped` is called for each message it loses."""
-        if not self.limited:
+    def limit(
+        self, vhost: Vhost, queue: Queue, dropped: Callable[[], None], policed: Arguments = _NO_POLICY
+    ) -> None:
+        """Hold a queue to the limit, or free it when there is none; `dropped` hears of each lost message.
+
+        `policed` is what policies say of it, as arguments of a queue.
+        """
+        options = self._options
+        rules = Rules(
+            max_length=_lower(options.max_queued_messages, policed.get("x-max-length")),
+            max_bytes=_lower(options.max_queued_bytes, policed.get("x-max-length-bytes")),
+            ttl_ms=_lower(0, policed.get("x-message-ttl")),
+            overflow=Overflow.DROP_NEWEST
+            if options.queue_full == "drop-newest" or policed.get("x-overflow", "drop-head") != "drop-head"
+            else Overflow.DROP_HEAD,
+        )
+        if not rules.bounded:
+            queue.apply(rules if rules.ttl_ms is not None else NO_RULES)
             return
         lost = 0
 
@@ -60,7 +90,7 @@ class Backlog:
             lost += 1
             if lost & (lost - 1) == 0:  # 1, 2, 4, 8 ...: one line per doubling is enough
                 logger.warning(
-                    "messages dropped: mqtt.max_queued_messages or mqtt.max_queued_bytes is reached",
+                    "messages dropped: the most that may wait for a session is reached",
                     extra=fields(session=queue.name, vhost=vhost.name, dropped=lost),
                 )
             if self._options.dead_letter_topic:
@@ -68,15 +98,7 @@ class Backlog:
             dropped()
             return True
 
-        newest = self._options.queue_full == "drop-newest"
-        queue.apply(
-            Rules(
-                max_length=self._options.max_queued_messages or None,
-                max_bytes=self._options.max_queued_bytes or None,
-                overflow=Overflow.DROP_NEWEST if newest else Overflow.DROP_HEAD,
-                bury=bury,
-            )
-        )
+        queue.apply(replace(rules, bury=bury))
 
     def _publish(self, vhost: Vhost, session: str, record: Record) -> None:
         topic: bytes | None = record.key

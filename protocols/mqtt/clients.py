@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from penstock.protocols.mqtt.sys_topics import SysTopics
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
+    from penstock.router.policies import Policy
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
@@ -58,6 +59,8 @@ __all__ = ["Client", "Clients", "Retained", "permit"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 _LAZY_S: Final = 0.1
+_POLICED_AT_ONCE: Final = 100
+"""Sessions that changed policies are held against in one turn."""
 
 
 @dataclass(slots=True)
@@ -185,6 +188,7 @@ class Clients:
                     vhost.delete_session(client_id)
             self.shares.restored(vhost)
         broker.on_permissions_changed.append(self._permissions_changed)
+        broker.on_policies_changed.append(self._policies_changed)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -209,14 +213,29 @@ class Clients:
         return client
 
     def _limit(self, client: Client) -> None:
-        if not self.backlog.limited:
+        policed = client.vhost.sessions.policed(client.client_id)
+        if not (self.backlog.limited or policed or client.queue.cursor.has_rules):
             return
 
         def dropped() -> None:
             if self._disconnects and client.connection is not None:
                 client.connection.force_close("more messages wait than may", reasons.QUOTA_EXCEEDED)
 
-        self.backlog.limit(client.vhost, client.queue, dropped)
+        self.backlog.limit(client.vhost, client.queue, dropped, policed)
+
+    def _policies_changed(self, vhost: Vhost, changed: Sequence[Policy]) -> None:
+        """Some sessions now, the rest in the next turns. New ones have the policies anyway."""
+        self._police([client for client in self if client.vhost is vhost], changed)
+
+    def _police(self, ahead: list[Client], changed: Sequence[Policy]) -> None:
+        for client in ahead[-_POLICED_AT_ONCE:]:
+            entry = client.vhost.sessions.get(client.client_id)
+            if entry is not None and not client.ended:
+                if any(policy.matches(entry.listed_name, "classic") for policy in changed):
+                    self._limit(client)
+        del ahead[-_POLICED_AT_ONCE:]
+        if ahead:
+            self.tick.after(0, lambda: self._police(ahead, changed))
 
     def end(self, client: Client) -> int:
         """The session is over: its will goes out, its queue and rows go. The LSN to wait for, or 0."""

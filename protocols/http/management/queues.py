@@ -55,7 +55,7 @@ class _Queues:
         entry = vhost.queues.get(name)
         if entry is None:
             for session in vhost.sessions.entries.values():
-                if views.queue_name(session) == name:
+                if session.listed_name == name:
                     return session
             raise absent()
         return entry
@@ -141,4 +141,4 @@ class _Queues:
 
 
 def _name_of(entry: QueueEntry) -> tuple[str, str]:
-    return entry.queue.vhost, views.queue_name(entry)
+    return entry.queue.vhost, entry.listed_name

@@ -93,11 +93,6 @@ def moment(seconds: float) -> str:
 # Queues
 
 
-def queue_name(entry: QueueEntry) -> str:
-    """Its name in the API: sessions of MQTT clients have RabbitMQ's names for them."""
-    return entry.name if entry.kind == "queue" else f"mqtt-subscription-{entry.name}qos1"
-
-
 def queue(api: Management, entry: QueueEntry) -> Item:
     """A queue, or an MQTT session as one."""
     found = entry.queue
@@ -136,10 +131,10 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         "messages_ready_details": {"rate": publish_rate - deliver_rate},
         "messages_unacknowledged": unacked,
         "messages_unacknowledged_details": {"rate": deliver_rate - ack_rate},
-        "name": queue_name(entry),
+        "name": entry.listed_name,
         "node": api.node,
-        "operator_policy": _name_of(policies.of("operator_policy", entry.name, kind)),
-        "policy": _name_of(policies.of("policy", entry.name, kind)),
+        "operator_policy": _name_of(policies.of("operator_policy", entry.listed_name, kind)),
+        "policy": _name_of(policies.of("policy", entry.listed_name, kind)),
         "state": "running",
         "type": kind if entry.kind == "queue" else "classic",
         "vhost": found.vhost,
@@ -197,7 +192,7 @@ def binding(found: Binding, vhost_name: str) -> Item:
     """A binding from an exchange."""
     destination = found.destination
     is_exchange = isinstance(destination, Exchange)
-    name = destination.name if isinstance(destination, Exchange) else queue_name(destination)
+    name = destination.name if isinstance(destination, Exchange) else destination.listed_name
     return _binding(
         found.source.name,
         vhost_name,
@@ -246,7 +241,7 @@ def bindings_from(source: Exchange, vhost: Vhost) -> list[Item]:
 
 def session_bindings(session: QueueEntry, vhost: Vhost) -> list[Item]:
     """The filters of an MQTT session as bindings."""
-    source, name = vhost.mqtt_exchange.name, queue_name(session)
+    source, name = vhost.mqtt_exchange.name, session.listed_name
     topics = vhost.sessions.topics(session.name)
     return [_binding(source, vhost.name, name, "queue", topic, {}) for topic in topics]
 

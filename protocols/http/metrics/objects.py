@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.rates import queue_counters
-from penstock.protocols.http.management.views import queue_name
 from penstock.protocols.http.metrics.exposition import Kind, head, labels_of, sample
 from penstock.protocols.http.metrics.node import about
 
@@ -249,7 +248,7 @@ async def _families(
 
 
 def _of_queue(entry: QueueEntry) -> str:
-    return labels_of({"vhost": entry.queue.vhost, "queue": queue_name(entry)})
+    return labels_of({"vhost": entry.queue.vhost, "queue": entry.listed_name})
 
 
 def _of_connection(live: Live) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.rates import Bucket
+from penstock.router.policies import Policy
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 
@@ -213,3 +214,91 @@ def test_a_connection_above_the_limit_of_its_user_is_refused(gateway: Gateway) -
     assert len(gateway.clients) == 1
     one.drop()
     gateway.connect("two", 5)
+
+
+def police(gateway: Gateway, definition: dict[str, object] | None) -> None:
+    """Set the policy for sessions whose client id begins with "s", or delete it."""
+    vhost = gateway.broker.vhost("/")
+    if definition is None:
+        vhost.delete_policy("policy", "p")
+    else:
+        policy = Policy("p", "^mqtt-subscription-s", definition, apply_to="queues")
+        vhost.set_policy("policy", policy)
+    gateway.settle()
+
+
+@pytest.mark.parametrize(
+    ("definition", "kept"),
+    [
+        ({"max-length": 10}, range(15, 25)),
+        ({"max-length-bytes": 10}, range(15, 25)),
+        ({"max-length": 10, "overflow": "reject-publish"}, range(10)),
+    ],
+)
+@pytest.mark.parametrize("when", ["before", "after", "restarted"])
+def test_a_policy_limits_sessions_whose_queues_it_matches(
+    tmp_path: Path, definition: dict[str, object], kept: range, when: str
+) -> None:
+    gateway = Gateway(tmp_path / "data")
+    if when == "before":
+        police(gateway, definition)
+    for client_id in ("s", "other"):
+        keeper(gateway, client_id).drop()
+    if when != "before":
+        police(gateway, definition)
+    if when == "restarted":
+        gateway = gateway.restart()
+    publish(gateway, 0, 25)
+    assert rest(keeper(gateway, "s")) == list(kept)
+    assert rest(keeper(gateway, "other")) == list(range(25))
+    gateway.stop()
+
+
+def test_without_the_policy_there_is_no_limit_any_more(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data")
+    keeper(gateway, "s").drop()
+    police(gateway, {"max-length": 3})
+    police(gateway, {"max-length": 5})
+    publish(gateway, 0, 10)
+    police(gateway, None)
+    publish(gateway, 10, 20)
+    assert rest(keeper(gateway, "s")) == list(range(5, 20))
+    gateway.stop()
+
+
+def test_the_lower_one_of_option_and_policy_counts(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data", MqttOptions(max_queued_messages=4))
+    for client_id in ("s", "other"):
+        keeper(gateway, client_id).drop()
+    police(gateway, {"max-length": 2})
+    publish(gateway, 0, 10)
+    assert rest(keeper(gateway, "s")) == [8, 9]
+    police(gateway, {"max-length": 9})
+    for client_id in ("s", "other"):
+        keeper(gateway, client_id).drop()
+    publish(gateway, 10, 20)
+    assert rest(keeper(gateway, "s")) == [16, 17, 18, 19]
+    gateway.stop()
+
+
+def test_a_policys_time_to_live_holds_for_sessions(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data")
+    keeper(gateway, "s").drop()
+    police(gateway, {"message-ttl": 10_000})
+    publish(gateway, 0, 2)
+    gateway.advance(6)
+    publish(gateway, 2, 4)
+    gateway.advance(6)
+    assert rest(keeper(gateway, "s")) == [2, 3]
+    gateway.stop()
+
+
+def test_a_policy_for_very_many_sessions_reaches_them_all(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data")
+    for i in range(250):
+        keeper(gateway, f"s{i}").drop()
+    police(gateway, {"max-length": 1})
+    publish(gateway, 0, 3)
+    gateway.settle()
+    assert {client.queue.ready_count for client in gateway.clients if client.client_id[0] == "s"} == {1}
+    gateway.stop()

@@ -371,6 +371,11 @@ class Log:
             if self._synced:
                 self._sync()
 
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for what is not written or not synced yet."""
+        return bool(self._written) or bool(self._synced)
+
     def _write(self, batches: list[Batch]) -> None:
         wal = self._wal
         try:

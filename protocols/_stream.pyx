@@ -138,6 +138,9 @@ cdef class Stream(Sink):
                 self.answer()
         return 0
 
+    cdef bint awaits(self) except -1:
+        return self.answers_wait
+
     cdef int handle(self, bytearray buffer, Py_ssize_t size) except -1:
         cdef Py_ssize_t consumed = -1, left
         cdef QuickReader quick = self.quick

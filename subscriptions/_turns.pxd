@@ -8,12 +8,13 @@ cdef class Sink:
     cdef Py_ssize_t room_left(self) except -1
     cdef int send_out(self) except -1
     cdef int served(self) except -1
+    cdef bint awaits(self) except -1        # whether `served` needs what was read to be written
 
 
 cdef class Turns:
-    cdef object log, call_soon, clock
+    cdef object log, call_soon, call_later, clock
     cdef Unwritten unwritten
-    cdef bint scheduled, running
+    cdef bint scheduled, running, writes_later
     cdef double quick_at, read_at           # of the last lone read that was one; of the one that is being read
     cdef list queues, sinks                 # ready; with output
     cdef readonly unsigned long long turns
@@ -24,6 +25,7 @@ cdef class Turns:
     cpdef bint begin_read(self, double now) except -1
     cpdef run_alone(self, Sink reader)
     cpdef dirty_connection(self, Sink sink)
+    cdef int write_later(self) except -1
     cdef int begin(self) except -1
     cdef int end(self) except -1
     cdef int pump(self) except -1

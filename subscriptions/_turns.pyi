@@ -8,6 +8,8 @@ from penstock.subscriptions.tick import TickLog
 
 QUICK_EACH_S: float
 """Least time between two reads that have a turn of their own."""
+WRITE_WITHIN_S: float
+"""In which what came alone is written although nobody waits for that."""
 
 class Sink:
     """What has output that a turn sends: a connection. Derive from it; C code may override the C methods."""
@@ -24,8 +26,14 @@ class Sink:
 class Turns:
     """The turns of one worker."""
 
-    def __init__(self, log: TickLog, call_soon: Callable[..., Any], clock: Callable[[], float]) -> None:
-        """`call_soon` is the loop's; `clock` gives seconds and bounds what a turn does."""
+    def __init__(
+        self,
+        log: TickLog,
+        call_soon: Callable[..., Any],
+        call_later: Callable[..., Any],
+        clock: Callable[[], float],
+    ) -> None:
+        """`call_soon` and `call_later` are the loop's; `clock` gives seconds and bounds what a turn does."""
 
     @property
     def turns(self) -> int:
@@ -44,7 +52,8 @@ class Turns:
         """
 
     def run_alone(self, reader: Sink) -> None:
-        """The turn of a read of `reader` for which `begin_read` said True: consumers first, then the write.
+        """The turn of a read of `reader` for which `begin_read` said True: consumers first, then the write;
+        that within WRITE_WITHIN_S when nobody waits for it.
 
         What is handed out before it is written is lost with it only if the process is killed in between, and
         then nobody was told that it is kept.

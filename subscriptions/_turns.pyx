@@ -10,7 +10,8 @@ loop iteration (or behind a lone small read, see `begin_read`):
     3 pump                   ready queues, a bounded number of messages each, for about 5 ms
     4 connection.flush()     each dirty connection once
 
-A lone read's turn hands out and sends before it writes: at that rate latency is all that matters.
+A lone read's turn hands out and sends before it writes: at that rate latency is all that matters. What nobody
+waits for, it leaves to a turn some milliseconds later, which writes for several.
 
 A turn that leaves work (a queue with more to give) schedules the next one through the loop, so sockets
 are read in between. Knows no protocol, no queue's inside, no file.
@@ -28,7 +29,9 @@ from penstock.subscriptions._straight cimport straight
 logger = logging.getLogger("penstock.subscriptions")
 
 QUICK_EACH_S = 0.0004
+WRITE_WITHIN_S = 0.005
 cdef double EACH_S = QUICK_EACH_S
+cdef double LATER_S = WRITE_WITHIN_S
 cdef double PUMP_S = 0.005          # in which a turn begins with new queues; those that are left come first in the next one
 cdef enum:
     CHECK_EACH = 8                  # queues between two looks at the clock
@@ -46,15 +49,19 @@ cdef class Sink:
         self.answer()
         return 0
 
+    cdef bint awaits(self) except -1:
+        return True
+
     def answer(self):
         pass
 
 
 cdef class Turns:
-    def __init__(self, log not None, call_soon not None, clock not None):
+    def __init__(self, log not None, call_soon not None, call_later not None, clock not None):
         self.log = log
         self.unwritten = log.unwritten
         self.call_soon = call_soon
+        self.call_later = call_later
         self.clock = clock
         self.quick_at = -EACH_S
         self.queues = []
@@ -126,11 +133,24 @@ cdef class Turns:
                 release()
                 self.flush()
             finally:
-                self.log.flush()
+                if reader.awaits() or self.log.awaited:
+                    self.log.flush()
+                else:
+                    self.write_later()
             reader.served()         # what waited for the write only can be said at once
             self.flush()
         finally:
             self.end()
+
+    cdef int write_later(self) except -1:
+        if not self.writes_later:
+            self.writes_later = True
+            self.call_later(LATER_S, self._write)
+        return 0
+
+    def _write(self):
+        self.writes_later = False
+        self.schedule()
 
     cdef int begin(self) except -1:
         self.scheduled = False

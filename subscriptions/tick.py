@@ -31,6 +31,8 @@ class TickLog(Protocol):
 
     unwritten: Unwritten
 
+    @property
+    def awaited(self) -> bool: ...
     def flush(self) -> None: ...
 
 
@@ -65,7 +67,7 @@ class Tick(Turns):
     """The turns of one worker, and what happens at a time between them."""
 
     def __init__(self, log: TickLog, loop: Loop, *, clock: Callable[[], float] = time.perf_counter) -> None:
-        super().__init__(log, loop.call_soon, clock)
+        super().__init__(log, loop.call_soon, loop.call_later, clock)
         self._loop = loop
         self._periodic: list[Periodic] = []
 

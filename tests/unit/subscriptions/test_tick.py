@@ -8,7 +8,8 @@ from penstock.log_core._appender import Appender
 from penstock.log_core._feed import Feed
 from penstock.log_core._tail import Cache
 from penstock.log_core._unwritten import Unwritten
-from penstock.subscriptions._turns import QUICK_EACH_S, Sink
+from penstock.protocols._stream import Stream
+from penstock.subscriptions._turns import QUICK_EACH_S, WRITE_WITHIN_S, Sink
 from penstock.subscriptions.tick import Tick
 from tests.support.queues import Loop
 
@@ -34,6 +35,7 @@ class FakeLog:
     def __init__(self, seen: list[str]) -> None:
         self.seen = seen
         self.unwritten = FakeUnwritten(seen)
+        self.awaited = False
 
     def flush(self) -> None:
         self.seen.append("flush")
@@ -151,6 +153,25 @@ def test_what_a_lone_read_brought_is_written_whatever_happens_to_its_consumers(
     with pytest.raises(RuntimeError):
         tick.run_alone(Sink())
     assert seen == ["publish", "flush"]
+
+
+def test_what_nobody_waits_for_is_written_some_milliseconds_later_with_others(
+    tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str]
+) -> None:
+    feed = Feed(1)
+    for _ in range(2):
+        fake_log.unwritten.dirty = [feed]
+        assert tick.begin_read(loop.time())
+        tick.run_alone(Stream(loop, tick, 1))
+        loop.advance(QUICK_EACH_S)
+    assert seen == ["publish", "publish"]
+    fake_log.awaited = True
+    fake_log.unwritten.dirty = [feed]
+    assert tick.begin_read(loop.time())
+    tick.run_alone(Stream(loop, tick, 1))
+    assert seen == ["publish", "publish", "publish", "flush"]
+    loop.advance(WRITE_WITHIN_S)
+    assert seen == ["publish", "publish", "publish", "flush", "flush"]
 
 
 def test_a_read_that_brought_nothing_leaves_the_turn_to_the_next_one(

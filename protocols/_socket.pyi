@@ -1,4 +1,4 @@
-"""Sockets of connections on an epoll of their own. The module text is in _socket.pyx."""
+"""Sockets of connections, as transports. The module text is in _socket.pyx."""
 
 import asyncio
 import socket
@@ -9,13 +9,6 @@ from typing_extensions import Buffer
 
 from penstock.protocols._stream import Wire
 
-class Poller:
-    """Watches the sockets of one listener; inside `loop` it is one readable descriptor."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
-    def close(self) -> None:
-        """Let go of the descriptor. All its transports are lost before. Again: nothing."""
-
 class SocketTransport(Wire):
     """One connected socket, as an asyncio transport of a `BufferedProtocol`.
 
@@ -24,7 +17,9 @@ class SocketTransport(Wire):
     call of the protocol's.
     """
 
-    def __init__(self, poller: Poller, socket: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, socket: socket.socket, protocol: asyncio.BufferedProtocol
+    ) -> None:
         """Take a connected, non-blocking socket, which is owned from now on; calls `connection_made`."""
 
     def write(self, data: Buffer) -> None:

@@ -1,14 +1,12 @@
 # cython: auto_pickle=False
-"""Sockets of connections, read and written here, on an epoll of their own inside the event loop.
+"""Sockets of connections: the event loop says when, and they are read and written here.
 
-The loop watches one descriptor per listener, the poller's, and when anything is there this module asks which
-sockets it is and serves each once. What it gains over the loop's own transports: a read goes from the socket to
-the protocol without a Python call in between, a write goes to the socket at once instead of at the end of the
-loop's iteration, and an idle connection is one small object. It knows no protocol, only asyncio's words between
-transports and buffered protocols.
+What it gains over the loop's own transports: a read goes from the socket to the protocol without a Python call in
+between, a write goes to the socket at once instead of at the end of the loop's iteration. It knows no protocol,
+only asyncio's words between transports and buffered protocols.
 
-A socket without interest (reading paused, nothing to write) is taken out of the epoll, since errors and hang-ups
-are reported whether they are asked for or not. Source: epoll(7), level triggered.
+A socket without interest (reading paused, nothing to write) is not watched: that its peer is gone shows when it is
+read or written again. Source: asyncio's `loop.add_reader`, level triggered.
 """
 
 from collections import deque
@@ -16,25 +14,7 @@ from collections import deque
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport uint32_t
 from libc.string cimport strerror
-
-cdef extern from "sys/epoll.h" nogil:
-    ctypedef union epoll_data_t:
-        int fd
-    cdef struct epoll_event:
-        uint32_t events
-        epoll_data_t data
-    int epoll_create1(int flags)
-    int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
-    int epoll_wait(int epfd, epoll_event* events, int maxevents, int timeout)
-    enum:
-        EPOLL_CLOEXEC
-        EPOLL_CTL_ADD
-        EPOLL_CTL_DEL
-        EPOLL_CTL_MOD
-        EPOLLIN
-        EPOLLOUT
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* buf, size_t size, int flags)
@@ -42,11 +22,7 @@ cdef extern from "sys/socket.h" nogil:
     enum:
         MSG_NOSIGNAL
 
-cdef extern from "unistd.h" nogil:
-    int c_close "close"(int fd)
-
 cdef enum:
-    EVENTS_MAX = 64                 # sockets served before the loop does something else
     HIGH_DEFAULT = 65536
 
 
@@ -55,40 +31,9 @@ cdef object _error(int code):
     return OSError(code, strerror(code).decode())
 
 
-cdef class Poller:
-    def __cinit__(self, loop not None):
-        self.fd = -1
-        self.sockets = []
-        self.loop = loop
-        self.fd = epoll_create1(EPOLL_CLOEXEC)
-        if self.fd < 0:
-            raise _error(errno)
-        loop.add_reader(self.fd, self._ready)
-
-    def __dealloc__(self):
-        if self.fd >= 0:
-            c_close(self.fd)
-
-    def close(self):
-        if self.fd >= 0:
-            self.loop.remove_reader(self.fd)
-            c_close(self.fd)
-            self.fd = -1
-
-    def _ready(self):
-        cdef epoll_event events[EVENTS_MAX]
-        cdef SocketTransport transport
-        cdef int i, n = epoll_wait(self.fd, events, EVENTS_MAX, 0)
-        for i in range(n):
-            # Whoever was served before may have ended this one.
-            transport = self.sockets[events[i].data.fd]
-            if transport is not None:
-                transport.ready(events[i].events)
-
-
 cdef class SocketTransport:
-    def __init__(self, Poller poller not None, socket not None, protocol not None):
-        self.poller = poller
+    def __init__(self, loop not None, socket not None, protocol not None):
+        self.loop = loop
         self.socket = socket
         self.protocol = protocol
         self.stream = protocol if isinstance(protocol, Stream) else None
@@ -97,25 +42,30 @@ cdef class SocketTransport:
         self.high = HIGH_DEFAULT
         self.low = HIGH_DEFAULT // 4
         self.reading = True
-        while len(poller.sockets) <= self.fd:
-            poller.sockets.append(None)
-        poller.sockets[self.fd] = self
         protocol.connection_made(self)
         self.watch()
 
     # Events
 
-    cdef int ready(self, uint32_t events) except -1:
-        try:
-            if self.waiting_size and events & ~EPOLLIN:
-                self.drain()
-            if self.reading and events & ~EPOLLOUT:
+    def _readable(self):
+        if self.reading:
+            try:
                 self.read()
-        except Exception as error:
-            # A bug of the protocol's ends this connection only.
-            self.poller.loop.call_exception_handler(
-                {"message": "a protocol failed", "exception": error, "transport": self, "protocol": self.protocol})
-            self.lose(error)
+            except Exception as error:
+                self.failed(error)
+
+    def _writable(self):
+        if self.waiting_size:
+            try:
+                self.drain()
+            except Exception as error:
+                self.failed(error)
+
+    cdef int failed(self, error) except -1:
+        """A bug of the protocol's ends this connection only."""
+        self.loop.call_exception_handler(
+            {"message": "a protocol failed", "exception": error, "transport": self, "protocol": self.protocol})
+        self.lose(error)
         return 0
 
     cdef int read(self) except -1:
@@ -155,25 +105,20 @@ cdef class SocketTransport:
         return 0
 
     cdef int watch(self) except -1:
-        """Have the epoll watch for what we want now."""
-        cdef epoll_event event
-        cdef uint32_t wanted = 0
-        cdef int done
-        if not self.lost:
-            wanted = (<uint32_t>EPOLLIN if self.reading else 0) | (<uint32_t>EPOLLOUT if self.waiting_size else 0)
-        if wanted == self.interest:
-            return 0
-        event.events = wanted
-        event.data.fd = self.fd
-        if wanted == 0:
-            done = epoll_ctl(self.poller.fd, EPOLL_CTL_DEL, self.fd, &event)
-        elif self.interest == 0:
-            done = epoll_ctl(self.poller.fd, EPOLL_CTL_ADD, self.fd, &event)
-        else:
-            done = epoll_ctl(self.poller.fd, EPOLL_CTL_MOD, self.fd, &event)
-        if done < 0:
-            raise _error(errno)
-        self.interest = wanted
+        """Have the loop watch for what we want now."""
+        cdef bint reads = self.reading and not self.lost, writes = self.waiting_size > 0 and not self.lost
+        if reads != self.watched_read:
+            self.watched_read = reads
+            if reads:
+                self.loop.add_reader(self.fd, self._readable)
+            else:
+                self.loop.remove_reader(self.fd)
+        if writes != self.watched_write:
+            self.watched_write = writes
+            if writes:
+                self.loop.add_writer(self.fd, self._writable)
+            else:
+                self.loop.remove_writer(self.fd)
         return 0
 
     # The end
@@ -186,8 +131,7 @@ cdef class SocketTransport:
         self.waiting.clear()
         self.waiting_size = self.front_sent = 0
         self.watch()
-        self.poller.sockets[self.fd] = None
-        self.poller.loop.call_soon(self._finish, exc)
+        self.loop.call_soon(self._finish, exc)
         return 0
 
     def _finish(self, exc):

@@ -5,7 +5,7 @@ on; connections that are open stay open. Connections above a limit are accepted 
 the peer sees a refusal and not a queue. Whoever comes from a trusted proxy's network says first, in a PROXY
 header, for whom it speaks; from there on it is that one's address that counts.
 
-Owns: the socket, the poller of its connections, the set of connections, one timer per second that calls each
+Owns: the socket, the set of connections, one timer per second that calls each
 connection's `check`.
 """
 
@@ -19,7 +19,7 @@ from typing import Final
 
 from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols._socket import Poller, SocketTransport
+from penstock.protocols._socket import SocketTransport
 from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.facts import Totals
 from penstock.protocols.proxy import ProxyError, read_header
@@ -118,7 +118,6 @@ class Listener:
         self._empty.set()
         self._pressure = False
         self._timer = self._loop.call_later(1.0, self._check)
-        self._poller = Poller(wiring.loop)
         self._loop.add_reader(listening.fileno(), self._accept)
 
     # Accepting
@@ -198,7 +197,7 @@ class Listener:
             protocol = WebSocketTransport(connection, self._websocket, self._loop)
         if self._tls is not None:
             protocol = self._tls(protocol, connection, self._loop, self._wiring.limits.login_bytes)
-        SocketTransport(self._poller, accepted, protocol)
+        SocketTransport(self._loop, accepted, protocol)
 
     def _refuse(self, accepted: socket.socket, option: str) -> None:
         accepted.close()
@@ -281,5 +280,4 @@ class Listener:
         while self.connections:
             await asyncio.sleep(0)
         self._timer.cancel()
-        self._poller.close()
         self._wiring.buffers.report(self, 0, self._loop.time())

@@ -53,6 +53,7 @@ async def behind(stack: Stack, size: int) -> tuple[Echo, asyncio.StreamReader]:
         waiting = echo.transport.get_write_buffer_size()
         if waiting >= size:
             return echo, reader
+        assert not echo.closing
         echo.out.write(bytes(min(256 * 1024, size - waiting)))
         echo.flush()
         await asyncio.sleep(0)

@@ -51,6 +51,7 @@ class Echo(Connection):
 class NoLog:
     def __init__(self) -> None:
         self.unwritten = Unwritten(Appender(), Cache(0, 0))
+        self.awaited = False
 
     def flush(self) -> None:
         pass

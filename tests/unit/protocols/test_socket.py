@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols._socket import Poller, SocketTransport
+from penstock.protocols._socket import SocketTransport
 
 LIMIT_S = 30.0
 
@@ -58,12 +58,12 @@ class Pair:
     """A transport, its protocol, and the socket at the other end, which blocks."""
 
     def __init__(self) -> None:
-        self.poller = Poller(asyncio.get_running_loop())
+        self.loop = asyncio.get_running_loop()
         ours, self.peer = socket.socketpair()
         ours.setblocking(False)
         self.peer.settimeout(LIMIT_S)
         self.protocol = Protocol()
-        self.transport = SocketTransport(self.poller, ours, self.protocol)
+        self.transport = SocketTransport(self.loop, ours, self.protocol)
 
     async def end(self) -> Exception | None:
         async with asyncio.timeout(LIMIT_S):
@@ -76,7 +76,6 @@ async def pair() -> Any:
     yield pair
     pair.transport.abort()
     await pair.end()
-    pair.poller.close()
     pair.peer.close()
 
 
@@ -171,7 +170,7 @@ async def test_who_is_connected() -> None:
         accepted, _ = server.accept()
         accepted.setblocking(False)
         protocol = Protocol()
-        transport = SocketTransport(pair.poller, accepted, protocol)
+        transport = SocketTransport(pair.loop, accepted, protocol)
         assert transport.get_extra_info("sockname") == server.getsockname()
         assert transport.get_extra_info("peername") == client.getsockname()
         assert transport.get_extra_info("socket") is accepted
@@ -181,5 +180,4 @@ async def test_who_is_connected() -> None:
             await protocol.lost
         pair.transport.abort()
         await pair.end()
-        pair.poller.close()
         pair.peer.close()

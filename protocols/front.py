@@ -5,6 +5,7 @@ A front end derives from `Front` what needs more (timers, state) and opens one l
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -12,6 +13,7 @@ from penstock.config import Address
 from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.tls import Layer
+from penstock.protocols.unix_socket import unix_socket
 from penstock.protocols.websocket import WebSocketRules
 
 __all__ = ["Front"]
@@ -58,6 +60,25 @@ class Front:
 
         """
         listening = listening_socket(section or self._section, address.host, address.port, option=option)
+        self._listen(name, listening, factory, tls, websocket)
+
+    def open_unix(self, name: str, path: str, factory: Callable[[], Connection], *, option: str) -> None:
+        """Accept connections at a path of the file system; they count as from 127.0.0.1.
+
+        Raises:
+            StartError: it cannot be listened on there.
+
+        """
+        self._listen(name, unix_socket(self._section, path, option=option), factory, None, None)
+
+    def _listen(
+        self,
+        name: str,
+        listening: socket.socket,
+        factory: Callable[[], Connection],
+        tls: Layer | None,
+        websocket: WebSocketRules | None,
+    ) -> None:
         listener = Listener(
             listening, factory, self._wiring, max_connections=self._max, tls=tls, websocket=websocket
         )

@@ -12,11 +12,14 @@ connection's `check`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import os
 import socket
 from collections.abc import Callable
 from typing import Final
 
+from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols._socket import SocketTransport
@@ -64,8 +67,8 @@ def listening_socket(section: str, host: str, port: int, *, option: str = "liste
 
 
 def _peer_of(peer: object) -> tuple[str, int]:
-    """Numeric address and port of what accept() gives."""
-    return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else ("", 0)
+    """Numeric address and port of what accept() gives; whoever comes by a unix socket is on this machine."""
+    return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else ("127.0.0.1", 0)
 
 
 class Listener:
@@ -84,7 +87,7 @@ class Listener:
         """Start accepting on `listening`, which is owned from now on.
 
         Args:
-            listening: From `listening_socket`.
+            listening: From `listening_socket` or `unix_socket`.
             factory: Makes one connection.
             wiring: The connections'.
             max_connections: Open at once; 0 = no limit.
@@ -102,9 +105,11 @@ class Listener:
         """Connections closed at once because of a limit."""
         self._socket: socket.socket | None = listening
         name = listening.getsockname()
-        self.address: Final = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
-        """HOST:PORT that is really listened on."""
-        self.port: Final[int] = name[1]
+        self._path: Final[str | None] = name if listening.family == socket.AF_UNIX else None
+        host, port = (name[0], name[1]) if self._path is None else ("unix", 0)
+        self.address: Final[str] = f"unix:{name}" if self._path else str(Address(host, port))
+        """HOST:PORT that is really listened on, or unix:PATH."""
+        self.port: Final[int] = port
         self._factory = factory
         self._wiring = wiring
         self._loop = wiring.loop
@@ -183,7 +188,8 @@ class Listener:
         if why is not None:
             self._refuse(accepted, why)
             return
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._path is None:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._factory()
         connection.came_from(host, port, foreign=proxied and not host)
         connection.on_close = self._lost
@@ -262,6 +268,9 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+            if self._path is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path)
 
     async def drain(self, timeout: float) -> None:
         """End every connection in its protocol's words; cut those that are not gone in `timeout` seconds."""

@@ -387,6 +387,8 @@ async def serve(
     front = MqttFront("mqtt", wiring, max_connections=server.max_connections)
     if options.listen:
         front.open("mqtt", Address.parse(options.listen), connection)
+    if options.unix_listen:
+        front.open_unix("mqtt_unix", options.unix_listen, connection, option="unix_listen")
     if options.tls_listen and shared.tls is not None:
         address = Address.parse(options.tls_listen)
         front.open("mqtts", address, connection, option="tls_listen", tls=shared.tls.layer("mqtt"))

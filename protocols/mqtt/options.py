@@ -15,6 +15,8 @@ class MqttOptions:
 
     listen: str = "127.0.0.1:1883"
     """HOST:PORT; "" = off."""
+    unix_listen: str = ""
+    """Path of a socket in the file system; "" = off."""
     tls_listen: str = ""
     """HOST:PORT for TLS; "" = off."""
     ws_listen: str = ""

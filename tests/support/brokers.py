@@ -263,7 +263,7 @@ class Gateway(Broker):
         self.ports = {
             name: int(address.rpartition(":")[2])
             for name, _, address in addresses
-            if name not in ("ready", "data")
+            if name not in ("ready", "data") and not address.startswith("unix:")
         }
         return True
 

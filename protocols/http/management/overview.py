@@ -45,6 +45,7 @@ _PROTOCOLS: Final = {
     "amqp": "amqp",
     "amqps": "amqp/ssl",
     "mqtt": "mqtt",
+    "mqtt_unix": "mqtt",
     "mqtts": "mqtt/ssl",
     "ws": "http/web-mqtt",
     "wss": "https/web-mqtt",

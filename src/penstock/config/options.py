@@ -400,6 +400,14 @@ class Mqtt(_TlsListener):
     """MQTT 3.1, 3.1.1 and 5.0."""
 
     listen: str = field(default="127.0.0.1:1883", metadata=_option(Listen(), "Address for MQTT clients."))
+    unix_listen: str = field(
+        default="",
+        metadata=_option(
+            Text("a path"),
+            "Path of a socket in the file system for MQTT clients on this machine, who count as from "
+            '127.0.0.1; its folder says who may connect. "" = off.',
+        ),
+    )
     tls_listen: str = field(
         default="",
         metadata=_option(

@@ -36,6 +36,7 @@ cdef class Codec:
     cdef public uint32_t frame_max
     cdef readonly Py_ssize_t want       # whole size of the incomplete frame in front; 0: not known, or it fits
     cdef public bint halted             # no further frame is looked at
+    cdef public bint packs              # deliveries are compressed
     cdef object host
     cdef dict producers, consumers
     cdef Confirm* pending               # [pending_first, pending_end)
@@ -49,6 +50,7 @@ cdef class Codec:
     cdef uint64_t append_all(self, Route route, bytes key, const uint8_t* p, uint32_t count) except 0
     cdef int push(self, uint32_t id, uint64_t sequence, uint32_t count, uint64_t position, uint64_t lsn,
                   bint synced, bint repeated) except -1
+    cdef int pack_from(self, Py_ssize_t began) except -1
     cdef int settle(self, uint8_t kind, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1
 
 

@@ -26,6 +26,8 @@ class Host(Protocol):
     def admit(self, producer: Producer, sequence: int, count: int) -> int | None:
         """0: a named producer's batch is new; a position: it was appended there; below 0: it was appended
         somewhere up to that LSN, negated; None: it was refused."""
+    def unpacked(self, packed: bytes) -> bytes | None:
+        """The records of a compressed batch; None: they are none, and the peer was told."""
     def begin_unit(self) -> None:
         """What is appended from now on is one atomic unit, at least until the end of the read."""
     def note(self, producer: Producer, sequence: int, count: int, position: int) -> None:
@@ -95,6 +97,8 @@ class Codec:
     """Whole size of the incomplete frame in front; 0: not known, or it fits the buffer."""
     halted: bool
     """While it is set no frame is looked at."""
+    packs: bool
+    """Deliveries are compressed where that makes them smaller."""
     published: int
     """Records appended."""
     confirmed: int

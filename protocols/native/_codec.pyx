@@ -5,13 +5,15 @@ Owns what happens per message: checking a produced batch, appending it, encoding
 batches, and the table of delivery tags. All integers are big-endian.
 
     frame      size u32, of what follows | type u8 | flags u8 = 0 | reserved u16 = 0 | id u32 | payload
-    PRODUCE    sequence u64 | acks u8 | compression u8 = 0 | reserved u16 = 0 | count u32 | count records
+    PRODUCE    sequence u64 | acks u8 | compression u8 | reserved u16 = 0 | count u32 | count records
+               (compression 1: they are packed, see `packing`)
       record   properties size u32 | body size u32 | properties | body
     CONFIRM    sequence u64 | position u64 | count u32 | flags u32 (1: it had been appended before)
     CREDIT     messages u32 | bytes u32                               what is granted in addition
     DELIVER    first tag u64 | count u32 | pull u32 | count records
       record   position u64 | time i64, ms since the epoch | key size u16 | given back u16 (15 bits, and the
                highest: redelivered) | properties size u32 | body size u32 | key block | properties | body
+    DELIVER_PACKED   what a DELIVER has, packed
     ACK        request u32 | flags u8 (1: cumulative) | reserved u8 u16 | n x (first tag u64, last tag u64)
     NACK       delay i32, ms (-1: the subscription's) | flags u8 (1: reject) | reserved u8 u16 | ranges as ACK
 
@@ -37,6 +39,7 @@ from penstock.log_core._batch cimport ENC_AMQP091, F_PERSISTENT, Batch, RecordHe
 from penstock.protocols._properties cimport Properties, checked_size, read_properties
 from penstock.protocols._tables cimport load16, load32, load64, store16, store32, store64
 from penstock.protocols._translated cimport translated
+from penstock.protocols.native.packing import pack
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.router._routes cimport Route, RouteTable
 from penstock.subscriptions._cursor cimport Cursor
@@ -55,6 +58,7 @@ cdef enum:
     T_ACK = 0x22
     T_NACK = 0x23
     T_PULLED = 0x25
+    T_DELIVER_PACKED = 0x28
     ACKS_NONE = 0
     ACKS_WRITTEN = 1
     ACKS_FSYNC = 2
@@ -64,6 +68,7 @@ cdef enum:
     FOREIGN_USER = 3
     DELIVER_SPLIT = 262144      # a delivery goes on in another frame from this size on
     TAKE_MAX = 1024             # items a cursor gives at once
+    PACK_MIN = 512              # bytes of a delivery that is worth compressing
 
 CHECKS = ("ok", "malformed", "reserved_header", "foreign_user")
 
@@ -226,22 +231,31 @@ cdef class Codec:
         cdef uint32_t count
         cdef uint8_t acks
         cdef int checked
+        cdef const uint8_t* records = p + BATCH_HEAD
+        cdef Py_ssize_t size = n - BATCH_HEAD
+        cdef bytes raw
         if n < BATCH_HEAD:
             self.host.fault("malformed", f"PRODUCE has at least {BATCH_HEAD} bytes, not {n}")
             return 0
         sequence = load64(p)
         acks = p[8]
         count = load32(p + 12)
-        if acks > ACKS_FSYNC or p[9] or p[10] | p[11]:
-            self.host.fault("malformed", "PRODUCE: acks is 0, 1 or 2; compression and reserved bytes are 0")
+        if acks > ACKS_FSYNC or p[9] > 1 or p[10] | p[11]:
+            self.host.fault("malformed", "PRODUCE: acks is 0, 1 or 2, compression 0 or 1; reserved bytes are 0")
             return 0
+        if p[9]:
+            raw = self.host.unpacked(PyBytes_FromStringAndSize(<const char*>records, size))
+            if raw is None:
+                return 0
+            records = <const uint8_t*>PyBytes_AS_STRING(raw)
+            size = PyBytes_GET_SIZE(raw)
         producer = self.producers.get(id)
         if producer is None:
             self.host.refused(id, sequence, count, "unknown_handle")
             return 0
-        checked = self.check(p + BATCH_HEAD, n - BATCH_HEAD, count) if count else MALFORMED
+        checked = self.check(records, size, count) if count else MALFORMED
         if checked == MALFORMED:
-            self.host.fault("malformed", f"a batch of {count} records does not fit its {n - BATCH_HEAD} bytes, or "
+            self.host.fault("malformed", f"a batch of {count} records does not fit its {size} bytes, or "
                             "has properties that are none")
             return 0
         if checked != OK:
@@ -263,11 +277,11 @@ cdef class Codec:
             return 0
         if route.special:
             # Somebody must look at each: queues that may refuse, exchanges that read headers.
-            self.host.publish_each(producer, sequence, acks, split(p + BATCH_HEAD, count))
+            self.host.publish_each(producer, sequence, acks, split(records, count))
             return 0
         if producer.name:
             self.host.begin_unit()
-        first = self.append_all(route, producer.key, p + BATCH_HEAD, count)
+        first = self.append_all(route, producer.key, records, count)
         lsn = self.appender.next_lsn - 1
         if producer.name:
             self.host.note(producer, sequence, count, first)
@@ -398,6 +412,20 @@ cdef class Codec:
         put_head(p, n, kind, id)
         memcpy(p + HEAD, PyBytes_AS_STRING(payload), n)
         self.out.commit(HEAD + n)
+
+
+    cdef int pack_from(self, Py_ssize_t began) except -1:
+        """Compress the delivery that is the output from there on, if that makes it smaller."""
+        cdef OutBuffer out = self.out
+        cdef Py_ssize_t raw = out.size - began - HEAD, size
+        cdef uint8_t* p = out._start + began
+        cdef bytes packed = pack(PyBytes_FromStringAndSize(<const char*>p + HEAD, raw))
+        size = PyBytes_GET_SIZE(packed)
+        if size < raw:
+            put_head(p, size, T_DELIVER_PACKED, load32(p + 8))
+            memcpy(p + HEAD, PyBytes_AS_STRING(packed), size)
+            out.size = began + HEAD + size
+        return 0
 
 
 cdef list split(const uint8_t* p, uint32_t count):
@@ -625,6 +653,8 @@ cdef class Consumer:
         store32(p + HEAD + 12, request)
         if self.auto:
             self.first = self.next
+        if self.codec.packs and out.size - began >= PACK_MIN:
+            self.codec.pack_from(began)
         return n
 
     cdef int hold(self, Item* item, double now) except -1:

@@ -33,6 +33,7 @@ PULL: Final = 0x24
 PULLED: Final = 0x25
 EVENT: Final = 0x26
 CHECK: Final = 0x27
+DELIVER_PACKED: Final = 0x28
 LOG: Final = 0x30
 """Types of frames."""
 
@@ -41,5 +42,7 @@ ACKS_WRITTEN: Final = 1
 ACKS_FSYNC: Final = 2
 """What a confirm waits for."""
 
+ZSTD: Final = "zstd"
+"""The capability of compressed batches."""
 KEY_HEADER: Final = "x-key"
 """The header that has a message's ordering key."""

@@ -178,10 +178,17 @@ class Producing:
             self._session.fault("malformed", f"PRODUCE_AT has at least {_AT.size} bytes")
             return
         sequence, acks, compression, reserved, count, due_ms = _AT.unpack_from(payload)
-        if acks > _ACKS_FSYNC or compression or reserved:
-            self._session.fault("malformed", "PRODUCE_AT: acks is 0, 1 or 2, reserved bytes are 0")
+        if acks > _ACKS_FSYNC or compression > 1 or reserved:
+            self._session.fault(
+                "malformed", "PRODUCE_AT: acks is 0, 1 or 2, compression 0 or 1; reserved bytes are 0"
+            )
             return
         session, records = self._session, payload[_AT.size :]
+        if compression:
+            unpacked = session.unpacked(records)
+            if unpacked is None:
+                return
+            records = unpacked
         producer = session.codec.producer(id)
         if producer is None:
             self.refused(id, sequence, count, "unknown_handle")

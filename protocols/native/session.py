@@ -28,6 +28,7 @@ from penstock.protocols.native.errors import RequestError, refusal
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.kinds import PREFACE, VERSION
 from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
+from penstock.protocols.native.packing import unpack
 from penstock.protocols.native.preparing import Preparing
 from penstock.protocols.native.producing import Producing
 from penstock.protocols.native.raw import RawReads
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "State"]
 
-CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "log")
+CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "log", kinds.ZSTD)
 
 
 _numbers: Final = itertools.count(1)
@@ -183,8 +184,9 @@ class Session:
     def _hello(self, fields: Fields) -> None:
         versions = fields.any("versions")
         self.client = fields.text("client", "unknown")[:100] or "unknown"
-        fields.any("capabilities")
+        capabilities = fields.any("capabilities")
         fields.done()
+        self.codec.packs = isinstance(capabilities, list) and kinds.ZSTD in capabilities
         if not isinstance(versions, list) or VERSION not in versions:
             raise RequestError(
                 "version",
@@ -317,6 +319,13 @@ class Session:
 
     def admit(self, producer: Producer, sequence: int, count: int) -> int | None:
         return self.producing.admit(producer, sequence, count)
+
+    def unpacked(self, packed: bytes) -> bytes | None:
+        try:
+            return unpack(packed, self.options.max_frame_bytes)
+        except ValueError as error:
+            self.fault("malformed", str(error))
+            return None
 
     def begin_unit(self) -> None:
         self.log.producers.open()

@@ -100,6 +100,29 @@ async def test_a_producer_gathers_batches_and_keeps_their_order(client: penstock
         assert bodies(await take(reader, 2000)) == wanted
 
 
+async def test_batches_are_compressed_in_both_directions(gateway: Gateway) -> None:
+    wanted = [b"%d %s" % (i, b"text " * 20) for i in range(5000)]
+    sent = 0
+    async with penstock.connect(gateway.url, compression="zstd") as client:
+        link = await client.link()
+        write = link.write
+
+        def counted(frame: bytes) -> None:
+            nonlocal sent
+            sent += len(frame)
+            write(frame)
+
+        link.write = counted  # type: ignore[method-assign]
+        async with client.producer("t") as producer, client.reader("t", start="earliest") as reader:
+            await producer.send_many(wanted)
+            late = await producer.send(bytes(1000), deliver_after_s=0.01)
+            assert bodies(await take(reader, 5001)) == [*wanted, bytes(1000)]
+            assert late.due_ms
+        assert 0 < sent < sum(map(len, wanted)) / 4
+    async with penstock.connect(gateway.url) as client, client.reader("t", start="earliest") as reader:
+        assert bodies(await take(reader, 5000)) == wanted
+
+
 async def test_a_full_buffer_makes_senders_wait_or_raises(client: penstock.Client) -> None:
     async with client.producer("t", buffer_bytes=10_000) as producer:
         producer.send_nowait(bytes(9000))

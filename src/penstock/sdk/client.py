@@ -9,7 +9,7 @@ import asyncio
 import random
 import ssl
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
 from penstock.sdk.link import Link, Receiver, open_link
@@ -59,9 +59,22 @@ class Client:
         user: str | None = None,
         password: str | None = None,
         certificate_login: bool = False,
+        compression: Literal["zstd"] | None = None,
         connect_timeout_s: float = 10.0,
         reconnect: bool = True,
     ) -> None:
+        """A client that is not connected yet.
+
+        Args:
+            url: penstock://user:password@host:port/vhost, or penstocks:// for TLS.
+            tls: How a gateway proves who it is; None: as Python does it by default.
+            user, password: Instead of those in the URL.
+            certificate_login: Log in as whom the certificate in `tls` names.
+            compression: "zstd": batches are compressed in both directions; for slow networks.
+            connect_timeout_s: How long one try may take.
+            reconnect: Make a lost connection again.
+
+        """
         from dataclasses import replace
 
         target = parse_url(url)
@@ -72,6 +85,7 @@ class Client:
         self.target = target
         self._tls = tls
         self._certified = certificate_login
+        self._compression = compression
         self._timeout_s = connect_timeout_s
         self._reconnects = reconnect
         self._link: Link | None = None
@@ -93,7 +107,9 @@ class Client:
         return self
 
     async def _open(self) -> Link:
-        return await open_link(self.target, self._tls, self._certified, self._timeout_s, self._on_lost)
+        return await open_link(
+            self.target, self._tls, self._certified, self._compression, self._timeout_s, self._on_lost
+        )
 
     def _on_lost(self, link: Link, why: ClientError) -> None:
         if link is not self._link or self._closed:

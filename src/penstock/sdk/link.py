@@ -22,6 +22,7 @@ __all__ = ["Link", "Receiver", "open_link"]
 
 _HEAD: Final = struct.Struct(">IBBHI")
 _CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek")
+_DELIVERY_MAX: Final = 2**31
 
 
 class Receiver(Protocol):
@@ -47,6 +48,8 @@ class Link(asyncio.Protocol):
         self._writable.set()
         self._error: ClientError | None = None
         self.welcome: dict[str, Any] = {}
+        self.packs = False
+        """Batches are compressed."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._steps: asyncio.Queue[dict[str, Any] | ClientError] = asyncio.Queue()
 
@@ -92,6 +95,10 @@ class Link(asyncio.Protocol):
         self._lost(self, why)
 
     def _frame(self, kind: int, handle: int, payload: bytes) -> None:
+        if kind == kinds.DELIVER_PACKED:
+            from penstock.protocols.native.packing import unpack
+
+            kind, payload = kinds.DELIVER, unpack(payload, _DELIVERY_MAX)
         match kind:
             case kinds.DELIVER | kinds.CONFIRM | kinds.REFUSED | kinds.PULLED | kinds.EVENT | kinds.CHECK:
                 receiver = self._receivers.get(handle)
@@ -180,11 +187,12 @@ class Link(asyncio.Protocol):
 
     # Opening and closing
 
-    async def login(self, target: Target, certified: bool) -> None:
-        """Introduce ourselves. Raises LoginRefused, ConnectionLost."""
+    async def login(self, target: Target, certified: bool, compression: str | None) -> None:
+        """Introduce ourselves. Raises LoginRefused, ConnectionLost, ClientError: no such compression."""
         from penstock import __version__
 
-        hello = {"versions": [1], "client": f"penstock-python/{__version__}", "capabilities": _CAPABILITIES}
+        capabilities = [*_CAPABILITIES, *([] if compression is None else [compression])]
+        hello = {"versions": [1], "client": f"penstock-python/{__version__}", "capabilities": capabilities}
         login: dict[str, Any] = {"mechanism": "EXTERNAL", "vhost": target.vhost}
         if not certified:
             login = {
@@ -202,6 +210,12 @@ class Link(asyncio.Protocol):
                 raise step
             if "version" in step:
                 self.welcome = step
+        if compression is not None and compression not in self.welcome["capabilities"]:
+            raise ClientError(
+                f"the gateway does not compress with {compression}",
+                remedy="connect without compression, or to a newer gateway",
+            )
+        self.packs = compression is not None
 
     def abort(self) -> None:
         """Drop it."""
@@ -221,6 +235,7 @@ async def open_link(
     target: Target,
     tls: ssl.SSLContext | None,
     certified: bool,
+    compression: str | None,
     timeout_s: float,
     lost: Callable[[Link, ClientError], None],
 ) -> Link:
@@ -234,10 +249,12 @@ async def open_link(
     loop = asyncio.get_running_loop()
     context = (tls or ssl.create_default_context()) if target.tls else None
     link: Link | None = None
+    ready = False
     try:
         async with asyncio.timeout(timeout_s):
             _, link = await loop.create_connection(lambda: Link(lost), target.host, target.port, ssl=context)
-            await link.login(target, certified)
+            await link.login(target, certified, compression)
+            ready = True
             return link
     except (OSError, TimeoutError) as error:
         raise ConnectionLost(
@@ -245,5 +262,5 @@ async def open_link(
             remedy="is it running, with native.listen set to this address?",
         ) from error
     finally:
-        if link is not None and not link.welcome:
+        if link is not None and not ready:
             link.abort()

@@ -35,7 +35,8 @@ __all__ = ["Producer"]
 
 _ACKS: Final = {"all": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN, "none": kinds.ACKS_NONE}
 _CONFIRM: Final = struct.Struct(">QQII")
-_AT: Final = struct.Struct(">QBBHIq")
+_BATCH: Final = struct.Struct(">QBBHI")
+_DUE: Final = struct.Struct(">q")
 _PREPARE: Final = struct.Struct(">III")
 _NUMBERS: Final = 2**31
 """Numbers of a named producer's messages begin again at 0 from here on."""
@@ -69,13 +70,21 @@ class _Batch:
         self.size = size
         self.due_ms = due_ms
 
-    def frames(self, handle: int, acks: int) -> list[bytes]:
-        """As it is sent."""
-        if not self.due_ms:
-            return [encode_produce(handle, self.sequence, acks, self.bodies, self.props, PLAIN)]
-        head = _AT.pack(self.sequence, acks, 0, 0, self.count, self.due_ms)
-        payload = head + encode_records(self.bodies, self.props, PLAIN)
-        return [struct.pack(">IBBHI", len(payload) + 8, kinds.PRODUCE_AT, 0, 0, handle), payload]
+    def send(self, link: Link, handle: int, acks: int) -> None:
+        """Send it."""
+        if not self.due_ms and not link.packs:
+            link.write(encode_produce(handle, self.sequence, acks, self.bodies, self.props, PLAIN))
+            return
+        records = encode_records(self.bodies, self.props, PLAIN)
+        if link.packs:
+            from penstock.protocols.native.packing import pack
+
+            records = pack(records)
+        head = _BATCH.pack(self.sequence, acks, link.packs, 0, self.count)
+        if self.due_ms:
+            link.send(kinds.PRODUCE_AT, handle, head + _DUE.pack(self.due_ms) + records)
+        else:
+            link.send(kinds.PRODUCE, handle, head + records)
 
     def done(self, position: int) -> None:
         """It is confirmed: its first message is at `position`."""
@@ -162,8 +171,7 @@ class Producer:
             self.epoch = answer["epoch"]
         self._link = link
         for batch in self._sent.values():
-            for frame in batch.frames(self.handle, self._acks):
-                link.write(frame)
+            batch.send(link, self.handle, self._acks)
 
     def paused(self) -> None:
         """The connection is lost: what is sent waits for the next one."""
@@ -413,15 +421,13 @@ class Producer:
             batch.failed(self._error)
             return
         if self._acks == kinds.ACKS_NONE and self._link is not None:
-            for frame in batch.frames(self.handle, self._acks):
-                self._link.write(frame)
+            batch.send(self._link, self.handle, self._acks)
             self._under_way -= size
             batch.done(0)
             return
         self._sent[batch.sequence] = batch
         if self._link is not None:
-            for frame in batch.frames(self.handle, self._acks):
-                self._link.write(frame)
+            batch.send(self._link, self.handle, self._acks)
 
     async def _send_later(self, bodies: list[bytes], props: list[bytes], due_ms: int) -> list[MessageId]:
         if self.name is not None:

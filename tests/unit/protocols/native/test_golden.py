@@ -62,6 +62,9 @@ def test_the_gateway_understands_what_a_client_sends(world: World) -> None:
     client.request("subscribe", handle=2, start="earliest", **subscribed)
     client.send(FRAMES["credit"])
     assert client.bodies() == [b"a", b"bc", b""]
+    client.send(FRAMES["produce_packed"])
+    assert client.bodies() == [b"compressed " * 8]
+    assert [kind for kind, _, _ in client.take()] == [0x12]
     client.send(FRAMES["nack"] + FRAMES["reject"] + FRAMES["ack"] + FRAMES["ack_cumulative"] + FRAMES["pull"])
     found = client.take()
     assert [(kind, id) for kind, id, _ in found] == [(0x06, 9)]

@@ -223,7 +223,9 @@ def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
         assert time.monotonic() < ends, log.statistics()
         log.tend(1 << 50)
         settle(log)
+    # No more than that: what is under way is finished.
     log.mark_needs = None
+    log.options = dataclasses.replace(log.options, traffic_retention_bytes=1 << 40)
     while log._housekeeping.busy:
         settle(log)
 

@@ -67,7 +67,6 @@ def forget(log: Log, tmp_path: Path, beyond: int = 1) -> None:
     """Retention takes closed segments until nothing up to `beyond` is left, and then no more."""
     log.low_water = lambda: NOBODY
     rewrite(log, [], lambda: seen(tmp_path).first > beyond)
-    log.options = dataclasses.replace(log.options, traffic_retention_bytes=1 << 40)
 
 
 def seen(tmp_path: Path) -> LogView:

@@ -3,8 +3,8 @@
 
 Owns the buffers of one chunk of rows and the walk over a stretch of a segment's bytes. Which rows are wanted
 is decided per batch (log partition), per record (LSN, encoding) and per distinct key block: `decide` is asked
-once about each, and the answer kept. Knows the layouts of batches (docs/format.md) and of the two properties
-blocks (amqp091:4.2.6, mqtt5:2.2.2); knows nothing of files or Spark.
+once about each, and the answer kept. Knows the layouts of batches (docs/format.md); those of properties are
+`_properties`'. Knows nothing of files or Spark.
 
 A column is Arrow's: a bitmap of validity, then values, or int32 offsets and bytes; lists of headers have the
 offsets and three text columns of their own. Text of peers that is no UTF-8 gets U+FFFD for each wrong byte.
@@ -12,7 +12,7 @@ offsets and three text columns of their own. Text of peers that is no UTF-8 gets
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -21,37 +21,12 @@ from penstock.log_core._batch cimport (
     KIND_BLOCK, KIND_RECORDS, BatchHeader, Found, RecordHeader, check_batch,
 )
 from penstock.log_core._blocks cimport Walker
-
-cdef enum:
-    PROTOCOL
-    VHOST
-    ADDRESS
-    ROUTING_KEY
-    PARTITION
-    OFFSET
-    APPEND_TIME
-    EVENT_TIME
-    EXPIRES_AT
-    PRIORITY
-    QOS
-    PERSISTENT
-    RETAIN
-    MESSAGE_ID
-    CORRELATION_ID
-    REPLY_TO
-    CONTENT_TYPE
-    CONTENT_ENCODING
-    TYPE
-    APP_ID
-    USER_ID
-    HEADERS
-    PAYLOAD_SIZE
-    PAYLOAD
-    COLUMNS
-    HEADER_NAME = COLUMNS            # the columns inside a list of headers
-    HEADER_TYPE
-    HEADER_VALUE
-    ALL_COLUMNS
+from penstock.spark._properties cimport (
+    ADDRESS, ALL_COLUMNS, APPEND_TIME, COLUMNS, CORRELATION_ID, EVENT_TIME, EXPIRES_AT, HEADERS,
+    HEADER_NAME, HEADER_TYPE, HEADER_VALUE, MESSAGE_ID, OFFSET, PARTITION, PAYLOAD, PAYLOAD_SIZE, PERSISTENT, PRIORITY,
+    PROTOCOL, QOS, RETAIN, ROUTING_KEY, USER_ID, VHOST, Properties, Slice, mqtt_property, read_amqp,
+    read_mqtt, type_name, value_size,
+)
 
 COLUMN_NAMES = (
     "protocol", "vhost", "address", "routing_key", "partition", "offset", "append_time", "event_time", "expires_at",
@@ -202,160 +177,6 @@ cdef int put_text(Column* column, const uint8_t* p, size_t n) except -1:
             memcpy(grown(&column.values, 3), b"\xef\xbf\xbd", 3)
             i += 1
     return put_end(column)
-
-
-# --- properties blocks ---
-
-cdef struct Slice:
-    const uint8_t* p                 # NULL: absent
-    size_t n
-
-cdef struct Properties:
-    Slice[USER_ID + 1] texts         # by column, from MESSAGE_ID on
-    Slice headers                    # AMQP: the table without its size; MQTT: see `pairs`
-    bint pairs                       # the block has MQTT user properties
-    uint64_t timestamp               # seconds; 0: none
-
-
-cdef inline uint32_t be32(const uint8_t* p) noexcept nogil:
-    return (<uint32_t>p[0] << 24) | (<uint32_t>p[1] << 16) | (<uint32_t>p[2] << 8) | p[3]
-
-
-cdef inline uint32_t be16(const uint8_t* p) noexcept nogil:
-    return (<uint32_t>p[0] << 8) | p[1]
-
-
-# amqp091:4.2.6, by bit of the flags, 15 first: the column of a short string; -1 headers, -2 octet, -3 timestamp,
-# -4 a short string that is no column (expiration, which the record's ttl has, and cluster-id).
-cdef int8_t[16] AMQP_FIELDS = [
-    -5, -5, -4, APP_ID, USER_ID, TYPE, -3, MESSAGE_ID, -4, REPLY_TO, CORRELATION_ID, -2, -2, -1, CONTENT_ENCODING,
-    CONTENT_TYPE,
-]
-
-
-cdef void read_amqp(const uint8_t* p, size_t n, Properties* found) noexcept nogil:
-    # What is malformed ends the walk: the front end refused such a block, so it can only be another writer's.
-    cdef uint32_t flags
-    cdef size_t at = 2, size
-    cdef int bit, field, k
-    if n < 2:
-        return
-    flags = be16(p)
-    for bit in range(15, 1, -1):
-        if not flags >> bit & 1:
-            continue
-        field = AMQP_FIELDS[bit]
-        if field == -2:
-            at += 1
-        elif field == -3:
-            if at + 8 > n:
-                return
-            found.timestamp = 0
-            for k in range(8):
-                found.timestamp = found.timestamp << 8 | p[at + k]
-            at += 8
-        elif field == -1:
-            if at + 4 > n or be32(p + at) > n - at - 4:
-                return
-            size = be32(p + at)
-            found.headers.p = p + at + 4
-            found.headers.n = size
-            at += 4 + size
-        else:
-            if at >= n or p[at] > n - at - 1:
-                return
-            if field >= 0:
-                found.texts[field].p = p + at + 1
-                found.texts[field].n = p[at]
-            at += 1 + p[at]
-
-
-cdef size_t mqtt_property(const uint8_t* p, size_t n, Slice* first, Slice* second) noexcept nogil:
-    # Bytes of the property at p with its identifier, and where its text or its pair stands; 0 = malformed.
-    cdef size_t size
-    first.p = second.p = NULL
-    first.n = second.n = 0
-    if p[0] == 0x01:
-        return 2 if n >= 2 else 0
-    if p[0] == 0x02:
-        return 5 if n >= 5 else 0
-    if p[0] == 0x23:
-        return 3 if n >= 3 else 0
-    if p[0] == 0x0B:
-        for size in range(1, min(n, <size_t>5)):
-            if p[size] < 0x80:
-                return size + 1
-        return 0
-    if n < 3 or 3 + be16(p + 1) > n:
-        return 0
-    first.p = p + 3
-    first.n = be16(p + 1)
-    if p[0] != 0x26:
-        return 3 + first.n
-    size = 3 + first.n
-    if size + 2 > n or size + 2 + be16(p + size) > n:
-        return 0
-    second.p = p + size + 2
-    second.n = be16(p + size)
-    return size + 2 + second.n
-
-
-cdef void read_mqtt(const uint8_t* p, size_t n, Properties* found) noexcept nogil:
-    # mqtt5:3.3.2.3
-    cdef size_t at = 0, size
-    cdef Slice first, second
-    found.headers.p = p
-    found.headers.n = n
-    while at < n:
-        size = mqtt_property(p + at, n - at, &first, &second)
-        if size == 0:
-            return
-        if p[at] == 0x03:
-            found.texts[CONTENT_TYPE] = first
-        elif p[at] == 0x08:
-            found.texts[REPLY_TO] = first
-        elif p[at] == 0x09:
-            found.texts[CORRELATION_ID] = first
-        elif p[at] == 0x26:
-            found.pairs = True
-        at += size
-
-
-cdef const char* type_name(uint8_t octet) noexcept nogil:
-    # amqp091:4.2.1 with RabbitMQ's errata for what the types of fields are called here.
-    if octet == c"S": return b"string"
-    if octet == c"t": return b"boolean"
-    if octet == c"b": return b"int8"
-    if octet == c"B": return b"uint8"
-    if octet == c"s": return b"int16"
-    if octet == c"u": return b"uint16"
-    if octet == c"I": return b"int32"
-    if octet == c"i": return b"uint32"
-    if octet == c"l" or octet == c"L": return b"int64"
-    if octet == c"f": return b"float"
-    if octet == c"d": return b"double"
-    if octet == c"D": return b"decimal"
-    if octet == c"T": return b"timestamp"
-    if octet == c"A": return b"array"
-    if octet == c"F": return b"table"
-    if octet == c"x": return b"bytes"
-    if octet == c"V": return b"void"
-    return NULL
-
-
-cdef size_t value_size(uint8_t octet, const uint8_t* p, size_t n) noexcept nogil:
-    # Bytes of a value, with the size in front of one that has it; more than n = malformed.
-    if octet == c"S" or octet == c"x" or octet == c"A" or octet == c"F":
-        return 4 + <size_t>be32(p) if n >= 4 else 4
-    if octet == c"t" or octet == c"b" or octet == c"B":
-        return 1
-    if octet == c"s" or octet == c"u":
-        return 2
-    if octet == c"I" or octet == c"i" or octet == c"f":
-        return 4
-    if octet == c"D":
-        return 5
-    return 0 if octet == c"V" else 8
 
 
 # --- rows ---

@@ -45,6 +45,12 @@ def analyse(frame: DataFrame, top: int = 15) -> Report:
             return Report()
         span_s = (whole["last"] - whole["first"]).total_seconds()
         window_s = next((w for w in _WINDOWS_S if span_s / w <= _WINDOWS_MAX), _WINDOWS_S[-1])
+        talkers = frame.groupBy("vhost", "protocol", "address", "routing_key").agg(
+            f.count("*").alias("messages"),
+            f.sum("payload_size").alias("bytes"),
+            f.min("append_time").alias("first"),
+            f.max("append_time").alias("last"),
+        )
         return Report(
             whole=whole.asDict(),
             window_s=window_s,
@@ -63,21 +69,14 @@ def analyse(frame: DataFrame, top: int = 15) -> Report:
                 )
             ),
             buckets=_rows(
-                frame.groupBy(f.ceil(f.log2(f.greatest(f.col("payload_size"), f.lit(1)))).alias("power"))
-                .count()
-                .orderBy("power")
-            ),
-            talkers=_rows(
-                frame.groupBy("vhost", "protocol", "address", "routing_key")
-                .agg(
-                    f.count("*").alias("messages"),
-                    f.sum("payload_size").alias("bytes"),
-                    f.min("append_time").alias("first"),
-                    f.max("append_time").alias("last"),
+                frame.groupBy(
+                    "protocol", f.ceil(f.log2(f.greatest(f.col("payload_size"), f.lit(1)))).alias("power")
                 )
-                .orderBy(f.desc("messages"), "address", "routing_key")
-                .limit(top)
+                .count()
+                .orderBy("power", "protocol")
             ),
+            talkers=_rows(talkers.orderBy(f.desc("messages"), "address", "routing_key").limit(top)),
+            heaviest=_rows(talkers.orderBy(f.desc("bytes"), "address", "routing_key").limit(top)),
         )
     finally:
         frame.unpersist()

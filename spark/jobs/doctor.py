@@ -25,7 +25,6 @@ _PACKAGES: Final = {
     "pyarrow": (19, 0),
     "deltalake": (1, 2),
     "pika": (1, 3),
-    "matplotlib": (3, 9),
 }
 _INSTALL: Final = "pip install 'penstock[spark]'"
 

@@ -3,24 +3,53 @@
 from __future__ import annotations
 
 import html
-import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.spark.jobs.plots import Layer, areas, columns
+
 __all__ = ["Report", "write_html"]
 
-_COLOURS: Final = {"amqp091": "#d9622b", "mqtt": "#2b6fd9", "native": "#3a9d5d"}
+_PROTOCOLS: Final = {"amqp091": "AMQP 0-9-1", "mqtt": "MQTT"}
 _STYLE: Final = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222 }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; width: 100%; margin: 1rem 0 }
-td, th { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-svg { width: 100%; height: auto }
-.facts { display: flex; gap: 2rem; flex-wrap: wrap }
-.facts b { display: block; font-size: 1.6rem; font-weight: 600 }
+:root { color-scheme: light dark; --page: #f4f5f7; --card: #fff; --ink: #1d2430; --soft: #667085;
+  --line: #e4e7ec; --amqp091: #e4682a; --mqtt: #2f6fdb; --other: #8a94a6 }
+@media (prefers-color-scheme: dark) { :root { --page: #14171c; --card: #1d2128; --ink: #e6e9ef;
+  --soft: #98a2b3; --line: #2e343e; --amqp091: #f08a55; --mqtt: #6d9df0 } }
+* { box-sizing: border-box }
+body { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink);
+  background: var(--page); margin: 0 }
+main { max-width: 74rem; margin: 0 auto; padding: 2rem 1.25rem 3rem }
+h1 { font-size: 1.75rem; margin: 0; letter-spacing: -.02em }
+h2 { font-size: 1rem; margin: 0 0 .75rem; font-weight: 600 }
+h2 small { color: var(--soft); font-weight: 400; margin-left: .5rem }
+header { display: flex; justify-content: space-between; align-items: flex-end; flex-wrap: wrap; gap: 1rem;
+  margin-bottom: 1.5rem }
+header p { margin: .25rem 0 0; color: var(--soft) }
+.legend span { margin-left: 1rem } .legend i { display: inline-block; width: .75rem; height: .75rem;
+  border-radius: 3px; margin-right: .4rem; vertical-align: -1px }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 1.1rem 1.25rem;
+  margin-bottom: 1rem; overflow-x: auto }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: 1rem;
+  margin-bottom: 1rem }
+.facts .card { margin: 0 } .facts span { color: var(--soft); font-size: .85rem }
+.facts b { display: block; font-size: 1.55rem; font-weight: 650; letter-spacing: -.02em;
+  font-variant-numeric: tabular-nums } .facts em { color: var(--soft); font-style: normal; font-size: .85rem }
+table { border-collapse: collapse; width: 100% }
+th { color: var(--soft); font-weight: 500; font-size: .85rem }
+td, th { padding: .4rem .6rem; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap }
+tr:last-child td { border-bottom: 0 }
+.n { text-align: right; font-variant-numeric: tabular-nums }
+.bar { width: 26%; min-width: 8rem } .bar i { display: block; height: .6rem; border-radius: 3px }
+svg { width: 100%; height: auto; display: block } svg text { font-size: 12px; fill: var(--soft) }
+svg .x { text-anchor: middle } svg .y { text-anchor: end } .grid { stroke: var(--line) }
+.tip { fill: transparent } .tip:hover { fill: var(--ink); fill-opacity: .08 }
+.amqp091 { fill: var(--amqp091); background: var(--amqp091) }
+.mqtt { fill: var(--mqtt); background: var(--mqtt) }
+.other { fill: var(--other); background: var(--other) }
 """
 
 
@@ -36,9 +65,32 @@ class Report:
     sizes: list[dict[str, Any]] = field(default_factory=list)
     """protocol, messages, bytes, percentiles (50, 90, 99) and largest payload, persistent (a share)."""
     buckets: list[dict[str, Any]] = field(default_factory=list)
-    """power, count: payloads of at most 2**power bytes and more than half of it."""
+    """protocol, power, count: payloads of at most 2**power bytes and more than half of it."""
     talkers: list[dict[str, Any]] = field(default_factory=list)
     """vhost, protocol, address, routing_key, messages, bytes, first, last; most messages first."""
+    heaviest: list[dict[str, Any]] = field(default_factory=list)
+    """The same, most bytes first."""
+
+    def span_s(self) -> float:
+        """From the first message to the last, at least one window."""
+        found: float = (self.whole["last"] - self.whole["first"]).total_seconds()
+        return max(found, self.window_s)
+
+    def rate(self) -> float:
+        """Messages per second, on average."""
+        return float(self.whole["messages"]) / self.span_s()
+
+    def busiest(self) -> tuple[datetime, int]:
+        """The window with most messages, and how many."""
+        totals: dict[datetime, int] = {}
+        for row in self.rates:
+            totals[row["time"]] = totals.get(row["time"], 0) + row["messages"]
+        return max(totals.items(), key=lambda item: item[1])
+
+    def persistent(self) -> float:
+        """Which share of the messages was to be kept."""
+        kept = sum(row["persistent"] * row["messages"] for row in self.sizes)
+        return float(kept) / float(self.whole["messages"])
 
     def text(self) -> str:
         """For a terminal."""
@@ -55,12 +107,10 @@ class Report:
         return "\n".join(lines)
 
     def _facts(self) -> list[tuple[str, str]]:
-        span_s = (self.whole["last"] - self.whole["first"]).total_seconds()
-        rate = f"{self.whole['messages'] / span_s:,.1f} per second" if span_s else "at once"
         return [
             ("messages", f"{self.whole['messages']:,}"),
             ("payload", _size(self.whole["bytes"])),
-            ("on average", rate),
+            ("on average", f"{self.rate():,.1f} per second"),
             ("topics and keys", f"{self.whole['keys']:,}"),
             ("from", f"{self.whole['first']:%Y-%m-%d %H:%M:%S}"),
             ("to", f"{self.whole['last']:%Y-%m-%d %H:%M:%S} UTC"),
@@ -70,7 +120,7 @@ class Report:
 def _size(nbytes: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if nbytes < 1024:
-            return f"{nbytes:,.0f} {unit}" if unit == "B" else f"{nbytes:,.1f} {unit}"
+            return f"{nbytes:,.{0 if unit == 'B' else 1}f}".removesuffix(".0") + f" {unit}"
         nbytes /= 1024
     return f"{nbytes:,.1f} TiB"
 
@@ -87,115 +137,146 @@ def write_html(report: Report, path: Path) -> None:
 
 
 def _page(report: Report) -> str:
-    if not report.whole:
-        return (
-            f"<!doctype html><meta charset=utf-8><title>Traffic</title><style>{_STYLE}</style><p>No messages."
-        )
-    facts = "".join(f"<div>{name}<b>{html.escape(value)}</b></div>" for name, value in report._facts())
-    sizes = _table(
-        ["protocol", "messages", "payload", "p50", "p90", "p99", "largest", "persistent"],
-        [
-            [
-                row["protocol"],
-                f"{row['messages']:,}",
-                _size(row["bytes"]),
-                *(_size(value) for value in (*row["percentiles"], row["largest"])),
-                f"{row['persistent']:.0%}",
-            ]
-            for row in report.sizes
-        ],
+    head = (
+        "<!doctype html><html lang=en><head><meta charset=utf-8><title>Traffic</title>"
+        f'<meta name=viewport content="width=device-width"><style>{_STYLE}</style></head><body><main>'
     )
-    talkers = _table(
-        ["exchange and key, or topic", "vhost", "protocol", "messages", "payload", "last seen"],
-        [
-            [
-                _place(row),
-                row["vhost"] or "",
-                row["protocol"],
-                f"{row['messages']:,}",
-                _size(row["bytes"]),
-                f"{row['last']:%Y-%m-%d %H:%M:%S}",
-            ]
-            for row in report.talkers
-        ],
-        text=3,
+    if not report.whole:
+        return f"{head}<h1>Traffic</h1><p>No messages.</main></body></html>"
+    sizes = _sizes(report) + _histogram(report)
+    return (
+        f"{head}{_header(report)}{_cards(report)}"
+        f"{_card('Messages per second', _rates(report, 'messages', lambda value: f'{value:,.4g}'))}"
+        f"{_card('Payload per second', _rates(report, 'bytes', _size, binary=True))}"
+        f"{_card('Sizes of payloads', sizes, 'columns: messages, by size of at most')}"
+        f"{_card('Most messages', _ranking(report.talkers, 'messages', report))}"
+        f"{_card('Most bytes', _ranking(report.heaviest, 'bytes', report))}"
+        "</main></body></html>"
+    )
+
+
+def _header(report: Report) -> str:
+    first, last = report.whole["first"], report.whole["last"]
+    end = f"{last:%H:%M:%S}" if first.date() == last.date() else f"{last:%d %B %Y, %H:%M:%S}"
+    legend = "".join(
+        f"<span><i class={_css(name)}></i>{html.escape(_label(name))}</span>" for name in _protocols(report)
     )
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>Traffic</title><style>{_STYLE}</style>"
-        f"<h1>Traffic</h1><div class=facts>{facts}</div>"
-        f"<h2>Messages per second</h2>{_rates(report, 'messages', 1.0)}"
-        f"<h2>KiB per second</h2>{_rates(report, 'bytes', 1024.0)}"
-        f"<h2>Sizes</h2>{sizes}{_histogram(report)}<h2>Top talkers</h2>{_bars(report)}{talkers}</html>"
+        f"<header><div><h1>Traffic</h1><p>{first:%d %B %Y, %H:%M:%S} to {end} UTC, in windows of "
+        f"{_duration(report.window_s)}</p></div><div class=legend>{legend}</div></header>"
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1) -> str:
+def _cards(report: Report) -> str:
+    whole = report.whole
+    busiest = report.busiest()
+    cards = [
+        ("messages", f"{whole['messages']:,}", f"{whole['keys']:,} topics and keys"),
+        ("payload", _size(whole["bytes"]), f"{_size(whole['bytes'] / whole['messages'])} a message"),
+        ("on average", f"{report.rate():,.0f}/s", f"over {_duration(report.span_s())}"),
+        ("busiest", f"{busiest[1] / report.window_s:,.0f}/s", f"at {busiest[0]:%H:%M:%S}"),
+        ("to be kept", f"{report.persistent():.0%}", "persistent, or QoS &gt; 0"),
+    ]
+    return (
+        "<div class=facts>"
+        + "".join(
+            f"<div class=card><span>{name}</span><b>{value}</b><em>{more}</em></div>"
+            for name, value, more in cards
+        )
+        + "</div>"
+    )
+
+
+def _card(title: str, inside: str, more: str = "") -> str:
+    small = f"<small>{more}</small>" if more else ""
+    return f"<section class=card><h2>{title}{small}</h2>{inside}</section>"
+
+
+def _protocols(report: Report) -> list[str]:
+    return sorted(row["protocol"] for row in report.sizes)
+
+
+def _label(protocol: str) -> str:
+    return _PROTOCOLS.get(protocol, protocol)
+
+
+def _css(protocol: str) -> str:
+    return protocol if protocol in _PROTOCOLS else "other"
+
+
+def _rates(report: Report, column: str, text: Callable[[float], str], *, binary: bool = False) -> str:
+    """A window without messages is a zero, not a line from its neighbour before to the one behind."""
+    first, last = (pick(row["time"] for row in report.rates) for pick in (min, max))
+    step = timedelta(seconds=report.window_s)
+    times = [first + index * step for index in range(round((last - first) / step) + 1)]
+    found = {(row["protocol"], row["time"]): row[column] / report.window_s for row in report.rates}
+    layers = [
+        Layer(_label(name), _css(name), [found.get((name, time), 0.0) for time in times])
+        for name in _protocols(report)
+    ]
+    return areas(times, layers, text, binary=binary)
+
+
+def _histogram(report: Report) -> str:
+    powers = [row["power"] for row in report.buckets]
+    shown = range(min(powers), max(powers) + 1)
+    found = {(row["protocol"], row["power"]): row["count"] for row in report.buckets}
+    layers = [
+        Layer(_label(name), _css(name), [found.get((name, power), 0) for power in shown])
+        for name in _protocols(report)
+    ]
+    return columns([_size(2.0**power) for power in shown], layers, lambda value: f"{value:,.0f}", 180)
+
+
+def _sizes(report: Report) -> str:
+    head = ["", "messages", "payload", "half are at most", "90 %", "99 %", "largest", "persistent"]
+    rows = [
+        [
+            html.escape(_label(row["protocol"])),
+            f"{row['messages']:,}",
+            _size(row["bytes"]),
+            *(_size(value) for value in (*row["percentiles"], row["largest"])),
+            f"{row['persistent']:.0%}",
+        ]
+        for row in report.sizes
+    ]
+    return _table(head, rows, {0})
+
+
+def _ranking(rows: Sequence[dict[str, Any]], column: str, report: Report) -> str:
+    head = ["topic, or exchange and key", "vhost", "", "share", "messages", "payload", "last seen"]
+    most = max((row[column] for row in rows), default=1) or 1
+    total = report.whole[column] or 1
+    cells = [
+        [
+            html.escape(_place(row)),
+            html.escape(row["vhost"] or ""),
+            f'<i class={_css(row["protocol"])} style="width:{row[column] / most:.1%}"></i>',
+            f"{row[column] / total:.1%}",
+            f"{row['messages']:,}",
+            _size(row["bytes"]),
+            f"{row['last']:%H:%M:%S}",
+        ]
+        for row in rows
+    ]
+    return _table(head, cells, {0, 1}, bar=2)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: set[int], bar: int = -1) -> str:
+    """Cells are HTML; columns that are no `text` are numbers, `bar` is a bar."""
+    kinds = ["bar" if at == bar else "" if at in text else "n" for at in range(len(head))]
+
     def line(cells: Sequence[str], tag: str) -> str:
         return "".join(
-            f"<{tag}{'' if at < text else ' class=n'}>{html.escape(str(cell))}</{tag}>"
-            for at, cell in enumerate(cells)
+            f"<{tag} class='{kind}'>{cell}</{tag}>" for kind, cell in zip(kinds, cells, strict=True)
         )
 
     body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
     return f"<table><tr>{line(head, 'th')}</tr>{body}</table>"
 
 
-def _figure(height: float) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, height), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _svg(figure: Any) -> str:
-    out = io.StringIO()
-    figure.savefig(out, format="svg")
-    return out.getvalue()[out.getvalue().index("<svg") :]
-
-
-def _rates(report: Report, column: str, unit: float) -> str:
-    from datetime import timedelta
-
-    figure, axes = _figure(3)
-    step = timedelta(seconds=report.window_s)
-    for protocol in sorted({row["protocol"] for row in report.rates}):
-        found = {
-            row["time"]: row[column] / report.window_s / unit
-            for row in report.rates
-            if row["protocol"] == protocol
-        }
-        # A window without messages is a zero, not a line from its neighbour before to the one behind.
-        times, at = [], min(found)
-        while at <= max(found):
-            times.append(at)
-            at += step
-        colour = _COLOURS.get(protocol, "#777")
-        values = [found.get(time, 0.0) for time in times]
-        axes.fill_between(times, values, step="post", alpha=0.25, color=colour)
-        axes.step(times, values, where="post", color=colour, label=protocol)
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    return _svg(figure)
-
-
-def _histogram(report: Report) -> str:
-    figure, axes = _figure(2.5)
-    powers = [row["power"] for row in report.buckets]
-    axes.bar(
-        [str(_size(2.0**power)) for power in powers], [row["count"] for row in report.buckets], color="#888"
-    )
-    axes.set_xlabel("payload of at most")
-    axes.set_ylabel("messages")
-    return _svg(figure)
-
-
-def _bars(report: Report) -> str:
-    figure, axes = _figure(max(1.5, 0.3 * len(report.talkers)))
-    rows = report.talkers[::-1]
-    colours = [_COLOURS.get(row["protocol"], "#777") for row in rows]
-    axes.barh(range(len(rows)), [row["messages"] for row in rows], color=colours)
-    axes.set_yticks(range(len(rows)), [_place(row)[:50] for row in rows])
-    axes.set_xlabel("messages")
-    return _svg(figure)
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.3g} {unit}"
+    return "1 second" if seconds == 1 else f"{seconds:,.3g} seconds"

@@ -18,14 +18,20 @@ def cpu_seconds(root: int) -> float:
     return sum(used.get(pid, 0.0) for pid in _tree(root, children))
 
 
+def cpu_seconds_of_all(root: int) -> float:
+    """The same with the descendants that have ended, once their parent has waited for them."""
+    used, children = _processes(ended=True)
+    return sum(used.get(pid, 0.0) for pid in _tree(root, children))
+
+
 def descendants(root: int) -> list[int]:
     """Process `root` and its live descendants."""
     used, children = _processes()
     return [pid for pid in _tree(root, children) if pid in used]
 
 
-def _processes() -> tuple[dict[int, float], dict[int, list[int]]]:
-    """The CPU seconds of each process, and its children."""
+def _processes(*, ended: bool = False) -> tuple[dict[int, float], dict[int, list[int]]]:
+    """The CPU seconds of each process (`ended`: and of children it waited for), and its children."""
     used: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
@@ -37,7 +43,8 @@ def _processes() -> tuple[dict[int, float], dict[int, list[int]]]:
         except OSError:
             continue
         pid, parent = int(entry), int(fields[1])
-        used[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        ticks = fields[11:15] if ended else fields[11:13]
+        used[pid] = sum(map(int, ticks)) / _TICKS_PER_S
         children.setdefault(parent, []).append(pid)
     return used, children
 

@@ -17,32 +17,45 @@ from pathlib import Path
 from tests.support.brokers import Broker, BrokerFailed, BrokerMissing, can_connect, free_port
 
 VERSION = "3.9.1"
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion>
-<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version><packaging>pom</packaging>
-<dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
-</dependencies></project>
-"""
+ARTIFACTS = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    f"org.apache.kafka:kafka-tools:{VERSION}",
+)
 HEAP = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-server")
 
 
 def jars(folder: Path) -> Path:
     """The folder with Kafka's jars, fetched when it is not there. Raises BrokerMissing: no Java or Maven."""
+    return fetched(folder / f"kafka-{VERSION}", ARTIFACTS)
+
+
+def fetched(place: Path, artifacts: tuple[str, ...]) -> Path:
+    """`place` with these artifacts of Maven Central (group:name:version) and what they need, fetched once.
+
+    Raises BrokerMissing: no Java, no Maven, or they cannot be had.
+    """
     for program, package in (("java", "default-jre-headless"), ("mvn", "maven")):
         if shutil.which(program) is None:
             raise BrokerMissing(f"{program} is not installed: apt-get install {package}")
-    place = folder / f"kafka-{VERSION}"
-    if not (place / f"kafka_2.13-{VERSION}.jar").exists():
+    names = [artifact.split(":") for artifact in artifacts]
+    if not all((place / f"{name}-{version}.jar").exists() for _, name, version in names):
         place.mkdir(parents=True, exist_ok=True)
-        (place / "pom.xml").write_text(POM)
+        wanted = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+            f"<version>{version}</version></dependency>\n"
+            for group, name, version in names
+        )
+        (place / "pom.xml").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0">\n<modelVersion>4.0.0</modelVersion>\n'
+            "<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>"
+            f"<packaging>pom</packaging>\n<dependencies>\n{wanted}</dependencies></project>\n"
+        )
         fetch = ["mvn", "-q", "-B", "-f", str(place / "pom.xml"), "dependency:copy-dependencies"]
         done = subprocess.run(
             [*fetch, f"-DoutputDirectory={place}"], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise BrokerMissing(f"Kafka could not be fetched: {done.stdout}{done.stderr}")
+            raise BrokerMissing(f"{', '.join(artifacts)} could not be fetched: {done.stdout}{done.stderr}")
     return place
 
 

@@ -61,6 +61,7 @@ _METADATA: Final = {
     "penstock-type": "type",
 }
 _HEADER: Final = "penstock-header-"
+_TRACE: Final = ("traceparent", "tracestate")
 
 
 @dataclass(slots=True)
@@ -77,12 +78,23 @@ class Outgoing:
 
 
 def messages_of(request: Request, body: bytes) -> list[Outgoing]:
-    """The messages of a request.
+    """The messages of a request; those without a trace context of their own have the request's.
 
     Raises:
         HttpError: 400 `malformed` or `bad_field`, naming the message by its place; 413 `too_many_messages`.
 
     """
+    messages = _read(request, body)
+    if "traceparent" in request.headers:
+        context = {name: request.headers[name] for name in _TRACE if name in request.headers}
+        for message in messages:
+            headers = message.properties.get("headers") or {}
+            if isinstance(headers, dict) and "traceparent" not in headers:
+                message.properties["headers"] = {**headers, **context}
+    return messages
+
+
+def _read(request: Request, body: bytes) -> list[Outgoing]:
     kind = request.headers.get("content-type", "application/octet-stream")
     media = kind.partition(";")[0].strip().lower()
     if "ce-specversion" in request.headers and not media.startswith("application/cloudevents"):

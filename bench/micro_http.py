@@ -4,7 +4,7 @@
 
 A gateway of its own; one connection; each request publishes one JSON message of 344 bytes into a queue and is
 answered when it is written. Prints microseconds of the gateway's CPU per request (user and system, all
-threads), beside a request for /api/whoami; then what a rapid reset (HEADERS and RST_STREAM, again and again)
+threads), beside a pull of one message and a request for /api/whoami; then what a rapid reset (HEADERS and RST_STREAM, again and again)
 costs until the connection is closed. The client's CPU is not counted.
 """
 
@@ -28,6 +28,8 @@ from tests.support.brokers import Gateway
 AUTHORIZATION = "Basic " + base64.b64encode(b"guest:guest").decode()
 BODY = b'{"value": "' + b"x" * 331 + b'"}'
 PUBLISH = "/v1/vhosts/%2F/queues/bench/messages?ack=written"
+PULL = "/v1/vhosts/%2F/queues/bench/pull"
+ONE = b'{"max_messages":1,"wait_ms":0,"lease_ms":3600000}'
 
 
 def http1(port: int, head: str, body: bytes, count: int) -> None:
@@ -106,6 +108,8 @@ def main() -> None:
         runs: tuple[tuple[str, Callable[[], None]], ...] = (
             ("publish, HTTP/1.1", lambda: http1(data, f"POST {PUBLISH}", BODY, count)),
             ("publish, HTTP/2", lambda: http2(data, "POST", PUBLISH, BODY, count)),
+            ("pull, HTTP/1.1", lambda: http1(data, f"POST {PULL}", ONE, count)),
+            ("pull, HTTP/2", lambda: http2(data, "POST", PULL, ONE, count)),
             ("whoami, HTTP/1.1", lambda: http1(management, "GET /api/whoami", b"", count)),
             ("whoami, HTTP/2", lambda: http2(management, "GET", "/api/whoami", b"", count)),
         )

@@ -44,6 +44,7 @@ from penstock.router.queue_methods import dispatch_kind
 from penstock.router.retained import Retained
 from penstock.router.sessions import TABLE as SESSIONS
 from penstock.router.sessions import split_row
+from penstock.router.tokens import Tokens
 from penstock.router.vhost import Vhost
 from penstock.router.vhost_state import VhostMetadata
 from penstock.subscriptions.options import QueueOptions
@@ -91,6 +92,7 @@ class Broker:
         self.feeds = Feeds(log, self.queues)
         self.partitions = Partitions(log.tables)
         self.users = Users(log.tables, options.auth)
+        self.tokens = Tokens(log.tables, self.users)
         self.authorizer = Authorizer(log.tables)
         self.connections = Connections(self.users.limits)
         """The connections of all front ends."""

@@ -71,7 +71,7 @@ __all__ = [
     "UnknownType",
 ]
 
-Kind = Literal["exchange", "queue", "vhost", "user", "policy", "subscription"]
+Kind = Literal["exchange", "queue", "vhost", "user", "policy", "subscription", "token"]
 """What kind of thing an error or a permission is about."""
 
 Operation = Literal["configure", "write", "read"]
@@ -82,7 +82,7 @@ class NotFound(RoutingError):
     """There is no `kind` called `name` in `vhost` (for kind "vhost": `vhost` is the same name)."""
 
     def __init__(self, kind: Kind, name: str, vhost: str) -> None:
-        place = "" if kind in ("vhost", "user") else f" in vhost '{vhost}'"
+        place = "" if kind in ("vhost", "user", "token") else f" in vhost '{vhost}'"
         super().__init__(f"no {kind} '{name}'{place}", remedy="declare it first or correct the name")
         self.kind = kind
         self.name = name

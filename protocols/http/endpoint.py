@@ -25,7 +25,7 @@ from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.front import Front
 from penstock.protocols.http.h1 import H1Session
 from penstock.protocols.http.h2 import PREFACE, H2Session
-from penstock.protocols.http.login import credentials
+from penstock.protocols.http.login import bearer, credentials
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.routes import Routes
 from penstock.protocols.http.ws import Conversation, WsSession
@@ -264,6 +264,9 @@ class HttpConnection(Connection):
         header, users = request.headers.get("authorization", ""), self._broker.users
         if self._known is not None and self._known[:2] == (header, users.changes):
             return self._known[2]
+        if (token := bearer(header)) is not None:
+            # Looked up each time: it ends at its time, and when it is revoked.
+            return self._broker.tokens.authenticate(token, request.local)
         username, password = credentials(header)
         before = users.changes
         identity = await users.authenticate(username, password, request.local, peer=self.peer_host)

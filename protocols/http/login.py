@@ -1,4 +1,4 @@
-"""The credentials of a request: HTTP Basic (RFC 7617).
+"""The credentials of a request: HTTP Basic (RFC 7617), or a token as Bearer (RFC 6750).
 
 A connection remembers the credentials that were right last, until any user is changed (`Users.changes`), so
 that a changed password or a deleted user counts at once.
@@ -12,9 +12,15 @@ from typing import Final
 
 from penstock.protocols.http.messages import HttpError
 
-__all__ = ["credentials"]
+__all__ = ["bearer", "credentials"]
 
 _MAX: Final = 4096
+
+
+def bearer(header: str) -> str | None:
+    """The token of an Authorization header; None: it has none."""
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and len(token) <= _MAX else None
 
 
 def credentials(header: str) -> tuple[str, bytes]:

@@ -472,3 +472,23 @@ def test_a_transaction_publishes_and_acknowledges_or_does_nothing(
     assert http.post(f"queues/{queue}/ack", json={"handles": [two["handle"]]}).status_code == 200
     for bad in ({"publish": 1}, {"ack": [{}]}, {"publish": [{"value": "x"}]}, {"other": 1}, []):
         assert http.post("transactions", json=bad).status_code == 400
+
+
+def test_a_token_logs_in_until_it_is_revoked(http: httpx.Client, gateway: Gateway, queue: str) -> None:
+    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/tokens"
+    made = http.post(base, json={"name": "ci", "ttl_s": 3600})
+    assert made.status_code == 201
+    token = made.json()["token"]
+    bearer = {"authorization": f"Bearer {token}"}
+    with httpx.Client(headers=bearer, timeout=90) as client:
+        path = str(http.base_url) + f"queues/{queue}/messages"
+        assert client.post(path, json={"value": "x"}).status_code == 200
+        whoami = f"http://127.0.0.1:{gateway.ports['management']}/api/whoami"
+        assert client.get(whoami).json()["name"] == "guest"
+        assert client.post(base, json={"name": "more"}).status_code == 403, "a token makes no tokens"
+        assert [one["name"] for one in client.get(base).json()["tokens"]] == ["ci"]
+        assert token not in client.get(base).text
+        assert http.delete(f"{base}/ci").status_code == 204
+        assert client.post(path, json={"value": "x"}).status_code == 401
+    assert http.delete(f"{base}/ci").status_code == 404
+    assert http.post(base, json={"name": ""}).status_code == 400

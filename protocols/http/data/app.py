@@ -20,6 +20,7 @@ from penstock.protocols.http.data.sockets import Sockets
 from penstock.protocols.http.data.sse import TailHandlers
 from penstock.protocols.http.data.streams import StreamHandlers
 from penstock.protocols.http.data.tail import Tails
+from penstock.protocols.http.data.tokens import TokenHandlers
 from penstock.protocols.http.data.transactions import Transactions
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.handlers import WebhookHandlers
@@ -54,6 +55,7 @@ class DataPlane:
         self.tails = TailHandlers(access, tails, self.reader)
         self.sockets = Sockets(access, self.publisher, tails, self.reader, members)
         self.streams = StreamHandlers(access)
+        self.tokens = TokenHandlers(access)
         self.webhooks = WebhookHandlers(access, webhooks, self.reader)
 
     def add(self, app: HttpApp) -> None:
@@ -86,6 +88,9 @@ class DataPlane:
         app.routes.add("GET", subscription, self.streams.show_subscription)
         app.routes.add("DELETE", subscription, self.streams.unsubscribe)
         app.routes.add("POST", f"{vhost}/transactions", self.transactions.commit)
+        app.routes.add("POST", "/v1/tokens", self.tokens.issue)
+        app.routes.add("GET", "/v1/tokens", self.tokens.index)
+        app.routes.add("DELETE", "/v1/tokens/{token}", self.tokens.revoke)
         self.webhooks.add(app)
         for path in openapi.PATHS:
             app.routes.add("GET", path, openapi.serve)

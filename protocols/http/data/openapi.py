@@ -51,17 +51,26 @@ def document() -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "description": "Publish, pull and read messages; webhooks: docs/http.md, docs/webhooks.md.",
         },
-        "security": [{"basic": []}],
-        "paths": {"/v1/vhosts/{vhost}" + path: _named(path, item) for path, item in _paths().items()},
+        "security": [{"basic": []}, {"bearer": []}],
+        "paths": {
+            **{
+                f"/v1/vhosts/{{vhost}}{path}": _named(f"{{vhost}}{path}", item)
+                for path, item in _paths().items()
+            },
+            **{f"/v1{path}": _named(path, item) for path, item in _tokens().items()},
+        },
         "components": {
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer", "description": "A token of POST /v1/tokens."},
+            },
             "schemas": schemas(),
         },
     }
 
 
 def _named(path: str, item: Json) -> Json:
-    names = [part.partition("}")[0] for part in ("{vhost}" + path).split("{")[1:]]
+    names = [part.partition("}")[0] for part in path.split("{")[1:]]
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in names
@@ -331,6 +340,40 @@ def _streams(publish: Json, read: Json, tail: Json) -> Json:
                 body=object_({"to": start}, "to", closed=True),
             )
         },
+    }
+
+
+def _tokens() -> Json:
+    user = _query("user", TEXT, "Another user's: for administrators.")
+    token = object_(
+        {"name": TEXT, "user": TEXT, "made_at": {"type": "integer"}, "expires_at": {"type": "integer"}},
+        "name",
+        "user",
+        "expires_at",
+    )
+    made = {**token, "properties": {**token["properties"], "token": TEXT}}
+    return {
+        "/tokens": {
+            "get": _operation(
+                "Those that are good.",
+                {200: object_({"tokens": {"type": "array", "items": token}}, "tokens")},
+                parameters=[user],
+            ),
+            "post": _operation(
+                "Make one; it is shown now and never again.",
+                {201: made},
+                body=object_(
+                    {
+                        "name": {"type": "string", "minLength": 1, "maxLength": 100},
+                        "ttl_s": number(1, 31622400, 2592000),
+                        "user": {"type": "string", "description": "Another user: for administrators."},
+                    },
+                    "name",
+                    closed=True,
+                ),
+            ),
+        },
+        "/tokens/{token}": {"delete": _operation("End it.", {204: None}, parameters=[user])},
     }
 
 

@@ -4,8 +4,8 @@
 
 A gateway of its own; one connection; each request publishes one JSON message of 344 bytes into a queue and is
 answered when it is written. Prints microseconds of the gateway's CPU per request (user and system, all
-threads), beside a pull of one message and a request for /api/whoami; then what a rapid reset (HEADERS and RST_STREAM, again and again)
-costs until the connection is closed. The client's CPU is not counted.
+threads), beside a pull of one message and a request for /api/whoami; then what a rapid reset (HEADERS and
+RST_STREAM, again and again) costs until the connection is closed. The client's CPU is not counted.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.protocols.facts import ConnectionFacts, Totals
 
@@ -17,7 +17,22 @@ if TYPE_CHECKING:
     from penstock.protocols.front import Front
     from penstock.protocols.listener import Listener
 
-__all__ = ["Live", "Registry"]
+__all__ = ["Live", "MemoryLimit", "Registry"]
+
+
+class MemoryLimit(Protocol):
+    """When publishers wait for memory; the composition root's."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """0: there is none."""
+
+    @property
+    def available_bytes(self) -> int:
+        """The memory there is."""
+
+    def change(self, limit_bytes: int) -> None:
+        """Another limit from now on, until the process ends."""
 
 
 @dataclass(slots=True)
@@ -39,6 +54,7 @@ class Registry:
     def __init__(self) -> None:
         self.fronts: dict[str, Front] = {}
         """By what they speak: "amqp", "mqtt", "native", "http"."""
+        self.memory: MemoryLimit | None = None
 
     def listeners(self) -> Iterator[tuple[str, Listener]]:
         """(name, listener) of all; names are those of the ready line: "amqp", "amqps" and so on."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,9 +33,16 @@ _FAILED: Final = 70
 _NEVER: Final = {
     "stop_app": "the gateway and its process stop together: send it SIGTERM",
     "start_app": "the gateway and its process start together: run `penstock serve`",
-    "set_vm_memory_high_watermark": "set server.memory_high_watermark and restart",
 }
 """Verbs that mean nothing here, and what to do instead."""
+
+
+_SIZE: Final = re.compile(r"([0-9]{1,15})((?:[kmgt]i?b?)?)", re.IGNORECASE)
+_UNITS: Final = {
+    "": 1,
+    **{f"{letter}{end}": 1024 ** (at + 1) for at, letter in enumerate("kmgt") for end in ("", "i", "ib")},
+    **{f"{letter}b": 1000 ** (at + 1) for at, letter in enumerate("kmgt")},
+}
 
 
 class _Usage(Exception):
@@ -436,6 +444,24 @@ def _status(call: _Call) -> None:
         print(f"Interface: {one['ip_address']}, port: {one['port']}, protocol: {one['protocol']}")
 
 
+def _set_memory(call: _Call) -> None:
+    (node,) = call.client.get("nodes")
+    if call.words[0] == "absolute":
+        text = call.word(1)
+        found = _SIZE.fullmatch(text)
+        if found is None:
+            raise _Usage(f"{text!r} is no size; write bytes, or 512MiB")
+        body: Item = {"bytes": int(found[1]) * _UNITS[found[2].lower()]}
+        call.say(f"Setting memory threshold on {node['name']} to {body['bytes']} bytes ...")
+    else:
+        try:
+            body = {"fraction": float(call.words[0])}
+        except ValueError:
+            raise _Usage(f"{call.words[0]!r} is no fraction of the memory from 0 to 1") from None
+        call.say(f"Setting memory threshold on {node['name']} to {body['fraction']} ...")
+    call.client.request("PUT", f"nodes/{segment(node['name'])}/memory-high-watermark", body)
+
+
 def _ping(call: _Call) -> None:
     (node,) = call.client.get("nodes")
     call.say(f"Will ping {node['name']}. This only checks if the OS process is running and registered.")
@@ -501,6 +527,7 @@ _VERBS: Final[dict[str, tuple[int, Callable[[_Call], None]]]] = {
     "export_definitions": (1, _export_definitions),
     "import_definitions": (0, _import_definitions),
     "status": (0, _status),
+    "set_vm_memory_high_watermark": (1, _set_memory),
     "ping": (0, _ping),
     "await_startup": (0, _ping),
 }

@@ -76,16 +76,27 @@ class MemoryAlarm:
         used: Callable[[], int] = used_bytes,
         clock: Callable[[], float],
     ) -> None:
-        self.limit_bytes: Final = limit_bytes
+        self.limit_bytes = limit_bytes
+        """0: there is none."""
         self._switch = switch
         self._used = used
         self._clock = clock
         self._on = False
         self._trim_at = 0.0
 
+    @property
+    def available_bytes(self) -> int:
+        """The memory there is."""
+        return available_bytes()
+
+    def change(self, limit_bytes: int) -> None:
+        """Another limit from now on, until the process ends."""
+        self.limit_bytes = limit_bytes
+        self.check()
+
     def check(self) -> None:
         """Look at the memory in use; called on a timer, by the loop."""
-        on = self._used() > self.limit_bytes
+        on = 0 < self.limit_bytes < self._used()
         if on != self._on:
             self._on = on
             self._switch(on)

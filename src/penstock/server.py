@@ -137,7 +137,6 @@ async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Pa
     loop = asyncio.get_running_loop()
     tick = Tick(log, loop)
     log.attach(loop.call_soon_threadsafe)
-    watch_memory(config, log, tick)
     options = BrokerOptions(auth=_options(AuthOptions, config.auth))
     is_new = not log.tables.keys("vhost")
     broker = Broker.open(log, tick, options, rewrite=dead_letters.rewrite, delay_words=delay.WORDS)
@@ -152,6 +151,7 @@ async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Pa
     )
     broker.headers_of = headers_of
     registry = Registry()
+    registry.memory = watch_memory(config, log, tick)
     fronts = registry.fronts
     try:
         if config.management.load_definitions:
@@ -232,13 +232,11 @@ def memory_share(value: int | float) -> int:
     return int(value * available_bytes()) if isinstance(value, float) else value
 
 
-def watch_memory(config: Config, log: Log, tick: Tick) -> None:
+def watch_memory(config: Config, log: Log, tick: Tick) -> MemoryAlarm:
     """Have publishers wait while the process uses more memory than `server.memory_high_watermark`."""
     limit = memory_share(config.server.memory_high_watermark)
-    if not limit:
-        return
     caches = config.log.tail_cache_bytes + config.log.read_cache_bytes + config.log.feed_cache_bytes
-    if caches > limit // 2:
+    if limit and caches > limit // 2:
         logger.warning(
             "the caches of the log may take more than half of what publishers may fill: lower "
             "log.tail_cache_bytes or raise server.memory_high_watermark",
@@ -246,9 +244,12 @@ def watch_memory(config: Config, log: Log, tick: Tick) -> None:
         )
 
     def switch(on: bool) -> None:
-        log.set_alarm("memory", f"more than {limit} bytes of memory are in use", on)
+        # One reason whatever the limit is: by it the log knows what is over again.
+        log.set_alarm("memory", "more bytes of memory are in use than the high watermark allows", on)
 
-    tick.every(SAMPLE_S, MemoryAlarm(limit, switch, clock=time.monotonic).check)
+    alarm = MemoryAlarm(limit, switch, clock=time.monotonic)
+    tick.every(SAMPLE_S, alarm.check)
+    return alarm
 
 
 def _log_options(config: Config) -> LogOptions:

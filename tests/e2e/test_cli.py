@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def penstock(
         input=text,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == code, (words, done.stdout, done.stderr)
@@ -172,3 +173,25 @@ def test_rabbitmqctls_mistakes_have_its_exit_codes(gateway: Gateway) -> None:
     users = json.loads(penstock(gateway, *ctl, "list_users", "--formatter", "json").stdout)
     assert users == [{"user": "guest", "tags": ["administrator"]}]
     assert "penstock version" in penstock(gateway, *ctl, "status").stdout
+
+
+def test_the_memory_watermark_blocks_publishers_until_it_is_raised(gateway: Gateway) -> None:
+    told: list[str] = []
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        connection.add_on_connection_blocked_callback(lambda *_: told.append("blocked"))
+        connection.add_on_connection_unblocked_callback(lambda *_: told.append("unblocked"))
+        channel = connection.channel()
+        channel.queue_declare("watermark", durable=True)
+        for words, wanted in ((("0.0000001",), "blocked"), (("absolute", "1TiB"), "unblocked")):
+            penstock(gateway, "rabbitmqctl", "-q", "set_vm_memory_high_watermark", *words)
+            ends = time.monotonic() + 60
+            while told[-1:] != [wanted]:
+                assert time.monotonic() < ends, told
+                if not told:
+                    channel.basic_publish("", "watermark", b"x")  # who publishes is told
+                connection.process_data_events(time_limit=0.05)
+    status = json.loads(penstock(gateway, "rabbitmqctl", "status", "--formatter", "json").stdout)
+    assert status["node_status"]["mem_limit"] == 2**40
+    penstock(gateway, "rabbitmqctl", "set_vm_memory_high_watermark", "much", code=64)
+    penstock(gateway, "rabbitmqctl", "set_vm_memory_high_watermark", "absolute", "much", code=64)
+    penstock(gateway, "rabbitmqctl", "set_vm_memory_high_watermark", "2", code=70)

@@ -74,6 +74,11 @@ class Management:
         self.sampler = Sampler(broker, registry, asyncio.get_running_loop().time)
         self._owner = _Owner()
 
+    @property
+    def memory_limit(self) -> int:
+        """Bytes above which publishers wait; 0: there is no limit."""
+        return self.registry.memory.limit_bytes if self.registry.memory is not None else 0
+
     # Who asks
 
     def identity(self, request: Request) -> Identity:

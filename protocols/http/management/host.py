@@ -19,8 +19,6 @@ class HostFigures:
     """See the fields; sizes in bytes."""
 
     rss: int
-    memory_limit: int
-    """Of the control group, or the machine's memory."""
     fd_used: int
     fd_total: int
     threads: int
@@ -44,7 +42,6 @@ def read(data_dir: Path) -> HostFigures:
     threads_max = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     return HostFigures(
         rss=pages * _PAGE,
-        memory_limit=_memory_limit(),
         fd_used=len(os.listdir("/proc/self/fd")),
         fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         threads=threading.active_count(),
@@ -65,15 +62,6 @@ def _io() -> dict[str, int]:
     except OSError:
         return {}  # not readable in some containers
     return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
-
-
-def _memory_limit() -> int:
-    total = os.sysconf("SC_PHYS_PAGES") * _PAGE
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        limit = _number(Path(name))
-        if limit:
-            return min(limit, total)
-    return total
 
 
 def _number(path: Path) -> int:

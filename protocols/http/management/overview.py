@@ -101,6 +101,7 @@ def add(api: Management) -> None:
         ("/api/health/checks/metadata-store/initialized/with-data", handlers.healthy),
     ):
         routes.add("GET", path, handler)
+    routes.add("PUT", "/api/nodes/{node}/memory-high-watermark", handlers.limit_memory)
 
 
 def totals_of_all(api: Management) -> Totals:
@@ -318,6 +319,25 @@ class _Overview:
             raise absent()
         return one_of(request, self._node())
 
+    async def limit_memory(self, request: Request) -> Response:
+        """{"fraction": F} of the memory there is, or {"bytes": N}: above it publishers wait."""
+        api = self._api
+        api.require(request)
+        memory = api.registry.memory
+        if request.names["node"] != api.node or memory is None:
+            raise absent()
+        body = await request.json()
+        fraction, limit = (
+            body.get(name) if isinstance(body, dict) else None for name in ("fraction", "bytes")
+        )
+        if limit is None and isinstance(fraction, int | float) and 0 <= fraction <= 1:
+            limit = int(fraction * memory.available_bytes)
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise HttpError(400, "bad_request", "a fraction of the memory from 0 to 1, or a number of bytes")
+        # 0 means no limit here, and nothing may be used with RabbitMQ: then everything is above it.
+        memory.change(max(limit, 1))
+        return json_response({"bytes": memory.limit_bytes})
+
     def _node(self) -> dict[str, Any]:
         api = self._api
         figures = host.read(api.data_dir)
@@ -328,7 +348,7 @@ class _Overview:
             "os_pid": api.os_pid,
             "fd_total": figures.fd_total,
             "sockets_total": figures.fd_total,
-            "mem_limit": figures.memory_limit,
+            "mem_limit": api.memory_limit,
             "mem_alarm": "memory" in alarms,
             "disk_free_limit": api.disk_free_limit,
             "disk_free_alarm": "disk" in alarms,

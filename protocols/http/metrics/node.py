@@ -72,7 +72,7 @@ def _process(api: Management) -> Iterator[str]:
         ("process_max_fds", "gauge", "Open file descriptors limit", figures.fd_total),
         ("process_open_tcp_sockets", "gauge", "Open TCP sockets", _sockets(api)),
         ("process_resident_memory_bytes", "gauge", "Memory used in bytes", figures.rss),
-        ("resident_memory_limit_bytes", "gauge", "Memory there is in bytes", figures.memory_limit),
+        ("resident_memory_limit_bytes", "gauge", "Memory above which publishers wait", api.memory_limit),
         ("disk_space_available_bytes", "gauge", "Disk space available in bytes", figures.disk_free),
         (
             "disk_space_available_limit_bytes",

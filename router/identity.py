@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from sys import intern
 from typing import Final
 
 __all__ = ["BROKER", "Actor", "Identity"]
@@ -19,8 +20,8 @@ class Identity:
     """The MQTT client id it came with; "" for others. Topic permissions may name it."""
 
     def of_client(self, client_id: str) -> Identity:
-        """The same user, with this client id."""
-        return replace(self, client_id=client_id)
+        """The same user, with this client id; the many sessions of a user share its name."""
+        return Identity(intern(self.username), self.tags, client_id)
 
 
 BROKER: Final = Identity("rmq-internal")

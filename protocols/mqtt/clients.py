@@ -464,6 +464,7 @@ class Clients:
             for table in (SESSION, QOS2_IN, OUT):
                 self.log.tables.delete(table, key)
             return
+        client_id = queue.name  # one text for both
         identity = identity.of_client(client_id)
         client = Client(vhost, client_id, identity, queue, next(self._numbers), True, row.expiry_s)
         out = self.log.tables.get(OUT, key)

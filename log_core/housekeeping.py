@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.log_core._seal import Needs
 from penstock.log_core.checkpoint import Checkpoint
 from penstock.log_core.compaction import Compacted, is_due, survivors
+from penstock.log_core.layout import WAL_HEAD_BYTES
 from penstock.log_core.manifest import CleanMark
 from penstock.log_core.retention import Kept, kept
 from penstock.log_core.sealing import seal, worth_a_look
@@ -235,9 +236,22 @@ class Housekeeping:
         leased = self._log.holds.kept_from(live, self._log.options.lease_bytes)
         return kept(live, self._log.wall_ms(), self._log.retention_of, leased)
 
-    def held_bytes(self, lp: int) -> int:
-        """Bytes of a partition in the segments; of those whose index does not say it, not yet."""
-        return sum(segment.held.get(lp, 0) for segment in self._segments.live if segment.held is not None)
+    def held_bytes(self, lp: int, since: int) -> int:
+        """Bytes of a partition in the segments from LSN `since` on; of those whose index does not say it, not
+        yet. Within a segment they are taken to be spread evenly over its bytes, or over its LSNs where its
+        sparse index is not in memory.
+        """
+        total = 0
+        for segment in self._segments.live:
+            nbytes = segment.held.get(lp, 0) if segment.held is not None else 0
+            if nbytes and segment.next_lsn > since:
+                behind = segment.next_lsn - max(since, segment.base_lsn)
+                whole = segment.next_lsn - segment.base_lsn
+                if segment.marks is not None:
+                    behind = segment.end - segment.marks.offset_of(since)
+                    whole = segment.end - WAL_HEAD_BYTES
+                total += nbytes * behind // whole
+        return total
 
     def _measure_one(self) -> None:
         """Find whose bytes are in a segment of an older version."""

@@ -551,9 +551,12 @@ class Log:
         """Keep so much traffic of a partition from now on; None: what the options say."""
         self._retentions[lp] = (keep_bytes, keep_s)
 
-    def held_bytes(self, lp: int) -> int:
-        """Bytes of a partition in the segments; of `segment.OWN`: of tables, notes and delayed records."""
-        return self._housekeeping.held_bytes(lp)
+    def held_bytes(self, lp: int, since: int = 0) -> int:
+        """Bytes of a partition in the segments; of `segment.OWN`: of tables, notes and delayed records.
+
+        `since`: from this LSN on, about.
+        """
+        return self._housekeeping.held_bytes(lp, since)
 
     def search(self, first: int, matcher: Matcher, done: Done, *, last: int, durable: bool) -> None:
         """Find the records at positions [first, last) that `matcher` wants; see `Histories`.

@@ -124,6 +124,9 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self._waiting = 0
         self._linger: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
+        self.vhost_name = ""
+        """Where it is logged in, if it is in a vhost."""
+        self.on_login: Callable[[Connection], None] | None = None
         self.on_close: Callable[[Connection], None] | None = None
         """Called once when the connection is lost, by the listener."""
 
@@ -160,16 +163,21 @@ class Connection(Stream, asyncio.BufferedProtocol):
             limits.login_timeout_s, self._too_slow, "the login was not complete"
         )
 
-    def logged_in(self, user: str, **more: object) -> None:
+    def logged_in(self, user: str, vhost: str = "", **more: object) -> None:
         """The login is complete: lift the limits before login and write the opening line."""
         if self._login_timer is not None:
             self._login_timer.cancel()
             self._login_timer = None
         self.trusted = True
         self.user = user
+        self.vhost_name = vhost
+        if vhost:
+            more = {"vhost": vhost, **more}
         self.wiring.logger.info(
             "connection opened", extra=fields(connection=self.id, peer=self.peer, user=user, **more)
         )
+        if self.on_login is not None:
+            self.on_login(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not self.closing:
@@ -371,7 +379,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """A position that was awaited is reached; False = the log failed, nothing more may be confirmed."""
 
     def on_pressure(self, paused: bool) -> None:
-        """The log asks publishers to pause, or lets them go on."""
+        """The log or the quota of its vhost asks publishers to pause, or lets them go on; said again when it
+        has not changed."""
 
     def on_shutdown(self) -> None:
         """The gateway stops: say goodbye in the protocol's words and close."""

@@ -19,6 +19,13 @@ from penstock.protocols.websocket import WebSocketRules
 __all__ = ["Front"]
 
 
+class Filling(Protocol):
+    """What a front end needs of the quotas of vhosts."""
+
+    full: frozenset[str]
+    on_change: list[Callable[[frozenset[str]], object]]
+
+
 class PausingLog(Protocol):
     """What a front end needs of the log."""
 
@@ -38,6 +45,7 @@ class Front:
         self._wiring = wiring
         self._max = max_connections
         self._pressure = False
+        self._full: frozenset[str] = frozenset()
 
     def open(
         self,
@@ -82,7 +90,7 @@ class Front:
         listener = Listener(
             listening, factory, self._wiring, max_connections=self._max, tls=tls, websocket=websocket
         )
-        listener.pressure(self._pressure)
+        listener.pressure(self._pressure, self._full)
         self.listeners[name] = listener
 
     @property
@@ -100,16 +108,17 @@ class Front:
         """Every connection that is not lost yet."""
         return {connection for listener in self.listeners.values() for connection in listener.connections}
 
-    def pressure(self, paused: bool) -> None:
-        """The log's call to pause or resume publishers, passed on to every connection."""
-        self._pressure = paused
+    def pressure(self, paused: bool, full: frozenset[str]) -> None:
+        """Have publishers wait, or those to the vhosts that are `full`; passed on to every connection."""
+        self._pressure, self._full = paused, full
         for listener in self.listeners.values():
-            listener.pressure(paused)
+            listener.pressure(paused, full)
 
-    def follow(self, log: PausingLog) -> None:
-        """Have publishers wait from now on while `log` asks for it."""
-        log.on_pressure.append(self.pressure)
-        self.pressure(log.paused)
+    def follow(self, log: PausingLog, quotas: Filling) -> None:
+        """Have publishers wait from now on while `log` asks for it, or their vhost is full."""
+        log.on_pressure.append(lambda paused: self.pressure(paused, quotas.full))
+        quotas.on_change.append(lambda full: self.pressure(log.paused, full))
+        self.pressure(log.paused, quotas.full)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; open connections stay."""

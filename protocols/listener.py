@@ -122,6 +122,7 @@ class Listener:
         self._empty = asyncio.Event()
         self._empty.set()
         self._pressure = False
+        self._full: frozenset[str] = frozenset()
         self._timer = self._loop.call_later(1.0, self._check)
         self._loop.add_reader(listening.fileno(), self._accept)
 
@@ -193,6 +194,7 @@ class Listener:
         connection = self._factory()
         connection.came_from(host, port, foreign=proxied and not host)
         connection.on_close = self._lost
+        connection.on_login = self._logged_in
         self.connections.add(connection)
         self.opened += 1
         self._empty.clear()
@@ -254,11 +256,15 @@ class Listener:
             buffers.cut(connection.held_bytes())
             connection.abort("took none of its output while buffers were short (server.buffer_budget)")
 
-    def pressure(self, paused: bool) -> None:
-        """The log's call to pause or resume publishers, passed on to every connection."""
-        self._pressure = paused
+    def pressure(self, paused: bool, full: frozenset[str]) -> None:
+        """Have publishers wait, or those to the vhosts that are `full`; passed on to every connection."""
+        self._pressure, self._full = paused, full
         for connection in list(self.connections):
-            connection.on_pressure(paused)
+            connection.on_pressure(paused or connection.vhost_name in full)
+
+    def _logged_in(self, connection: Connection) -> None:
+        if connection.vhost_name in self._full:
+            connection.on_pressure(True)
 
     # Stopping
 

@@ -41,6 +41,7 @@ from penstock.router.partitions import DEFAULT_VHOST, Partitions
 from penstock.router.permissions import Authorizer
 from penstock.router.policies import Policy
 from penstock.router.queue_methods import dispatch_kind
+from penstock.router.quotas import Quotas
 from penstock.router.retained import Retained
 from penstock.router.sessions import TABLE as SESSIONS
 from penstock.router.sessions import split_row
@@ -104,6 +105,8 @@ class Broker:
         sessions, whose rules are their front end's."""
         self.administration = Administration(self)
         self.vhosts: dict[str, Vhost] = {}
+        self.quotas = Quotas(log, tick, self.vhosts)
+        """Which vhosts are full."""
         self.rewrite = rewrite
         """Makes dead letters; None: queues with a dead-letter exchange cannot be used."""
         self.headers_of: Callable[[Record], Arguments] | None = None

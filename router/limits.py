@@ -1,6 +1,7 @@
 """How many of something a vhost or a user may have: RabbitMQ's vhost limits and user limits.
 
     of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ)
+                  max-backlog-bytes (see `quotas`)
                   traffic-retention-bytes   traffic-retention-seconds (absent: as the configuration has it)
     of a user     max-connections   max-channels
 
@@ -15,6 +16,7 @@ from typing import Final
 from penstock.router.errors import InvalidParameter
 
 __all__ = [
+    "BACKLOG_BYTES",
     "RETENTION_BYTES",
     "RETENTION_SECONDS",
     "USER_LIMITS",
@@ -27,9 +29,10 @@ __all__ = [
 
 Limits = Mapping[str, int]
 
+BACKLOG_BYTES: Final = "max-backlog-bytes"
 RETENTION_BYTES: Final = "traffic-retention-bytes"
 RETENTION_SECONDS: Final = "traffic-retention-seconds"
-VHOST_LIMITS: Final = ("max-connections", "max-queues", RETENTION_BYTES, RETENTION_SECONDS)
+VHOST_LIMITS: Final = ("max-connections", "max-queues", BACKLOG_BYTES, RETENTION_BYTES, RETENTION_SECONDS)
 USER_LIMITS: Final = ("max-connections", "max-channels")
 
 _LIMIT_MAX: Final = 2**53

@@ -79,6 +79,12 @@ class VhostState:
         self.broker.log.retain_traffic(
             self.lp, limit_of(limits, RETENTION_BYTES), limit_of(limits, RETENTION_SECONDS)
         )
+        self.broker.quotas.limits_changed()
+
+    @property
+    def full(self) -> bool:
+        """Whether it is over its backlog quota: publishers to it wait."""
+        return self.name in self.broker.quotas.full
 
     @contextmanager
     def changing(self) -> Iterator[None]:

@@ -216,5 +216,5 @@ async def serve(
         front.open("amqp", amqp.address, connection)
     if amqp.tls_address is not None and shared.tls is not None:
         front.open("amqps", amqp.tls_address, connection, option="tls_listen", tls=shared.tls.layer())
-    front.follow(broker.log)
+    front.follow(broker.log, broker.quotas)
     return front

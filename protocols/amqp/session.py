@@ -71,6 +71,7 @@ from penstock.protocols.outbuffer import OutBuffer
 from penstock.protocols.values import Table, Value
 from penstock.router.errors import AccessRefused
 from penstock.router.identity import Actor, Identity
+from penstock.router.limits import BACKLOG_BYTES
 from penstock.router.names import ENC_AMQP091, wire
 
 if TYPE_CHECKING:
@@ -489,16 +490,23 @@ class Session:
     def _check_pressure(self) -> None:
         """Pause a connection that publishes; consumers must go on being read for their acknowledgements.
 
-        The client is told of alarms only: to wait for the disk for a moment is no news.
+        The client is told of alarms and quotas only: to wait for the disk for a moment is no news.
         """
         self.blocked = self._pressure and self.codec.published > 0
-        alarms = self.log.alarms if self.blocked else []
-        if alarms and not self._told_blocked and self.client_can("connection.blocked"):
+        why = self._why_blocked() if self.blocked else ""
+        if why and not self._told_blocked and self.client_can("connection.blocked"):
             self._told_blocked = True
-            self._send("connection.blocked", f"low on {' & '.join(reversed(alarms))}")
-        elif not alarms and self._told_blocked:
+            self._send("connection.blocked", why)
+        elif not why and self._told_blocked:
             self._told_blocked = False
             self._send("connection.unblocked")
+
+    def _why_blocked(self) -> str:
+        if alarms := self.log.alarms:
+            return f"low on {' & '.join(reversed(alarms))}"
+        if not self.vhost.full:
+            return ""
+        return f"vhost '{self.vhost.name[:200]}' holds more than its {BACKLOG_BYTES}"
 
     def shutdown(self) -> None:
         """The gateway stops."""

@@ -270,7 +270,12 @@ class MqttConnection(Connection):
         """The client is connected."""
         if self._amqtt is not None:
             self._amqtt.admitted(client_id, self._amqtt_session)
-        self.logged_in(user, client=client_id, version={3: "3.1", 4: "3.1.1", 5: "5.0"}[version])
+        self.logged_in(
+            user,
+            self.session.vhost.name,
+            client=client_id,
+            version={3: "3.1", 4: "3.1.1", 5: "5.0"}[version],
+        )
 
     def deadline_changed(self) -> None:
         """Arm the keep-alive timer. It is armed anew when it fires, not at each read."""
@@ -406,6 +411,6 @@ async def serve(
     if options.sys_interval_s:
         clients.sys = SysTopics(clients, front.counts)
         broker.tick.every(options.sys_interval_s, clients.sys.update)
-    front.follow(broker.log)
+    front.follow(broker.log, broker.quotas)
     logger.debug("sessions restored", extra=fields(sessions=len(clients)))
     return front

@@ -173,5 +173,5 @@ async def serve(
         address = Address.parse(options.tls_listen)
         layer = shared.tls.layer("penstock")
         front.open("natives", address, connection, option="tls_listen", tls=layer)
-    front.follow(broker.log)
+    front.follow(broker.log, broker.quotas)
     return front

@@ -11,6 +11,7 @@ from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.messages import HttpError, Request
 from penstock.protocols.http.traffic import Messages, kept
 from penstock.router.identity import Actor, Identity
+from penstock.router.limits import BACKLOG_BYTES
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
@@ -102,8 +103,15 @@ class Access:
             except PenstockError as error:
                 request.revoke(self.app.translate(error))
 
-    def accepting(self) -> None:
-        """Raises HttpError 503 while the log takes no messages."""
+    def accepting(self, vhost: Vhost) -> None:
+        """Raises HttpError 503 while the log takes no messages, or none for this vhost."""
+        if vhost.full:
+            raise HttpError(
+                503,
+                "paused",
+                f"vhost '{vhost.name}' holds more than its {BACKLOG_BYTES}; try again when some is consumed",
+                retry_after_s=_RETRY_S,
+            )
         if self.broker.log.paused:
             raise HttpError(
                 503,

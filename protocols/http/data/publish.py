@@ -90,7 +90,7 @@ class Publisher:
         ack = request.parameter("ack", "fsync")
         if ack not in ACKS:
             raise HttpError(400, "bad_field", f"ack is one of {', '.join(ACKS)}")
-        access.accepting()
+        access.accepting(vhost)
         body = await request.body(BODY_MAX)
         identity = access.identity(request)
         key = request.headers.get("idempotency-key", "")

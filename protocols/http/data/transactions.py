@@ -46,7 +46,7 @@ class Transactions:
         """Do it."""
         access = self._access
         vhost, identity = access.vhost(request), access.identity(request)
-        access.accepting()
+        access.accepting(vhost)
         raw = await request.body(BODY_MAX)
         body = object_of(parsed(raw))
         if unknown := sorted(set(body) - {"publish", "ack"}):

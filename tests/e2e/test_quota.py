@@ -1,0 +1,148 @@
+"""A vhost over its backlog quota: its publishers wait and are told, consumers and other vhosts go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import paho.mqtt.client as paho
+import pika
+import pika.spec
+import pytest
+
+from tests.support.brokers import Gateway
+from tests.support.management import SETTINGS, Api
+
+pytestmark = [pytest.mark.penstock_only("RabbitMQ has no such limit"), pytest.mark.timeout(400)]
+
+LIMIT_S = 90.0
+QUOTA = 4 << 20
+BODY = bytes(range(256)) * 400
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    settings = {**SETTINGS, "log.segment_bytes": "1MiB", "http.listen": "127.0.0.1:0"}
+    with Gateway(tmp_path / "gateway", settings=settings) as running:
+        yield running
+
+
+def connect(gateway: Gateway, vhost: str = "/") -> pika.BlockingConnection:
+    return pika.BlockingConnection(
+        pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, vhost, heartbeat=0)
+    )
+
+
+class Publisher(threading.Thread):
+    """Publishes one message after the other, each when the one before is confirmed, until `stop`."""
+
+    def __init__(self, gateway: Gateway, vhost: str) -> None:
+        super().__init__(daemon=True)
+        self.sent = self.confirmed = 0
+        self.heard: list[str] = []
+        self._stopping = False
+        self._connection = connect(gateway, vhost)
+        self._connection.add_on_connection_blocked_callback(
+            lambda _, frame: self.heard.append(frame.method.reason)
+        )
+        self._connection.add_on_connection_unblocked_callback(lambda *_: self.heard.append("over"))
+        channel = self._connection.channel()
+        channel.queue_declare("q", durable=True)
+        # Beneath the blocking face, which waits for a confirm without telling what else it hears.
+        self._channel = channel._impl
+        self._channel.confirm_delivery(self._on_confirm, lambda _: None)
+        self.start()
+
+    def _on_confirm(self, frame: Any) -> None:
+        assert isinstance(frame.method, pika.spec.Basic.Ack)
+        self.confirmed = frame.method.delivery_tag
+
+    def run(self) -> None:
+        while not self._stopping or self.confirmed < self.sent:
+            if self.confirmed == self.sent:
+                self._channel.basic_publish("", "q", BODY, pika.BasicProperties(delivery_mode=2))
+                self.sent += 1
+            self._connection.process_data_events(0.01)
+        self._connection.close()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self.join(LIMIT_S)
+        assert not self.is_alive()
+
+
+def wait(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} in {LIMIT_S} s"
+        time.sleep(0.02)
+
+
+def full(gateway: Gateway) -> bool:
+    return "publishers wait: vhost 'small' holds" in gateway.log_text()
+
+
+def test_publishers_of_a_full_vhost_wait_until_it_is_consumed(gateway: Gateway) -> None:
+    api = Api(gateway)
+    for vhost in ("small", "other"):
+        assert api.status("PUT", f"vhosts/{vhost}") == 201
+    assert api.status("PUT", "vhost-limits/small/max-backlog-bytes", {"value": QUOTA}) == 204
+    limited, free = Publisher(gateway, "small"), Publisher(gateway, "other")
+    wait(lambda: limited.heard, "connection.blocked")
+    assert limited.heard == ["vhost 'small' holds more than its max-backlog-bytes"]
+    assert limited.confirmed * len(BODY) > QUOTA * 3 // 4
+    stopped, going = limited.confirmed, free.confirmed
+    wait(lambda: free.confirmed > going + 20, "confirms in the other vhost")
+    assert limited.confirmed <= stopped + 1, "what was read before it was full"
+    answer = httpx.post(
+        f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/small/queues/q/messages",
+        content=b"{}",
+        auth=("guest", "guest"),
+        timeout=60,
+    )
+    assert answer.status_code == 503 and "max-backlog-bytes" in answer.text, answer.text
+    # Who comes now waits with its first message.
+    late = Publisher(gateway, "small")
+    with connect(gateway, "small") as connection:
+        channel = connection.channel()
+        got = 0
+        for method, _, body in channel.consume("q", inactivity_timeout=LIMIT_S):
+            assert body == BODY, "consumers go on"
+            channel.basic_ack(method.delivery_tag)
+            got += 1
+            if got == stopped:
+                break
+    wait(lambda: limited.heard[-1] == "over", "connection.unblocked")
+    wait(lambda: limited.confirmed > stopped + 1 and late.confirmed > 1, "more confirms")
+    for publisher in (limited, free, late):
+        publisher.stop()
+    api.close()
+
+
+def test_an_mqtt_publisher_of_a_full_vhost_is_not_read(gateway: Gateway) -> None:
+    api = Api(gateway)
+    assert api.status("PUT", "vhosts/small") == 201
+    with connect(gateway, "small") as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True)
+        channel.queue_bind("q", "amq.topic", "#")
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.username_pw_set("small:guest", "guest")
+    client.connect("127.0.0.1", gateway.mqtt_port)
+    client.loop_start()
+    client.publish("a", BODY, qos=1).wait_for_publish(LIMIT_S)
+    assert api.status("PUT", "vhost-limits/small/max-backlog-bytes", {"value": 1000}) == 204
+    wait(lambda: full(gateway), "full vhost")
+    waits = client.publish("a", BODY, qos=1)
+    assert api.status("GET", "vhosts/small") == 200
+    assert not waits.is_published()
+    assert api.status("DELETE", "vhost-limits/small/max-backlog-bytes") == 204
+    waits.wait_for_publish(LIMIT_S)
+    assert waits.is_published()
+    client.disconnect()
+    client.loop_stop()
+    api.close()

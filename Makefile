@@ -77,6 +77,10 @@ delays: $(STAMPS)/extras kernels  ## schedule a million random delays and kill t
 spark-kills: $(STAMPS)/extras kernels  ## kill the gateway and a Spark job in the middle of its work
 	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_tables.py -k kills $(ARGS)
 
+.PHONY: spark-cluster
+spark-cluster: $(STAMPS)/extras kernels  ## run Spark's tests with two executors in processes of their own
+	PENSTOCK_TEST_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest -q -p no:xdist -W default tests/spark $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q tests/property $(ARGS)

@@ -213,10 +213,7 @@ class Stand:
             cpu = cpu_seconds_of_all(os.getpid()) - before
             used = [cpu_seconds(other.pid) - was for other, was in zip(others, beside, strict=True)]
             mine = sum(u for u, other in zip(used, others, strict=True) if other is broker)
-            rows = {"replay into": REPLAYED, "tier to Par": getattr(self, "tiered", 0)}.get(
-                name[:11], self.records
-            )
-            figures.append(Figure(name, self.size, rows, seconds, cpu - sum(used), mine))
+            figures.append(Figure(name, self.size, self.done, seconds, cpu - sum(used), mine))
         return min(figures[1:], key=lambda figure: figure.cpu_s / figure.rows)
 
 

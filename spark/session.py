@@ -38,9 +38,16 @@ def find_java() -> str | None:
 
 
 def session(
-    name: str, *, cores: int | None = None, memory: str = "1g", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    cores: int | None = None,
+    memory: str = "1g",
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The session of this process, made with our settings if there is none.
+
+    `master`: where to run, when not with `cores` (default: all) of this machine.
 
     Under `spark-submit` master and memory are those it was given.
 
@@ -62,7 +69,7 @@ def session(
     count = cores or os.cpu_count() or 1
     conf = SparkConf()
     if not conf.contains("spark.master"):
-        conf.setMaster(f"local[{count}]").set("spark.driver.memory", memory)
+        conf.setMaster(master or f"local[{count}]").set("spark.driver.memory", memory)
     conf.setIfMissing("spark.app.name", name)
     conf.setIfMissing("spark.sql.shuffle.partitions", str(count))
     for key, value in {**SETTINGS, **(settings or {})}.items():

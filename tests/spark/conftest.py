@@ -35,7 +35,8 @@ def spark() -> Iterator[SparkSession]:
     # Whatever the machine's environment says: the workers are of this interpreter.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    running = session("penstock tests", cores=2, memory="600m", settings=SETTINGS)
+    master = os.environ.get("PENSTOCK_TEST_SPARK_MASTER")
+    running = session("penstock tests", cores=2, memory="600m", master=master, settings=SETTINGS)
     yield running
     running.stop()
 

@@ -169,19 +169,21 @@ class Delayed:
             self._arm(_PAUSED_S)
             return
         ends = time.perf_counter() + _TURN_S
-        while taken := self._delays.take(self._log.wall_ms(), _UNIT_RECORDS, _UNIT_BYTES, self._ready):
+        # Not behind the time that records of this tick get: by that, too, nothing is early.
+        now_ms = min(self._log.wall_ms(), self._log.now_ms())
+        self._tick.schedule()
+        while taken := self._delays.take(now_ms, _UNIT_RECORDS, _UNIT_BYTES, self._ready):
             with self._log.unit():
                 for one in taken:
                     if one.record is not None:
                         self._publish(one.record)
                 self._delays.done(taken)
-            self._tick.schedule()
             if time.perf_counter() > ends:
                 self._arm()
                 return
         if self._timer is None:
             # Nothing is due, or something must be read first: then `_ready` comes before this.
-            self._arm(0.001 if (self._delays.next_due() or 0) > self._log.wall_ms() else _LOOK_S)
+            self._arm(0.001 if (self._delays.next_due() or 0) > now_ms else _LOOK_S)
 
     # Publishing
 

@@ -322,6 +322,24 @@ def test_a_batch_to_a_queue_that_is_full_is_refused_as_full(world: World) -> Non
 # Later
 
 
+def test_a_delayed_message_is_not_early_by_its_own_time_either(world: World) -> None:
+    """Records of a tick get the time at which its first one came; the clock goes on meanwhile."""
+    client = opened(world)
+    start = world.clock.now
+    due_ms = int(start * 1000) + 1000
+    payload = struct.pack(">QBBHIq", 0, 2, 0, 0, 1, due_ms)
+    client.send(wire.frame(0x11, 1, payload + wire.records([(PLAIN, b"late")])))
+    client.request("read", handle=2, topic="t", start="earliest")
+    client.send(wire.credit(2, 10, 1000))
+    world.clock.now = start + 0.998
+    world.log.now_ms()
+    world.clock.now = start + 1.001
+    world.loop.advance(1.001)
+    world.pass_time(0.01)
+    (message,) = client.delivered()
+    assert message["time_ms"] >= due_ms
+
+
 def test_a_delayed_batch_comes_when_it_is_due_and_not_when_it_is_cancelled(world: World) -> None:
     client = opened(world)
     now_ms = int(world.clock() * 1000)

@@ -137,6 +137,7 @@ class Delays:
             segment.delayed if segment.waiting is None else len(segment.waiting)
             for segment in (*self._stored, *self._held)
         )
+        self.waiting -= len(self._cancelled)
 
     # Scheduling
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.log_core._batch import DELAYED, RETAIN, Record
 from penstock.router._routes import Route
 from penstock.router.arguments import Arguments
+from penstock.router.delay_names import DelayNames
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, text, wire
 from penstock.router.publishing import union
 from penstock.router.retained import RetainedMessage
@@ -73,6 +74,8 @@ class Delayed:
         self._tick = broker.tick
         self.words = words
         """None: headers exchanges get no delayed messages, and dead letters are not delayed."""
+        self.names = DelayNames(broker.log, self.cancel)
+        """Those that have names."""
         self._timer: Any = None
         self._armed_ms = 0
         self._closed = False

@@ -17,7 +17,7 @@ value says it all again in full, as an encoded table (`arguments`):
     session, filter                                             see `sessions`, `filters`
     policy       vhost, kind, name                              its key, pattern, definition, priority,
                                                                 apply_to
-    seen                                                        see `deduplication`
+    seen, delay_name                                            see `deduplication`, `delay_names`
     retained     vhost, topic                                   see `retained`
     half         its id                                         see `half`
     lp           (the log partition, u32 big-endian)            name of its vhost; see `partitions`

@@ -3,6 +3,8 @@
     x-delay                      ms from now; for exchanges of type x-delayed-message only
     x-penstock-deliver-after     ms from now; on any exchange
     x-penstock-deliver-at        ms since the epoch, or a timestamp (seconds); on any exchange
+    x-penstock-delay-id          its name while it waits, one of its exchange; replaces the one that had it
+    x-penstock-cancel            the message of this name never comes, nor does this one
 
 A delay of 0 or less, or a time that has passed, is none. `x-delay` is negated when the delay is over, so that
 no other exchange delays the message again and consumers can tell; ours are taken out.
@@ -22,12 +24,15 @@ from penstock.protocols.amqp.properties import decode_properties, message_header
 from penstock.protocols.values import Table
 from penstock.router.arguments import Arguments
 from penstock.router.delayed import HORIZON_MS, DelayWords
+from penstock.router.names import wire
 
-__all__ = ["WORDS", "delay_ms", "due_ms", "undelayed"]
+__all__ = ["WORDS", "delay_ms", "due_ms", "names", "undelayed"]
 
 _DELAY: Final = "x-delay"
 _AFTER: Final = "x-penstock-deliver-after"
 _AT: Final = "x-penstock-deliver-at"
+_ID: Final = "x-penstock-delay-id"
+_CANCEL: Final = "x-penstock-cancel"
 
 
 def delay_ms(headers: Arguments) -> int:
@@ -76,9 +81,26 @@ def due_ms(headers: Table, wall_ms: int) -> int:
     return wall_ms + _within(name, wait) + 1 if wait > 0 else 0
 
 
+def names(headers: Table) -> tuple[str | None, str | None]:
+    """The name of the message, and the name of the one that it cancels.
+
+    Raises:
+        AmqpError: a value that is no text of 1 to 255 bytes, or both headers at once.
+
+    """
+    found = headers.get(_ID), headers.get(_CANCEL)
+    for header, value in zip((_ID, _CANCEL), found, strict=True):
+        if value is not None and (not isinstance(value, str) or not 0 < len(wire(value)) <= 255):
+            raise soft(406, f"invalid header '{header}': a text of 1 to 255 bytes is wanted")
+    name, cancelled = found
+    if name is not None and cancelled is not None:
+        raise soft(406, f"headers '{_ID}' and '{_CANCEL}' in one message; set one of them")
+    return name, cancelled  # type: ignore[return-value]
+
+
 def undelayed(block: bytes, headers: Table) -> bytes:
     """The properties block without our headers, which are taken out of `headers` too."""
-    for name in (_AFTER, _AT):
+    for name in (_AFTER, _AT, _ID):
         if name in headers:
             del headers[name]
             block = without_header(block, name)

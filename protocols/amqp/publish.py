@@ -14,7 +14,7 @@ from typing import Final
 from penstock.log_core._batch import PERSISTENT, RETAIN
 from penstock.protocols.amqp import firehose
 from penstock.protocols.amqp.channel import Channel
-from penstock.protocols.amqp.delay import delay_ms, due_ms, served, undelayed
+from penstock.protocols.amqp.delay import delay_ms, due_ms, names, served, undelayed
 from penstock.protocols.amqp.errors import soft, type_name
 from penstock.protocols.amqp.producer import numbered
 from penstock.protocols.amqp.properties import (
@@ -27,6 +27,7 @@ from penstock.protocols.translate import EXCHANGE, topic_of
 from penstock.protocols.values import Table, Value
 from penstock.router._routes import Route
 from penstock.router.deduplication import Seen
+from penstock.router.delay_names import delay_name
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, text, wire
 from penstock.router.publishing import Published, union
 from penstock.router.replies import REPLY_TO, is_reply_key
@@ -63,6 +64,10 @@ class Message:
     """The named producer it comes from, and its number."""
     retained_as: bytes | None = None
     """The topic under which MQTT clients find it retained."""
+    name: bytes | None = None
+    """What stands for its name while it is delayed."""
+    cancels: bytes | None = None
+    """What stands for the name of the delayed message that it cancels; it goes nowhere itself."""
 
     @property
     def size(self) -> int:
@@ -90,7 +95,8 @@ def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) 
         if published.refused:
             codec.expect_refusal(channel.core)
         else:
-            synced = (message.persistent and way.durable) or message.retained_as is not None
+            kept = message.retained_as is not None or message.cancels is not None
+            synced = (message.persistent and way.durable) or kept
             codec.expect_confirm(channel.core, published.lsn, synced)
 
 
@@ -113,13 +119,25 @@ def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) ->
     priority = properties.get("priority", 0)
     assert isinstance(priority, int)
     due = due_ms(headers, channel.session.log.wall_ms())
+    name, cancelled = names(headers)
     block = undelayed(block, headers)
     delay = 0 if due else delay_ms(headers)
     retained_as = _retained_as(key) if headers.get("x-mqtt-retain") is True else None
     mandatory = bool(bits & _MANDATORY)
     number = numbered(channel.vhost.name, headers)
     what = (keys, mandatory, block, body, headers, persistent, priority, ttl_ms)
-    return Message(*what, due, delay, number, retained_as)
+    ids = (_delay_name(channel, key, name), _delay_name(channel, key, cancelled))
+    return Message(*what, due, delay, number, retained_as, *ids)
+
+
+def _delay_name(channel: Channel, key: bytes, name: str | None) -> bytes | None:
+    return None if name is None else delay_name(channel.vhost.name, _exchange(key), name)
+
+
+def _exchange(key: bytes) -> str:
+    parts = split_key_block(key)
+    assert parts is not None  # the kernel made it of two short strings
+    return parts[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +213,25 @@ def _append_once(channel: Channel, message: Message, way: Way) -> Published:
 
 
 def _seen(channel: Channel, message: Message) -> Seen | None:
-    parts = split_key_block(message.keys[0])
-    assert parts is not None  # the kernel made it of two short strings
-    exchange = channel.vhost.exchanges.get(parts[0])
+    exchange = channel.vhost.exchanges.get(_exchange(message.keys[0]))
     return None if exchange is None else exchange.seen
 
 
 def _append(channel: Channel, message: Message, way: Way) -> Published:
+    waiting = channel.vhost.broker.delayed.names
+    if message.cancels is not None:
+        cancelled = waiting.cancel(message.cancels)
+        if message.mandatory and not cancelled:
+            channel.core.encode_return(312, b"NO_ROUTE", message.keys[0], message.block, message.body)
+        return Published(channel.session.log.appender.next_lsn - 1, way.route)
+    if message.name is None:
+        return _append_in_time(channel, message, way)
+    with channel.session.log.unit():
+        waiting.cancel(message.name)
+        return _append_in_time(channel, message, way)
+
+
+def _append_in_time(channel: Channel, message: Message, way: Way) -> Published:
     if not way.held:
         return _append_now(channel, message, way.route)
     now = way.route
@@ -226,6 +256,8 @@ def _append(channel: Channel, message: Message, way: Way) -> Published:
         priority=message.priority,
         ttl_ms=message.ttl_ms,
     )
+    if message.name is not None:
+        channel.vhost.broker.delayed.names.give(message.name, way.due_ms, lsn)
     return Published(lsn, way.route, published.refused)
 
 

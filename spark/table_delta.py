@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.files import PARTITION, DataFile
 from penstock.spark.schema import SCHEMA_VERSION
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["DeltaFormat"]
+
+_KEPT_HOURS: Final = 168
+"""So long readers of an older version of the table may go on, Delta's own default."""
 
 
 class DeltaFormat:
@@ -83,9 +86,14 @@ class DeltaFormat:
         return [str(uri).removeprefix("file://") for uri in self._table().file_uris()]
 
     def compact(self) -> str:
-        """See `Table`."""
-        done = self._table().optimize.compact()
-        return f"{done['numFilesRemoved']} files became {done['numFilesAdded']}"
+        """See `Table`. What is no part of the table for a week is removed: files that were compacted, and
+        those of attempts that failed.
+        """
+        table = self._table()
+        done = table.optimize.compact()
+        gone = table.vacuum(_KEPT_HOURS, dry_run=False, full=True)
+        became = f"{done['numFilesRemoved']} files became {done['numFilesAdded']}"
+        return f"{became}, {len(gone)} old ones were removed"
 
 
 def _statistics(file: DataFile) -> dict[str, Any]:

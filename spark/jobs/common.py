@@ -38,6 +38,7 @@ def add_choice(parser: argparse.ArgumentParser, *, data: bool = True, stream: bo
         parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="penstock's data folder")
     for name, text in _CHOICES.items():
         parser.add_argument(f"--{_flag(name)}", dest=name, metavar="X", help=text)
+    parser.add_argument("--archive", metavar="ARCHIVE", help="what tier wrote of this log: parquet:PATH")
     parser.add_argument("--memory", default="1g", help="memory of Spark's process (default: %(default)s)")
     parser.add_argument("--cores", type=int, help="cores to use (default: all)")
     if stream:
@@ -55,7 +56,6 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-bytes", default="268435456", help="of log per micro-batch (default: %(default)s)"
     )
-    parser.add_argument("--archive", metavar="ARCHIVE", help="what tier wrote of this log: parquet:PATH")
 
 
 def _flag(name: str) -> str:

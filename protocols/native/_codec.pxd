@@ -86,7 +86,8 @@ cdef class Consumer:
     cdef readonly uint64_t first, next
     cdef readonly int64_t unacked
     cdef readonly uint64_t delivered, acknowledged
-    cdef object host, room
+    cdef readonly object host           # the session it belongs to
+    cdef object room
     cdef public KeyShares keys          # None, or who is to be told of what is settled
     cdef readonly str name
     cdef readonly list ranges           # of slots that it wants

@@ -166,6 +166,8 @@ class Consumer:
     name: str
     ranges: list[tuple[int, int]]
     keys: KeyShares | None
+    host: Any
+    """The session it belongs to."""
     delivered: int
     acknowledged: int
     def __init__(

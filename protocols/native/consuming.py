@@ -7,7 +7,7 @@ A pull is credit that ends: no task waits for it, only a timer.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.protocols.native._codec import Consumer, Pull
 from penstock.protocols.native.errors import RequestError
@@ -72,6 +72,15 @@ class Consuming:
         if isinstance(timeout_ms, int) and timeout_ms:
             self._watch(consumer, timeout_ms / 1000)
         return consumer
+
+    @staticmethod
+    def holder(queue: Queue) -> Session | None:
+        """Whose consumer lets no other one in; None: there are several, or none."""
+        if queue.kind is not Kind.EXCLUSIVE or not queue.outlets:
+            return None
+        consumer = queue.outlets[0]
+        assert isinstance(consumer, Consumer)
+        return cast("Session", consumer.host)
 
     def detach(self, consumer: Consumer) -> None:
         """It is closed: what it holds goes back."""

@@ -20,6 +20,7 @@ from penstock.router.errors import NotFound
 from penstock.router.names import join_key_block, wire
 from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.errors import ConsumerRefused
 from penstock.subscriptions.stream import Stream
 from penstock.subscriptions.subscription import Subscription
 
@@ -178,8 +179,28 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
         subscription, lsn = session.vhost.subscriptions.open(
             stream, name, kind, options, durable=durable, position=position
         )
-        session.consuming.attach(handle, subscription, priority=priority, name=consumer, ranges=ranges)
-        session.answer(id, {"handle": handle}, max(made, lsn))
+
+        def attach(lsn: int) -> None:
+            if session.codec.has(handle):
+                raise RequestError("handle_in_use", f"the handle {handle} is in use", remedy="take another")
+            session.consuming.attach(handle, subscription, priority=priority, name=consumer, ranges=ranges)
+            session.answer(id, {"handle": handle}, lsn)
+
+        try:
+            attach(max(made, lsn))
+        except ConsumerRefused as refused:
+            holder = session.consuming.holder(subscription)
+            if holder is None or holder is session:
+                raise
+            busy, late = refused, _later(session, id, attach)
+
+            def told(there: bool) -> None:
+                if not there:
+                    late(max(made, lsn))
+                elif session.running:
+                    session.answer_error(id, busy)
+
+            holder.probe(told)
 
     _at(session, start, _later(session, id, open_at))
 

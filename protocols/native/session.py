@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "State"]
 
+_PROBE_S: Final = 5.0
+"""How long a peer has to show that it is there."""
+
 CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "log", kinds.ZSTD)
 
 
@@ -113,6 +116,8 @@ class Session:
         self.consuming = Consuming(self)
         self.raw = RawReads(self)
         self._prefaced = False
+        self._probes: list[Callable[[bool], None]] = []
+        self._probing: Any = None
 
     @property
     def running(self) -> bool:
@@ -132,6 +137,8 @@ class Session:
                 return 0
             self._prefaced = True
             at = len(PREFACE)
+        if self._probes:
+            self._probed(True)
         consumed = self.codec.receive(buffer, at, size)
         self.producing.end_read()
         return consumed
@@ -291,6 +298,35 @@ class Session:
         self.codec.send(kind, id, frames.encode(value))
         self.dirty()
 
+    # Whether the peer is there
+
+    def probe(self, told: Callable[[bool], None]) -> None:
+        """Find out whether the peer is there still, and call `told`; one that is not is let go first."""
+        self._probes.append(told)
+        if self._probing is None:
+            self._probing = self.broker.tick.after(_PROBE_S, self._silent)
+            self.codec.send(kinds.PING, 0, b"")
+            self.dirty()
+
+    def _probed(self, there: bool) -> None:
+        if self._probing is not None:
+            self._probing.cancel()
+            self._probing = None
+        probes, self._probes = self._probes, []
+        for told in probes:
+            told(there)
+
+    def _silent(self) -> None:
+        if self.state is State.RUNNING:
+            self.consuming.lost()
+            error = RequestError(
+                "silent",
+                f"nothing came for {_PROBE_S:.0f} s behind a PING, and another consumer wants the place",
+                remedy="connect again",
+            )
+            self.fail(error)
+        self._probed(False)
+
     # What the kernel calls
 
     def fault(self, code: str, message: str) -> None:
@@ -405,6 +441,7 @@ class Session:
             self.preparing.lost()
             self.broker.connections.leave(self)
             self.vhost.connection_closed(self.owner)
+            self._probed(False)
         self.state = State.ENDED
         self.codec.halted = True
 

@@ -118,6 +118,8 @@ class Client:
         self.frames: list[tuple[int, int, bytes]] = []
         self._next = 0
         self._rest = b""
+        self.alive = True
+        """It answers PINGs."""
         world.clients.append(self)
         if login:
             self.send(b"PENSTOCK" + self.json_frame(0x01, {"versions": [1], "client": "test"}))
@@ -149,6 +151,10 @@ class Client:
         data = self.out.take()
         if data:
             self.frames += wire.frames(data)
+        if self.alive and not self._rest and any(frame[0] == 0x07 for frame in self.frames):
+            self.frames = [frame for frame in self.frames if frame[0] != 0x07]
+            pong = bytearray(wire.frame(0x08, 0, b""))
+            self.session.receive(pong, len(pong))
 
     def take(self) -> list[tuple[int, int, bytes]]:
         """What has come since the last call."""

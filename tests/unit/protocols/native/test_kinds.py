@@ -31,6 +31,57 @@ def active(client: Client) -> list[str]:
     return [event["event"] for event in client.events()]
 
 
+# Exclusive
+
+
+def test_a_second_consumer_is_refused_while_the_first_is_there(world: World) -> None:
+    first = consumer(world, "exclusive", "a")
+    asked = {"handle": 7, "topic": "t", "subscription": "s", "kind": "exclusive"}
+    second = Client(world)
+    assert second.request("subscribe", **asked)["code"] == "subscription_busy"
+    assert first.session.running
+    assert first.request("subscribe", **{**asked, "handle": 8})["code"] == "subscription_busy"
+
+
+def test_a_dead_consumer_is_replaced(world: World) -> None:
+    """It does not answer a PING within five seconds; until then nobody gets its place."""
+    dead = consumer(world, "exclusive", "a", credit=1)
+    sender = producer(world)
+    sender.send(keyed(1, 0, [("k", b"1"), ("k", b"2")]))
+    assert dead.bodies() == [b"1"]
+    dead.alive = False
+    second, third = Client(world), Client(world)
+    asked = {"topic": "t", "subscription": "s", "kind": "exclusive"}
+    for client in (second, third):
+        client.send(client.json_frame(0x05, {"do": "subscribe", "handle": 7, **asked}, 99))
+    world.pass_time(4.9)
+    assert (second.take(), third.take()) == ([], [])
+    assert dead.session.running
+    world.pass_time(0.2)
+    assert dead.ended()["code"] == "silent"
+    world.wait(lambda: second.frames and third.frames)
+    assert [kind for kind, _, _ in second.take()] == [0x06]
+    ((kind, _, told),) = third.take()
+    assert (kind, b"subscription_busy" in told) == (0x0F, True)
+    second.send(wire.credit(7, 10, 1000))
+    assert second.bodies() == [b"1", b"2"]
+
+
+def test_what_comes_from_a_consumer_shows_that_it_is_there(world: World) -> None:
+    busy = consumer(world, "exclusive", "a")
+    busy.alive = False
+    second = Client(world)
+    asked = {"topic": "t", "subscription": "s", "kind": "exclusive"}
+    second.send(second.json_frame(0x05, {"do": "subscribe", "handle": 7, **asked}, 99))
+    world.pass_time(3)
+    busy.send(wire.credit(7, 1, 1))
+    world.wait(lambda: second.frames)
+    ((kind, _, told),) = second.take()
+    assert (kind, b"subscription_busy" in told) == (0x0F, True)
+    world.pass_time(60)
+    assert busy.session.running
+
+
 # Failover
 
 

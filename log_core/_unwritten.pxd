@@ -10,6 +10,7 @@ cdef class Unwritten:
     cdef Appender appender
     cdef Cache cache
     cdef list published                     # in the cache, not written
+    cdef uint64_t written_lsn               # up to here all is written, as of the last write of this process
     cdef uint64_t published_lsn             # up to here batches are in the cache, written or not
 
     cpdef bint anything(self)

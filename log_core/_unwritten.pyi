@@ -22,4 +22,4 @@ class Unwritten:
         """All that is to be written, oldest first. It belongs to the caller."""
 
     def written(self, batches: list[Batch]) -> None:
-        """Let cursors find these too, those that are not published yet."""
+        """All that was appended is written: let cursors find these too, those that are not published yet."""

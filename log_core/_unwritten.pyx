@@ -38,6 +38,7 @@ cdef class Unwritten:
 
     def written(self, list batches not None):
         cdef Batch batch
+        self.written_lsn = self.appender.next_lsn - 1
         if batches and (<Batch>batches[0]).base_lsn <= self.published_lsn:
             batches = [batch for batch in batches if batch.base_lsn > self.published_lsn]
         self.cache.add_written(batches)

@@ -1,6 +1,6 @@
 """The moving half of a connection. Words in _stream.pyi."""
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._turns cimport Sink, Turns
@@ -11,6 +11,8 @@ cdef class QuickReader:             # what handles a read without a call into Py
     cdef readonly bint answers      # of what was read, some wait: `Stream.answer` is to be called
     # Bytes of p[0, size) that are done with; -1 = `Stream.received` is to be called with the same.
     cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2
+    # Encode the answers that may go now that everything up to `written` is; False = `Stream.answer` is to be called too.
+    cdef bint answer(self, OutBuffer out, uint64_t written) except -1
 
 
 cdef class Wire:                    # a socket, as a stream uses it

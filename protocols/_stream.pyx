@@ -9,7 +9,7 @@ and the consumers' output goes to their sockets.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from penstock.protocols.outbuffer cimport OutBuffer
@@ -50,6 +50,9 @@ cdef double monotonic() noexcept:
 cdef class QuickReader:
     cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2:
         return -1
+
+    cdef bint answer(self, OutBuffer out, uint64_t written) except -1:
+        return False
 
     def try_read(self, const uint8_t[::1] data not None):
         self.answers = False
@@ -135,7 +138,10 @@ cdef class Stream(Sink):
         if self.answers_wait:
             self.answers_wait = False
             if not self.closing:
-                self.answer()
+                if self.quick is not None and self.quick.answer(self.out, self.turns.unwritten.written_lsn):
+                    self.turns.dirty_connection(self)
+                else:
+                    self.answer()
         return 0
 
     cdef bint awaits(self) except -1:

@@ -74,6 +74,7 @@ cdef enum:
     REASON_TOO_LARGE = 0x95
 
 cdef enum:
+    ANSWERS_AT_ONCE = 1024
     TTL_MAX_S = 4294967         # what a record's ttl in ms can say; the encoder sees to longer ones
 
 cdef uint64_t LATER = 0xFFFFFFFFFFFFFFFFULL
@@ -116,6 +117,12 @@ cdef class Scanner(QuickReader):
             return self.at
         self.found = found
         return -1
+
+    cdef bint answer(self, OutBuffer out, uint64_t written) except -1:
+        if self.tail - self.head > ANSWERS_AT_ONCE:
+            return False                # the connection may be held because of them
+        self.release(written, self.appender.synced_lsn, out)
+        return self.head == self.tail
 
     def begin(self, const uint8_t[::1] data not None, Py_ssize_t at, Py_ssize_t end):
         cdef int found = self.found
@@ -462,7 +469,7 @@ cdef class Scanner(QuickReader):
             self.stamp_from = LATER
             self.await_synced = max(self.await_synced, lsn)
 
-    def release(self, uint64_t written, uint64_t synced, OutBuffer out not None):
+    cpdef uint64_t release(self, uint64_t written, uint64_t synced, OutBuffer out) except? 0xFFFFFFFFFFFFFFFF:
         """Encode the answers whose turn has come."""
         cdef Answer* answer
         cdef uint8_t* p

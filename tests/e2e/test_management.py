@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import paho.mqtt.client as paho
@@ -324,8 +325,16 @@ def test_mqtt_clients_are_connections_and_their_sessions_queues(api: Api, gatewa
     assert session["consumers"] == 1
     (consumer,) = [c for c in api.get("consumers") if c["consumer_tag"] == "a/+"]
     assert consumer["channel_details"]["connection_name"] == one["name"]
+    subscribed.clear()
+    client.subscribe("$share/g/b/#", qos=1)
+    assert subscribed.wait(60)
+    for name in ("mqtt-subscription-thermoqos1", "mqtt-subscription-$share/g/b/#qos1"):
+        shown = api.get(f"queues/%2F/{quote(name, safe='')}")
+        assert (shown["name"], shown["consumers"], shown["messages_dropped"]) == (name, 1, 0)
+    assert api.status("GET", "queues/%2F/mqtt-subscription-$share%2Fg%2Fotherqos1") == 404
     client.disconnect()
     client.loop_stop()
+    client._reset_sockets()
 
 
 @pytest.mark.parametrize("auth", [None, ("guest", "wrong"), ("nobody", "guest")])

@@ -54,9 +54,9 @@ class _Queues:
         vhost, name = self._api.vhost(request), request.names["name"]
         entry = vhost.queues.get(name)
         if entry is None:
-            for session in vhost.sessions.entries.values():
-                if session.listed_name == name:
-                    return session
+            for other in vhost.entries():
+                if other.listed_name == name:
+                    return other
             raise absent()
         return entry
 

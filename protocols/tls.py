@@ -99,6 +99,11 @@ class Tls:
         self._seen = self._stamp()
         self._make(())
 
+    @property
+    def certificate_files(self) -> list[str]:
+        """Files with the certificates that listeners show, each once."""
+        return list(dict.fromkeys([self.options.cert_file, *(one.cert_file for one in self.options.hosts)]))
+
     def context(self, *alpn: str) -> ssl.SSLContext:
         """The context for a new connection whose listener speaks these application protocols.
 

@@ -83,6 +83,7 @@ def serve(
         cluster=options.cluster,
         data_dir=options.data_dir,
         disk_free_limit=options.disk_free_limit,
+        certificates=shared.tls.certificate_files if shared.tls is not None else (),
     )
     add_management(api)
     if managed:

@@ -133,6 +133,7 @@ def declare(broker: Broker) -> None:
         channel.basic_publish("", "ctl one", b"x")
 
 
+@pytest.mark.timeout(900)
 def test_verbs_print_what_rabbitmqctl_prints(gateway: Gateway, tmp_path: Path) -> None:
     """The same verbs on Debian's RabbitMQ and here; rows in any order, for RabbitMQ has none."""
     try:

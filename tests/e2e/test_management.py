@@ -19,6 +19,7 @@ import pika
 import pytest
 
 from tests.support.brokers import Gateway
+from tests.support.certificates import Authority
 from tests.support.management import GOLDEN, SETTINGS, Api, mismatches
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own API")
@@ -356,8 +357,27 @@ def test_health_checks(api: Api, gateway: Gateway) -> None:
     assert api.get("health/checks/protocol-listener/mqtt") == {"status": "ok", "protocol": "mqtt"}
     missing = api.send("GET", "health/checks/port-listener/9")
     assert (missing.status_code, missing.json()["reason"]) == (503, "No active listener")
-    assert api.status("GET", "health/checks/certificate-expiration/1/weeks") == 404, "nothing looks at them"
+    assert api.get("health/checks/certificate-expiration/1/weeks") == {"status": "ok"}, "there is no TLS here"
+    assert api.status("GET", "health/checks/certificate-expiration/1/moons") == 400
     assert api.get("aliveness-test/%2F") == {"status": "ok"}
+
+
+def test_certificates_that_end_soon_fail_their_check(tmp_path: Path) -> None:
+    pair = Authority(tmp_path / "ca").server()
+    settings = {
+        **SETTINGS,
+        "tls.cert_file": str(pair.cert),
+        "tls.key_file": str(pair.key),
+        "amqp.tls_listen": "127.0.0.1:0",
+    }
+    with Gateway(tmp_path / "gateway", settings=settings) as gateway:
+        api = Api(gateway)
+        assert api.get("health/checks/certificate-expiration/1/days") == {"status": "ok"}
+        failed = api.send("GET", "health/checks/certificate-expiration/2/months")
+        assert (failed.status_code, failed.json()["status"]) == (503, "failed")
+        (expired,) = failed.json()["expired"]
+        assert (expired["path"], expired["subject"]) == (str(pair.cert), "CN=localhost")
+        api.close()
 
 
 @pytest.mark.parametrize("http2", [False, True])

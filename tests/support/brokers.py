@@ -366,7 +366,7 @@ class RabbitMQ(Broker):
             env={**os.environ, **self.environment()},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,  # each is an Erlang machine that starts
             check=False,
         )
         if done.returncode != 0:

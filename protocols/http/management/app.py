@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.management import (
+    certificates,
     connections,
     definitions,
     exchanges,
@@ -18,7 +19,19 @@ from penstock.protocols.http.management.context import Management
 
 __all__ = ["add_management"]
 
-_GROUPS = (overview, queues, exchanges, connections, messages, users, vhosts, definitions, webhooks, readers)
+_GROUPS = (
+    overview,
+    certificates,
+    queues,
+    exchanges,
+    connections,
+    messages,
+    users,
+    vhosts,
+    definitions,
+    webhooks,
+    readers,
+)
 
 
 def add_management(api: Management) -> None:

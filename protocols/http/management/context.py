@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,10 +56,12 @@ class Management:
         cluster: str,
         data_dir: Path,
         disk_free_limit: int,
+        certificates: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`disk_free_limit`: publishers are stopped with less, in bytes."""
+        """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files."""
         self.app = app
+        self.certificates = certificates
         self.broker = broker
         self.registry = registry
         self.clock = clock

@@ -14,8 +14,19 @@ if TYPE_CHECKING:
     from penstock.sdk.half import Group
     from penstock.sdk.message import Message, MessageId
     from penstock.sdk.producer import Producer
+    from penstock.sdk.schema import Schema
 
-__all__ = ["Client", "Consumer", "Group", "Message", "MessageId", "Producer", "__version__", "connect"]
+__all__ = [
+    "Client",
+    "Consumer",
+    "Group",
+    "Message",
+    "MessageId",
+    "Producer",
+    "Schema",
+    "__version__",
+    "connect",
+]
 __version__ = "0.1.0"
 
 _PLACES = {
@@ -26,6 +37,7 @@ _PLACES = {
     "Message": "message",
     "MessageId": "message",
     "Producer": "producer",
+    "Schema": "schema",
 }
 
 

@@ -9,6 +9,7 @@ PenstockError
     ├── StaleDelivery       the message is not this consumer's any more: it comes again
     ├── Closed              the client, producer or consumer was closed
     ├── Busy                the subscription has a consumer, and takes no other
+    ├── BadBody             a body that is no value of its schema
     ├── Fenced              a newer producer of the same name has begun
     └── Refused             anything else that the gateway refused
 """
@@ -20,6 +21,7 @@ from typing import Any
 from penstock.errors import PenstockError
 
 __all__ = [
+    "BadBody",
     "BufferFull",
     "Busy",
     "ClientError",
@@ -77,6 +79,12 @@ class Busy(ClientError):
 
     code = "subscription_busy"
     retryable = True
+
+
+class BadBody(ClientError):
+    """The body of a message is no value of its schema."""
+
+    code = "bad_body"
 
 
 class Fenced(ClientError):

@@ -154,7 +154,7 @@ def pack(data not None, int level):
     cdef const uint8_t* p
     cdef size_t size = <size_t>view.shape[0], start = 0, end, length, limit
     cdef const BatchHeader* first
-    cdef const BatchHeader* last
+    cdef const BatchHeader* last = NULL
     cdef int64_t max_ts = 0, until
     cdef list pieces = []
     cdef bytes stored

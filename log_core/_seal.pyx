@@ -118,7 +118,7 @@ cdef class Needs:
     def survivors(self, const uint8_t[::1] data not None, size_t offset, size_t room=CHUNK_BYTES):
         cdef Output out
         cdef Walker walker = Walker()
-        cdef const BatchHeader* header
+        cdef const BatchHeader* header = NULL
         cdef uint64_t kept = 0
         cdef uint32_t lp = 0
         cdef int failed = 0

@@ -19,8 +19,9 @@ from penstock.spark.options import parse_duration_s
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["add_choice", "choice_of", "every", "program", "run_stream"]
+__all__ = ["DATA", "add_choice", "choice_of", "every", "log_source", "program", "run_stream"]
 
+DATA: Final = "penstock's data folder, or the URL of its native listener (penstock://USER:PASSWORD@HOST:PORT)"
 _CHOICES: Final = {
     "topics": "MQTT topic filters, comma separated",
     "exchanges": "exchanges, comma separated",
@@ -35,7 +36,7 @@ def add_choice(parser: argparse.ArgumentParser, *, data: bool = True, stream: bo
     """Arguments that say which messages of which log are meant; with `stream`, those of a job that fills a
     table as they come."""
     if data:
-        parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="penstock's data folder")
+        parser.add_argument("--data", required=True, type=log_source, metavar="LOG", help=DATA)
     for name, text in _CHOICES.items():
         parser.add_argument(f"--{_flag(name)}", dest=name, metavar="X", help=text)
     parser.add_argument("--archive", metavar="ARCHIVE", help="what tier wrote of this log: parquet:PATH")
@@ -56,6 +57,11 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-bytes", default="268435456", help="of log per micro-batch (default: %(default)s)"
     )
+
+
+def log_source(text: str) -> Path | str:
+    """A data folder, or the URL of a gateway."""
+    return text if "://" in text else Path(text)
 
 
 def _flag(name: str) -> str:

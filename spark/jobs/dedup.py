@@ -60,7 +60,7 @@ def first_ones(frame: DataFrame, by: Sequence[str], within_s: float) -> DataFram
 
 def start_dedup(
     spark: SparkSession,
-    data: Path,
+    data: Path | str,
     to: str,
     checkpoint: Path,
     *,

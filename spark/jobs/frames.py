@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.spark.errors import SparkError
 from penstock.spark.files import PARTITION
-from penstock.spark.jobs.common import choice_of
+from penstock.spark.jobs.common import DATA, choice_of, log_source
 from penstock.spark.tables import open_table
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ HEADER = "try_element_at(transform(filter(headers, h -> h.name = '{name}'), h ->
 def add_input(parser: argparse.ArgumentParser) -> None:
     """Arguments that say where messages come from."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, metavar="DIR", help="penstock's data folder")
+    source.add_argument("--data", type=log_source, metavar="LOG", help=DATA)
     source.add_argument("--from", dest="table", metavar="TABLE", help="a table: delta:PATH or parquet:PATH")
     parser.add_argument("--where", metavar="SQL", help="a condition on the columns of the table")
 

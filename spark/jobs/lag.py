@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.spark.jobs.common import program
@@ -17,7 +16,7 @@ __all__ = ["behind", "main"]
 
 def behind(job: Job) -> tuple[int, int]:
     """Positions and bytes of the log behind the job's last micro-batch. Raises SparkError, OSError."""
-    view = LogView(Path(job.data))
+    view = LogView(job.data)
     view.refresh()
     end = view.end()
     position = min(max(job.position, view.first), end)

@@ -37,7 +37,7 @@ class Job:
     name: str
     verb: str
     data: str
-    """The data folder it reads."""
+    """The data folder it reads, or the URL of a gateway, with its password: the file is the user's alone."""
     to: str
     pid: int
     pid_started: int
@@ -74,6 +74,7 @@ class Job:
         self.updated = time.time()
         path = jobs_folder() / f"{self.name}.json"
         new = path.with_name(f".{path.name}.{os.getpid()}")
+        new.touch(mode=0o600)
         new.write_text(json.dumps(asdict(self)))
         new.replace(path)
 
@@ -84,7 +85,7 @@ def jobs() -> list[Job]:
 
 
 @contextmanager
-def registered(name: str, verb: str, data: Path, to: str) -> Iterator[Job]:
+def registered(name: str, verb: str, data: Path | str, to: str) -> Iterator[Job]:
     """This process is the job `name` meanwhile. Raises SparkError: another one is, or it is no name."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
         raise SparkError(f"{name!r} is no name of a job", remedy="use letters, digits, dots, - and _")
@@ -97,7 +98,8 @@ def registered(name: str, verb: str, data: Path, to: str) -> Iterator[Job]:
             )
     started = _started(os.getpid())
     assert started is not None
-    job = Job(name, verb, str(data.absolute()), to, os.getpid(), started, time.time(), time.time())
+    source = data if isinstance(data, str) else str(data.absolute())
+    job = Job(name, verb, source, to, os.getpid(), started, time.time(), time.time())
     job.save()
     try:
         yield job

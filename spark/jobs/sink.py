@@ -29,7 +29,7 @@ _NEEDED = ("append_time", "offset")
 
 def start_sink(
     spark: SparkSession,
-    data: Path,
+    data: Path | str,
     to: str,
     checkpoint: Path,
     *,

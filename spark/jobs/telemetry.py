@@ -31,7 +31,7 @@ _COLUMNS = "offset,append_time,routing_key,payload"
 
 def start_telemetry(
     spark: SparkSession,
-    data: Path,
+    data: Path | str,
     to: str,
     checkpoint: Path,
     *,

@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.spark.archive import archive_path
 from penstock.spark.files import DataFile
-from penstock.spark.jobs.common import program
+from penstock.spark.jobs.common import DATA, log_source, program
 from penstock.spark.options import parse_duration_s
 from penstock.spark.tiering import Cold, Mapper, tier
 
@@ -67,7 +66,7 @@ def _mapper(arguments: argparse.Namespace) -> Iterator[Mapper]:
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="penstock's data folder")
+    parser.add_argument("--data", required=True, type=log_source, metavar="LOG", help=DATA)
     parser.add_argument("--to", required=True, metavar="ARCHIVE", help="parquet:PATH")
     parser.add_argument(
         "--older-than",

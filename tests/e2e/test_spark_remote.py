@@ -11,9 +11,12 @@ import httpx
 import pika
 import pytest
 
+from penstock.cli import main
 from penstock.sdk.errors import ClientError, ConnectionLost, Refused
 from penstock.sdk.log_client import LogClient
 from penstock.spark.errors import SparkOptionError
+from penstock.spark.jobs.lag import behind
+from penstock.spark.jobs.registry import jobs_folder, registered
 from penstock.spark.log_view import LogView
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import open_view, plan, selection_of
@@ -228,3 +231,25 @@ def test_addresses_are_checked_when_the_query_is_made() -> None:
     options = ReadOptions.parse({"path": "penstock://u:p@gw"})
     assert options.endpoint == "penstock://u:p@gw"
     assert str(options.storage) == "the log of gw", "no password in messages"
+
+
+def test_cold_segments_are_archived_from_elsewhere(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SPARK_JOBS", str(tmp_path / "jobs"))
+    holder = hold_everything(gateway)
+    publish(gateway, 0, 300)
+    archive = tmp_path / "archive"
+    words = ["spark", "tier", "--data", url_of(gateway), "--to", f"parquet:{archive}", "--older-than", "0s"]
+    assert main([*words, "--cores", "1"]) == 0
+    assert len(list(archive.glob("event_date=*/*.parquet"))) > 3
+    with registered("nightly", "sink", url_of(gateway), "delta:/t") as job:
+        (file,) = jobs_folder().glob("*.json")
+        assert file.stat().st_mode & 0o077 == 0, "the password is in it"
+        assert behind(job)[0] > 300
+    holder.release("test")
+    publish(gateway, 300, 100)
+    assert [int(row["message_id"]) for row in rows(url_of(gateway), archive=f"parquet:{archive}")] == list(
+        range(400)
+    )
+    holder.close()

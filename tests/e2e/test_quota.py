@@ -104,7 +104,17 @@ def test_publishers_of_a_full_vhost_wait_until_it_is_consumed(gateway: Gateway) 
         auth=("guest", "guest"),
         timeout=60,
     )
-    assert answer.status_code == 503 and "max-backlog-bytes" in answer.text, answer.text
+    assert answer.status_code == 429 and "max-backlog-bytes" in answer.text, answer.text
+    assert (answer.json()["code"], answer.json()["retryable"]) == ("quota", True)
+    assert int(answer.headers["retry-after"]) * 1000 == answer.json()["retry_after_ms"]
+    # What makes room is taken all the same.
+    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/small/"
+    with httpx.Client(base_url=base, auth=("guest", "guest"), timeout=60) as http:
+        (message,) = http.post("queues/q/pull", json={"max_messages": 1}).json()["messages"]
+        done = {"ack": [{"queue": "q", "handles": [message["handle"]]}]}
+        assert http.post("transactions", json=done).status_code == 200
+        both = {**done, "publish": [{"queue": "q", "value": "x"}]}
+        assert http.post("transactions", json=both).status_code == 429
     # Who comes now waits with its first message.
     late = Publisher(gateway, "small")
     with connect(gateway, "small") as connection:
@@ -114,7 +124,7 @@ def test_publishers_of_a_full_vhost_wait_until_it_is_consumed(gateway: Gateway) 
             assert body == BODY, "consumers go on"
             channel.basic_ack(method.delivery_tag)
             got += 1
-            if got == stopped:
+            if got == stopped - 1:  # one was pulled above
                 break
     wait(lambda: limited.heard[-1] == "over", "connection.unblocked")
     wait(lambda: limited.confirmed > stopped + 1 and late.confirmed > 1, "more confirms")

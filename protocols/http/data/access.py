@@ -104,11 +104,11 @@ class Access:
                 request.revoke(self.app.translate(error))
 
     def accepting(self, vhost: Vhost) -> None:
-        """Raises HttpError 503 while the log takes no messages, or none for this vhost."""
+        """Raises HttpError: 503 while the log takes no messages, 429 while it takes none for this vhost."""
         if vhost.full:
             raise HttpError(
-                503,
-                "paused",
+                429,
+                "quota",
                 f"vhost '{vhost.name}' holds more than its {BACKLOG_BYTES}; try again when some is consumed",
                 retry_after_s=_RETRY_S,
             )

@@ -46,7 +46,6 @@ class Transactions:
         """Do it."""
         access = self._access
         vhost, identity = access.vhost(request), access.identity(request)
-        access.accepting(vhost)
         raw = await request.body(BODY_MAX)
         body = object_of(parsed(raw))
         if unknown := sorted(set(body) - {"publish", "ack"}):
@@ -58,6 +57,9 @@ class Transactions:
             assert lsns is not None
         else:
             messages = _messages(body.get("publish", []))
+            if messages:
+                # What only settles makes room, and is never refused.
+                access.accepting(vhost)
             leases = self._leases(request, body.get("ack", []))
             for exchange, message in messages:
                 self._check(vhost, identity, exchange, message)

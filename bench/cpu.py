@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
+from typing import Self
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -18,10 +20,43 @@ def cpu_seconds(root: int) -> float:
     return sum(used.get(pid, 0.0) for pid in _tree(root, children))
 
 
-def cpu_seconds_of_all(root: int) -> float:
-    """The same with the descendants that have ended, once their parent has waited for them."""
-    used, children = _processes(ended=True)
-    return sum(used.get(pid, 0.0) for pid in _tree(root, children))
+class Meter:
+    """What process `root` and its descendants use meanwhile, those that begin or end in it too.
+
+    They are looked at each half second, so the last moments of a process that ends are missing.
+
+        with Meter(os.getpid()) as meter: ...
+        meter.cpu_s
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._ended = threading.Event()
+        self._first = self._look()
+        self._last = dict(self._first)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._last.update(self._look())
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.5):
+            self._last.update(self._look())
+
+    def _look(self) -> dict[int, float]:
+        used, children = _processes()
+        return {pid: used[pid] for pid in _tree(self._root, children) if pid in used}
+
+    @property
+    def cpu_s(self) -> float:
+        """User plus system time of all of them."""
+        return sum(seconds - self._first.get(pid, 0.0) for pid, seconds in self._last.items())
 
 
 def descendants(root: int) -> list[int]:
@@ -30,8 +65,8 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in _tree(root, children) if pid in used]
 
 
-def _processes(*, ended: bool = False) -> tuple[dict[int, float], dict[int, list[int]]]:
-    """The CPU seconds of each process (`ended`: and of children it waited for), and its children."""
+def _processes() -> tuple[dict[int, float], dict[int, list[int]]]:
+    """The CPU seconds of each process, and its children."""
     used: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
@@ -43,8 +78,7 @@ def _processes(*, ended: bool = False) -> tuple[dict[int, float], dict[int, list
         except OSError:
             continue
         pid, parent = int(entry), int(fields[1])
-        ticks = fields[11:15] if ended else fields[11:13]
-        used[pid] = sum(map(int, ticks)) / _TICKS_PER_S
+        used[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
         children.setdefault(parent, []).append(pid)
     return used, children
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import penstock
 from bench import native_client
-from bench.cpu import cpu_seconds, cpu_seconds_of_all, wait_until_idle
+from bench.cpu import Meter, cpu_seconds, wait_until_idle
 from bench.kafka import Kafka, fetched, jars
 from bench.report import machine
 from penstock.spark.jobs.replay import send
@@ -48,6 +48,8 @@ KAFKA_JARS = ("commons-pool2", "kafka-clients", "spark-sql-kafka", "spark-token-
 SIZES = (100, 1024)
 RUNS = 2
 REPLAYED = 20_000
+BEHIND_THE_START = 1000
+"""A position: what a gateway writes when it starts lies before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +169,10 @@ class Stand:
 
     def replay(self) -> None:
         """Some of the messages back into the gateway."""
-        frame = self.read(str(self.data)).limit(REPLAYED)
+        bounds = {"startingOffsets": str(BEHIND_THE_START), "endingOffsets": str(BEHIND_THE_START + REPLAYED)}
+        frame = self.read(str(self.data), **bounds)
         url = f"amqp://guest:guest@127.0.0.1:{self.gateway.amqp_port}/%2F"
-        self.done = REPLAYED
+        self.done = frame.count()
         send(frame, url, f"replay-{time.monotonic_ns()}", exchange="amq.topic", tasks=1)
 
     def fresh(self, name: str) -> Path:
@@ -205,15 +208,15 @@ class Stand:
             if broker is not None:
                 wait_until_idle(broker.pid)
             others = [b for b in (self.gateway, self.kafka) if b is not None]
-            before, began = cpu_seconds_of_all(os.getpid()), time.monotonic()
             beside = [cpu_seconds(other.pid) for other in others]
             self.done = self.records
-            run()
+            began = time.monotonic()
+            with Meter(os.getpid()) as meter:
+                run()
             seconds = time.monotonic() - began
-            cpu = cpu_seconds_of_all(os.getpid()) - before
             used = [cpu_seconds(other.pid) - was for other, was in zip(others, beside, strict=True)]
             mine = sum(u for u, other in zip(used, others, strict=True) if other is broker)
-            figures.append(Figure(name, self.size, self.done, seconds, cpu - sum(used), mine))
+            figures.append(Figure(name, self.size, self.done, seconds, meter.cpu_s - sum(used), mine))
         return min(figures[1:], key=lambda figure: figure.cpu_s / figure.rows)
 
 

@@ -35,7 +35,7 @@ SETTINGS = {
     "log.checkpoint_bytes": "1MiB",
     "log.traffic_retention_bytes": "0",
 }
-DEADLINE_S = 60.0
+DEADLINE_S = 300.0
 
 
 @pytest.fixture

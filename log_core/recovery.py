@@ -141,6 +141,7 @@ class _Run:
         self._prev_lsn: dict[int, int] = {}  # by segment number: the last LSN before it, as its head says
         self._log_id = b""
         self._synced = 0  # H: the highest LSN known to have been durable
+        self._unsynced: list[Segment] = []  # scanned, and unchanged by that
 
     def run(self) -> Recovered:
         numbers = self._folder.segment_numbers()
@@ -162,6 +163,7 @@ class _Run:
                 at += 1
             else:
                 at = self._scan(segments, at, checkpoint)
+        self._sync_rest()
         if segments and segments[-1].end == WAL_HEAD_BYTES:
             self._remove(segments.pop().number)  # prepared, or begun, and never written to
         last_lsn = max(checkpoint.lsn, segments[-1].next_lsn - 1 if segments else 0)
@@ -176,6 +178,13 @@ class _Run:
             self._feeds,
             self._report,
         )
+
+    def _sync_rest(self) -> None:
+        """Make what was found durable. Up to H it is, and each sync has to wait for the disk's other work."""
+        if self._sync:
+            for segment in self._unsynced:
+                if segment.next_lsn - 1 > self._synced:
+                    self._files.cut(segment.path, segment.end)
 
     def _warn(self, text: str) -> None:
         _LOG.warning("%s", text)
@@ -390,7 +399,10 @@ class _Run:
                 self._walk(segment, found.end, found.next_lsn, checkpoint)
         segment.held = self._scanner.held_bytes(WAL_HEAD_BYTES, segment.end)
         segment.thinned = {EVERYBODY} if segment.sealed else set()
-        self._files.cut(segment.path, segment.end, sync=self._sync)
+        was_cut = segment.path.stat().st_size != segment.end
+        self._files.cut(segment.path, segment.end, sync=self._sync and was_cut)
+        if not was_cut:
+            self._unsynced.append(segment)
         segment.feeds = self._scanner.feeds_at(segment.base_lsn)
         segment.indexed = self._indexes_fit(segment)
         return at + 1

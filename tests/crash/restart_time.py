@@ -15,9 +15,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.cpu import resident_bytes
+from bench.cpu import cpu_seconds, resident_bytes
 from bench.load_amqp import Client, message, short_string
-from tests.support.brokers import BROKERS, Broker
+from tests.support.brokers import BROKERS, Broker, Gateway
 
 QUEUE = "restart-time"
 WINDOW_BYTES = 4 << 20
@@ -81,11 +81,12 @@ def measure(broker: Broker, gib: float, size: int, rounds: int) -> list[dict[str
         launched = time.monotonic()
         broker.launch()
         broker.wait_until_serving()
-        ready = time.monotonic()
+        ready, cpu_s = time.monotonic(), cpu_seconds(broker.pid)
         confirmed, delivered = first_confirm_and_delivery(broker.amqp_port, size)
         results.append(
             {
                 "ready": ready - launched,
+                "of CPU": cpu_s,
                 "confirm": confirmed - launched,
                 "delivery": delivered - launched,
                 "MiB": resident_bytes(broker.pid) / (1 << 20),
@@ -98,6 +99,12 @@ def measure(broker: Broker, gib: float, size: int, rounds: int) -> list[dict[str
     return results
 
 
+def _made(name: str, folder: Path, whole: bool) -> Broker:
+    if whole:
+        return Gateway(folder, settings={"log.checkpoint_bytes": "64GiB"})
+    return BROKERS[name](folder)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 1 when a restart took longer than the limit to deliver again."""
     parser = argparse.ArgumentParser(
@@ -107,11 +114,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=int, default=1000, help="bytes per message")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--broker", choices=["penstock", "rabbitmq"], default="penstock")
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="penstock: without checkpoints, so that all of the log is scanned",
+    )
     parser.add_argument("--data", metavar="DIR", help="where the data goes (default: the temporary folder)")
     options = parser.parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-restart-", dir=options.data) as folder,
-        BROKERS[options.broker](Path(folder)) as broker,
+        _made(options.broker, Path(folder), options.whole) as broker,
     ):
         results = measure(broker, options.gib, options.size, options.rounds)
     slowest = max(max(r["confirm"], r["delivery"]) for r in results)

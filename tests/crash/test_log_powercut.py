@@ -26,9 +26,10 @@ PAGE = 4096
 class PoweredFiles(Files):
     """Keeps what each file of the segments' folder held when it was last synced."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        """What is in `folder` survived a power cut: it is durable."""
         super().__init__("")
-        self.durable: dict[Path, bytes] = {}
+        self.durable = {path: path.read_bytes() for path in folder.rglob("*.wal")}
 
     def _keep(self, fd: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{fd}"))
@@ -88,7 +89,7 @@ def test_what_was_synced_survives_any_loss_of_unsynced_pages(
         safe: dict[int, int] = {}
         units: list[tuple[int, int]] = []
         for steps in lives:
-            files = PoweredFiles()
+            files = PoweredFiles(folder)
             log = open_log(folder, files, segment_bytes=32 * KIB, checkpoint_bytes=64 * KIB)
             assert log.recovery.holes == []
             feed = next(iter(log.feeds.values()), None) or durable_feed(log)

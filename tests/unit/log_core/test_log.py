@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.logs import (
     FULL,
     KIB,
     FailingFiles,
+    Unsynced,
     append,
     body_of,
     durable_feed,
@@ -354,3 +356,30 @@ def test_a_sync_note_follows_when_the_log_is_idle(tmp_path: Path) -> None:
     assert log.appender.appended_bytes == before + 96
     assert log.appender.next_lsn == lsn + 1
     log.close_sync()
+
+
+class _Watched(Unsynced):
+    """Knows which segments were synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+
+    def fsync(self, fd: int) -> None:
+        self.synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+
+
+def test_a_start_syncs_what_is_not_known_to_be_durable_and_no_more(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "data", checkpoint_bytes=1 << 30)
+    fill(log, durable_feed(log), 300 * KIB)
+    settle(log)
+    shutil.copytree(tmp_path / "data", tmp_path / "killed")
+    numbers = [segment.number for segment in log._segments.live]
+    last = log.written_lsn
+    log.close_sync()
+    files = _Watched()
+    again = open_log(tmp_path / "killed", files, checkpoint_bytes=1 << 30)
+    assert again.written_lsn >= last and len(numbers) > 4
+    found = {int(name[:10]) for name in files.synced if name.endswith(".wal")} & set(numbers)
+    assert numbers[-1] in found and found <= set(numbers[-2:])
+    again.close_sync()

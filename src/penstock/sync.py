@@ -33,7 +33,6 @@ from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message, MessageId
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Admin", "Client", "Consumer", "Half", "Producer", "Transaction", "connect"]
@@ -122,7 +121,20 @@ class Admin(_Face[aio_admin.Admin]):
     seek = _waits(aio_admin.Admin.seek)
 
 
-class Transaction(_Face[aio_transaction.Transaction]):
+class _Block(_Face[Inner]):
+    """What the end of a `with` block decides."""
+
+    def _end(self, ok: bool) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(kind is None)
+
+
+class Transaction(_Block[aio_transaction.Transaction]):
     """`with producer.transaction() as tx`: see `penstock.sdk.transaction.Transaction`."""
 
     commit = _waits(aio_transaction.Transaction.commit)
@@ -139,19 +151,14 @@ class Transaction(_Face[aio_transaction.Transaction]):
         """Forget it."""
         self._inner.abort()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
+    def _end(self, ok: bool) -> None:
+        if ok:
             self.commit()
         else:
             self.abort()
 
 
-class Half(_Face[aio_half.Half]):
+class Half(_Block[aio_half.Half]):
     """`with producer.prepare(body) as half`: see `penstock.sdk.half.Half`."""
 
     commit = _waits(aio_half.Half.commit)
@@ -162,13 +169,8 @@ class Half(_Face[aio_half.Half]):
         """Its number: what a local transaction keeps to answer questions by."""
         return self._inner.transaction
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
+    def _end(self, ok: bool) -> None:
+        if ok:
             self.commit()
         else:
             self.rollback()

@@ -17,9 +17,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.native.kinds import KEY_HEADER
 from penstock.sdk.errors import ClientError, ConnectionLost
-from penstock.sdk.message import MessageId
+from penstock.sdk.message import Described, MessageId
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,7 +33,7 @@ logger: Final = logging.getLogger("penstock.sdk")
 _QUESTION: Final = struct.Struct(">QIII")
 
 
-class Question:
+class Question(Described):
     """A prepared message of which the gateway asks what became of it."""
 
     def __init__(self, transaction: int, checks: int, block: bytes, body: bytes) -> None:
@@ -43,7 +42,7 @@ class Question:
         self.checks = checks
         """How often was asked, this time included."""
         self.body = body
-        self._block = block
+        self.block = block
 
     @classmethod
     def decode(cls, payload: bytes) -> Question:
@@ -51,25 +50,6 @@ class Question:
         transaction, checks, props, _ = _QUESTION.unpack_from(payload)
         at = _QUESTION.size
         return cls(transaction, checks, payload[at : at + props], payload[at + props :])
-
-    @property
-    def properties(self) -> dict[str, Any]:
-        """All its properties by AMQP's names."""
-        from penstock.protocols.properties import decode_properties
-
-        return decode_properties(self._block)
-
-    @property
-    def headers(self) -> dict[str, Any]:
-        """Its headers."""
-        found = self.properties.get("headers")
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def key(self) -> str | bytes | None:
-        """Its ordering key, None without one."""
-        found = self.headers.get(KEY_HEADER)
-        return found if isinstance(found, str | bytes) else None
 
 
 Check = Callable[[Question], bool | Awaitable[bool | None] | None]

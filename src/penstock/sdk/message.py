@@ -57,18 +57,10 @@ def properties_block(
     return encode_properties(made)
 
 
-class Message(Record):
-    """A delivered message.
+class Described:
+    """What has properties, encoded in `block`."""
 
-    `body`, `position`, `timestamp_ms`, `redelivered` and `given_back` are those of `Record`.
-    """
-
-    source: Source
-
-    @property
-    def id(self) -> MessageId:
-        """Its name: `start=str(message.id)` reads from it on."""
-        return MessageId(self.position)
+    block: bytes
 
     @cached_property
     def properties(self) -> dict[str, Any]:
@@ -90,6 +82,20 @@ class Message(Record):
             return None
         found = self.headers.get(KEY_HEADER)
         return found if isinstance(found, str | bytes) else None
+
+
+class Message(Record, Described):
+    """A delivered message.
+
+    `body`, `position`, `timestamp_ms`, `redelivered` and `given_back` are those of `Record`.
+    """
+
+    source: Source
+
+    @property
+    def id(self) -> MessageId:
+        """Its name: `start=str(message.id)` reads from it on."""
+        return MessageId(self.position)
 
     @property
     def exchange(self) -> str:

@@ -92,7 +92,11 @@ def job(
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT / "src"),
+                "PENSTOCK_SPARK_JOBS": str(checkpoint.parent / "jobs"),
+            },
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -1,8 +1,8 @@
 """The subscriptions of one session, and the tags that stand for what they ask of deliveries.
 
 The router binds a filter with a tag, and the cursor says of each message the tags of what matched it. Here a
-tag stands for `Terms`: subscriptions that ask for the same share it, so that the session has one feed of its
-own for all of them.
+tag stands for `Terms`: subscriptions without an identifier that ask for the same share it, so that the
+session has one feed of its own for all of them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ class FilterSet:
         wanted = line.qos, line.no_local, line.retain_as_published, identifier
         if is_shared(line.topic):
             return Terms(0, *wanted)
-        return self._terms.get(wanted) or Terms(self.next_tag, *wanted)
+        # A message carries the identifier of each subscription that it matches, equal ones too
+        # (mqtt5:3.3.4-3), so those with an identifier have terms of their own.
+        known = None if identifier else self._terms.get(wanted)
+        return known or Terms(self.next_tag, *wanted)
 
     def add(self, subscription: Subscription) -> None:
         """A new one."""

@@ -190,8 +190,18 @@ def test_failover_has_one_active_consumer_and_hands_over(http: httpx.Client, str
 
         got = list(pool.map(pull, names))
     active = [name for name, (is_active, _) in zip(names, got, strict=True) if is_active]
-    assert len(active) <= 1
+    assert len(active) <= 1, "m may be it, who pulls no more"
     assert {name for name, (_, found) in zip(names, got, strict=True) if found} <= set(active)
+
+
+def test_of_the_consumers_of_a_failover_subscription_one_is_active(http: httpx.Client, stream: str) -> None:
+    one = Subscription(http, stream, "f", kind="failover")
+    names = [f"consumer {n}" for n in range(8)]
+
+    def active(name: str) -> bool:
+        return bool(one.post("pull", consumer=name, wait_ms=0).json()["active"])
+
+    until(lambda: [active(name) for name in names].count(True) == 1)
 
 
 def test_each_key_stays_with_one_consumer(http: httpx.Client, stream: str) -> None:

@@ -48,8 +48,8 @@ class Keyed:
         self.name = name
         self.ranges: list[Range] = []
         self.keys: KeyShares | None = None
-        self.is_active = True
-        """Of a failover subscription: it is the one that gets everything."""
+        self.is_active = False
+        """Of a failover subscription: it is the one that gets everything, as it was told."""
         self._slot_of = slot_of
 
     def released(self, taken: Taken) -> None:

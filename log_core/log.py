@@ -616,7 +616,10 @@ class Log:
     # Upkeep
 
     def tend(self, free_bytes: int | None) -> None:
-        """What is due each second; `free_bytes` is what the file system has left, None: unknown."""
+        """What is due each second, and when a segment begins.
+
+        `free_bytes` is what the file system has left; None: unknown.
+        """
         if self.failed is not None or self._closed:
             return
         self.producers.expire()
@@ -645,6 +648,7 @@ class Log:
         old.feeds += self.appender.roll()
         self.delays.closed(old)
         self._segments.live.append(self._wal.segment)
+        self._watcher.look()
         if self._syncs:
             self._closing.append((old, fd))
             self._sync()

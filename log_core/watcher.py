@@ -1,4 +1,7 @@
-"""A thread that looks at the free space of the log's file system each second: that may block."""
+"""A thread that looks at the free space of the log's file system: that may block.
+
+It looks each second, and when a segment begins: at a high rate a disk fills up in less than a second.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ class Watcher:
         self._files = files
         self._folder = folder
         self._tell = tell
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-watcher", daemon=True)
 
     def start(self) -> None:
@@ -32,7 +36,11 @@ class Watcher:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopping.wait(_EACH_S):
+        while True:
+            self._woken.wait(_EACH_S)
+            self._woken.clear()
+            if self._stopping:
+                return
             free: int | None = None
             try:
                 free = self._files.free_bytes(self._folder)
@@ -40,8 +48,13 @@ class Watcher:
                 _LOG.warning("the free space of %s is unknown: %s", self._folder, error)
             self._tell(free)
 
+    def look(self) -> None:
+        """Look now."""
+        self._woken.set()
+
     def stop(self) -> None:
         """End the thread, if it was started."""
-        self._stopping.set()
+        self._stopping = True
+        self._woken.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -118,7 +118,11 @@ cdef class Turns:
 
     cpdef run_alone(self, Sink reader):
         if not self.has_work():
-            reader.served()
+            try:
+                reader.served()
+            except BaseException:
+                self.scheduled = False      # or no turn would ever come again
+                raise
             if not self.has_work():
                 # Acknowledgements, as a rule: the next read may have the turn.
                 self.scheduled = False

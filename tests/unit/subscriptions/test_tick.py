@@ -205,6 +205,21 @@ def test_answers_of_a_read_that_brought_nothing_else_are_sent(
     assert seen == ["publish", "send reader", "flush"]
 
 
+def test_a_reader_whose_answers_fail_ends_no_turns_but_its_own(
+    tick: Tick, loop: Loop, seen: list[str]
+) -> None:
+    class Broken(Sink):
+        def answer(self) -> None:
+            raise RuntimeError("broken reader")
+
+    assert tick.begin_read(loop.time())
+    with pytest.raises(RuntimeError, match="broken reader"):
+        tick.run_alone(Broken())
+    tick.ready(FakeQueue(tick, seen, "a"))
+    loop.settle()
+    assert seen == ["flush", "pump a"]
+
+
 def test_work_that_is_left_makes_a_turn_of_its_own(tick: Tick, loop: Loop, seen: list[str]) -> None:
     tick.ready(FakeQueue(tick, seen, "a", again=2))
     assert loop.turn() == 1

@@ -22,6 +22,7 @@ from penstock.log_core.options import LogOptions
 from penstock.protocols.mqtt.options import MqttOptions
 
 ROOT = Path(__file__).parents[2]
+SECTIONS = ROOT / "src/penstock/config/sections"
 OPTIONS = list(all_options())
 HASH = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
 
@@ -134,7 +135,8 @@ def test_importing_it_imports_no_other_part_of_penstock_and_no_library() -> None
         "penstock.config.kinds",
         "penstock.config.options",
         "penstock.config.sources",
-        "penstock.config.webhooks",
+        "penstock.config.sections",
+        *(f"penstock.config.sections.{path.stem}" for path in SECTIONS.glob("[a-z]*.py")),
         "penstock.config.tls_hosts",
         "penstock.config.users",
         "penstock.errors",

@@ -1,0 +1,37 @@
+"""The section `auth`: who may log in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.config.kinds import Names, Text, option
+from penstock.config.users import User, Users
+
+__all__ = ["Auth"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """Who may log in."""
+
+    default_user: str = field(
+        default="guest",
+        metadata=option(Text("a name"), 'The user that exists without being listed in users; "" = none.'),
+    )
+    default_password: str = field(
+        default="guest",
+        metadata=option(Text(), "The password of default_user.", secret=True),
+    )
+    loopback_users: tuple[str, ...] = field(
+        default=("guest",),
+        metadata=option(Names(), "Users who may log in from this machine only."),
+    )
+    users: tuple[User, ...] = field(
+        default=(),
+        metadata=option(
+            Users(),
+            "Further users. password_hash is base64 of a 4-byte salt and SHA-256, SHA-512 or MD5 of salt + "
+            "password, as RabbitMQ's definitions export it.",
+            secret=True,
+        ),
+    )

@@ -1,0 +1,60 @@
+"""The sections `http`, `management` and `metrics`, which one front end serves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.config.kinds import Listen, Text, option
+from penstock.config.sections.listener import Listener, TlsListener
+
+__all__ = ["Http", "Management", "Metrics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http(TlsListener):
+    """Publishing, pulling and live tails over HTTP; see docs/http.md."""
+
+    listen: str = field(
+        default="", metadata=option(Listen(), "Address for HTTP clients, for example 127.0.0.1:15680.")
+    )
+    tls_listen: str = field(
+        default="",
+        metadata=option(Listen(), "Address for HTTP clients with TLS; needs tls.cert_file."),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Management(TlsListener):
+    """The management API, RabbitMQ's; see docs/management.md."""
+
+    listen: str = field(
+        default="",
+        metadata=option(Listen(), "Address of the management API; RabbitMQ's port is 15672."),
+    )
+    tls_listen: str = field(
+        default="",
+        metadata=option(
+            Listen(), "Address of the management API with TLS, usually port 15671; needs tls.cert_file."
+        ),
+    )
+    load_definitions: str = field(
+        default="",
+        metadata=option(
+            Text("a path"),
+            "A definitions.json, RabbitMQ's or our own, that is imported at each start, before clients can "
+            "connect. New data then gets no default user if it brings users of its own.",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics(Listener):
+    """Metrics for Prometheus; see docs/management.md."""
+
+    listen: str = field(
+        default="",
+        metadata=option(
+            Listen(),
+            "Address of the metrics pages; RabbitMQ's port is 15692. Clients on this machine need no login.",
+        ),
+    )

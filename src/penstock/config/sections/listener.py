@@ -1,0 +1,33 @@
+"""What sections with listeners share: the addresses, taken apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.config.kinds import Address, Listen, option
+
+__all__ = ["Listener", "TlsListener"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """What every front end has."""
+
+    listen: str = field(default="", metadata=option(Listen(), ""))
+
+    @property
+    def address(self) -> Address | None:
+        """`listen` taken apart; None = off."""
+        return Address.parse(self.listen) if self.listen else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsListener(Listener):
+    """What a front end with TLS has."""
+
+    tls_listen: str = field(default="", metadata=option(Listen(), ""))
+
+    @property
+    def tls_address(self) -> Address | None:
+        """`tls_listen` taken apart; None = off."""
+        return Address.parse(self.tls_listen) if self.tls_listen else None

@@ -1,0 +1,140 @@
+"""The section `log`: what is kept, where, and when it is synced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.config.kinds import GIB, MIB, AutoBytes, Bytes, Choice, Count, Seconds, Switch, Text, option
+
+__all__ = ["Log"]
+
+_YEAR_S = 366 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The log on disk: where it is, what it keeps, when it syncs."""
+
+    data_dir: str = field(
+        default="data",
+        metadata=option(
+            Text("a path"),
+            "The folder of the log; made when it does not exist. A relative path starts from the working "
+            "folder.",
+        ),
+    )
+    segment_bytes: int = field(
+        default=64 * MIB,
+        metadata=option(
+            Bytes(MIB, 2 * GIB),
+            "Size of one file of the write-ahead log, which is preallocated. Space is given back file by "
+            "file.",
+        ),
+    )
+    tail_cache_bytes: int = field(
+        default=128 * MIB,
+        metadata=option(
+            Bytes(MIB, 1024 * GIB),
+            "Memory for the newest messages, from which consumers that keep up are served.",
+        ),
+    )
+    read_cache_bytes: int = field(
+        default=48 * MIB,
+        metadata=option(
+            Bytes(MIB, 1024 * GIB),
+            "Memory for older messages read back from disk, so that a consumer that catches up displaces "
+            "nothing else.",
+        ),
+    )
+    feed_cache_bytes: int = field(
+        default=32 * MIB,
+        metadata=option(
+            Bytes(MIB, 1024 * GIB),
+            "Memory for the lists of positions in older files of the log; the rest is read from disk.",
+        ),
+    )
+    fsync: Literal["group", "never"] = field(
+        default="group",
+        metadata=option(
+            Choice(("group", "never")),
+            '"group": a confirm of a durable message waits until the disk has it; one sync serves all '
+            'that wait. "never": nothing is synced and a power cut loses confirmed messages; for tests '
+            "and benchmarks only.",
+        ),
+    )
+    checkpoint_bytes: int = field(
+        default=256 * MIB,
+        metadata=option(
+            Bytes(MIB, 1024 * GIB),
+            "After this much log a snapshot of all state is written, which bounds what a restart must read.",
+        ),
+    )
+    traffic_retention_bytes: int = field(
+        default=10 * GIB,
+        metadata=option(
+            Bytes(0, 2**60),
+            "How much of what each vhost published is kept for replay, what is acknowledged by all included; "
+            "0 = none. A vhost may have a limit of its own. What a queue still needs is always kept.",
+        ),
+    )
+    traffic_retention_s: float = field(
+        default=86400.0,
+        metadata=option(
+            Seconds(0, 100 * _YEAR_S),
+            "How long what was published is kept for replay, within traffic_retention_bytes.",
+        ),
+    )
+    lease_bytes: int = field(
+        default=10 * GIB,
+        metadata=option(
+            Bytes(0, 2**60),
+            "How much of the log beyond that is kept for readers of the log itself (Spark) that say what "
+            "they still need; 0 = nothing.",
+        ),
+    )
+    compression_level: int = field(
+        default=1,
+        metadata=option(
+            Count(0, 19),
+            "Level of zstd for what is kept longer than that; 0 = it is not compressed.",
+        ),
+    )
+    min_free_bytes: int | Literal["auto"] = field(
+        default="auto",
+        metadata=option(
+            AutoBytes(0, 2**60),
+            "Publishers are stopped while the file system of data_dir has less free space than this. "
+            '"auto": 5 % of the file system, at least 2 GB and at most 50 GB, but never more than 10 %.',
+        ),
+    )
+    max_unsynced_bytes: int = field(
+        default=64 * MIB,
+        metadata=option(
+            Bytes(MIB, 64 * GIB),
+            "Publishers are held back while more than this waits for the disk.",
+        ),
+    )
+    scrub_bytes_per_s: int = field(
+        default=8 * MIB,
+        metadata=option(
+            Bytes(0, 1024 * GIB),
+            "How fast closed files of the log are read again in the background, to find what the disk has "
+            "lost before it is needed; 0 = never.",
+        ),
+    )
+    scrub_each_s: float = field(
+        default=7 * 86400.0,
+        metadata=option(
+            Seconds(60, 100 * _YEAR_S),
+            "How often each closed file of the log is read again. A restart begins anew.",
+        ),
+    )
+    salvage: bool = field(
+        default=False,
+        metadata=option(
+            Switch(),
+            "Start on a log that is damaged in the middle: what can be read is kept, what cannot is fenced "
+            "off and listed. Without it such a log is refused.",
+        ),
+    )

@@ -1,0 +1,239 @@
+"""The section `mqtt`: MQTT 3.1, 3.1.1 and 5.0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.config.kinds import (
+    KIB,
+    MIB,
+    Bytes,
+    Choice,
+    Count,
+    Listen,
+    Names,
+    Seconds,
+    Switch,
+    Text,
+    WholeSeconds,
+    option,
+)
+from penstock.config.sections.listener import TlsListener
+
+__all__ = ["Mqtt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mqtt(TlsListener):
+    """MQTT 3.1, 3.1.1 and 5.0."""
+
+    listen: str = field(default="127.0.0.1:1883", metadata=option(Listen(), "Address for MQTT clients."))
+    unix_listen: str = field(
+        default="",
+        metadata=option(
+            Text("a path"),
+            "Path of a socket in the file system for MQTT clients on this machine, who count as from "
+            '127.0.0.1; its folder says who may connect. "" = off.',
+        ),
+    )
+    tls_listen: str = field(
+        default="",
+        metadata=option(
+            Listen(), "Address for MQTT clients with TLS, usually port 8883; needs tls.cert_file."
+        ),
+    )
+    ws_listen: str = field(
+        default="",
+        metadata=option(Listen(), "Address for MQTT clients over WebSocket, as browsers are."),
+    )
+    wss_listen: str = field(
+        default="",
+        metadata=option(Listen(), "Address for MQTT clients over WebSocket with TLS; needs tls.cert_file."),
+    )
+    ws_paths: tuple[str, ...] = field(
+        default=("/mqtt", "/ws"),
+        metadata=option(Names(), 'Paths at which WebSocket clients may connect; "*" = any.'),
+    )
+    ws_origins: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Names(),
+            'Origins of pages whose scripts may connect over WebSocket, such as "https://example.org"; '
+            "empty = any. Clients that send no Origin are no browsers and may always connect.",
+        ),
+    )
+    cert_login: bool = field(
+        default=False,
+        metadata=option(
+            Switch(),
+            "A client with a verified certificate and without a user name is the user that the certificate "
+            "names (tls.cert_login_from).",
+        ),
+    )
+    allow_anonymous: Literal["loopback"] | bool = field(
+        default="loopback",
+        metadata=option(
+            Choice(("loopback",), switch=True),
+            'Who may connect without a user name, as auth.default_user: "loopback" = peers on this machine, '
+            "true = everybody, false = nobody.",
+        ),
+    )
+    max_packet_bytes: int = field(
+        default=MIB,
+        metadata=option(Bytes(KIB, 268_435_455), "The largest packet accepted; told to MQTT 5 clients."),
+    )
+    receive_maximum: int = field(
+        default=1000,
+        metadata=option(
+            Count(1, 65535),
+            "QoS 1 and 2 messages a client may have under way to the gateway; told to MQTT 5 clients.",
+        ),
+    )
+    max_inflight: int = field(
+        default=4096,
+        metadata=option(
+            Count(1, 65535),
+            "QoS 1 and 2 messages under way to a client before it acknowledges; a client may ask for less.",
+        ),
+    )
+    topic_alias_maximum: int = field(
+        default=64,
+        metadata=option(Count(0, 65535), "Topic aliases an MQTT 5 client may set; 0 = none."),
+    )
+    session_expiry_max_s: int = field(
+        default=604800,
+        metadata=option(
+            WholeSeconds(0, 2**32 - 2),
+            "How long a session outlives its connection at most; also what an MQTT 3.1.1 client without "
+            "clean session gets.",
+        ),
+    )
+    max_topic_levels: int = field(
+        default=128,
+        metadata=option(Count(1, 65535), "Levels in a topic name or filter."),
+    )
+    max_queued_messages: int = field(
+        default=0,
+        metadata=option(
+            Count(0, 1_000_000_000),
+            "Messages that may wait for one session or shared subscription; what is too much is dropped. "
+            "0 = as many as there are, on the disk.",
+        ),
+    )
+    max_queued_bytes: int = field(
+        default=0,
+        metadata=option(
+            Bytes(0, 2**60),
+            "Bytes of the payloads that may wait for one session or shared subscription. With it every "
+            "message that waits costs 32 bytes of memory. 0 = any number.",
+        ),
+    )
+    queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = field(
+        default="drop-oldest",
+        metadata=option(
+            Choice(("drop-oldest", "drop-newest", "disconnect")),
+            "What is dropped at max_queued_messages and max_queued_bytes; with drop-newest every message "
+            'that waits costs 32 bytes of memory. "disconnect" = the oldest, and a client that is connected '
+            "and loses messages by it is disconnected (0x97), so that it knows.",
+        ),
+    )
+    queue_qos0_messages: bool = field(
+        default=False,
+        metadata=option(
+            Switch(),
+            "Messages of QoS 0 wait for sessions that are away too, and for groups of which all members are, "
+            "until a restart.",
+        ),
+    )
+    dead_letter_topic: str = field(
+        default="",
+        metadata=option(
+            Text("a topic"),
+            "The topic that messages dropped at max_queued_messages or max_queued_bytes are published to; "
+            '"" = none.',
+        ),
+    )
+    max_connect_rate: int = field(
+        default=0,
+        metadata=option(
+            Count(0, 1_000_000_000),
+            "CONNECTs per second, of all clients; more are refused (0x9F). 0 = no limit.",
+        ),
+    )
+    max_message_rate: int = field(
+        default=0,
+        metadata=option(
+            Count(0, 1_000_000_000),
+            "Messages per second that one client may publish, with bursts of two seconds' worth. MQTT 5 "
+            "clients above it are disconnected (0x96), others are read more slowly. 0 = no limit.",
+        ),
+    )
+    max_byte_rate: int = field(
+        default=0,
+        metadata=option(
+            Count(0, 1_000_000_000), "Bytes per second that one client may send, likewise. 0 = no limit."
+        ),
+    )
+    response_information: str = field(
+        default="",
+        metadata=option(
+            Text("a topic"),
+            "What an MQTT 5 client is told that asks for response information, as the beginning of its "
+            'response topics; {client_id} stands for its client id. "" = nothing.',
+        ),
+    )
+    server_reference: str = field(
+        default="",
+        metadata=option(
+            Text("a server reference"),
+            'Other servers, such as "host2:1883 host3:1883": when the gateway stops, MQTT 5 clients are sent '
+            'there (0x9C) instead of being told that it stops (0x8B). "" = none.',
+        ),
+    )
+    sys_interval_s: float = field(
+        default=10.0,
+        metadata=option(
+            Seconds(0, 86400),
+            "How often the figures under $SYS are brought up to date and, where they changed, published. "
+            "0 = there is no $SYS.",
+        ),
+    )
+    acl_file: str = field(
+        default="",
+        metadata=option(
+            Text("a path"),
+            "A file of access rights per topic, in the syntax of Mosquitto's acl_file; what it does not "
+            'allow is denied, also to who has the permissions. Read at the start. "" = none.',
+        ),
+    )
+    amqtt_config: str = field(
+        default="",
+        metadata=option(
+            Text("a path"),
+            "amqtt's configuration file (YAML), whose authentication and topic plugins authorize clients; "
+            'needs penstock[amqtt]. Not together with acl_file. "" = none.',
+        ),
+    )
+    amqtt_user: str = field(
+        default="",
+        metadata=option(
+            Text("a name"),
+            "The user whose rights clients have that an authentication plugin of amqtt lets in; "
+            '"" = auth.default_user.',
+        ),
+    )
+    connect_timeout_s: float = field(
+        default=10.0,
+        metadata=option(
+            Seconds(0.1, 3600), "A connection that has not sent CONNECT after this time is closed."
+        ),
+    )
+    keepalive_max_s: int = field(
+        default=0,
+        metadata=option(
+            WholeSeconds(0, 65535),
+            "The longest keep-alive granted: MQTT 5 clients that ask for more or for none get this. "
+            "0 = whatever the client asks.",
+        ),
+    )

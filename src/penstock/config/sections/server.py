@@ -1,0 +1,102 @@
+"""The section `server`: the process as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.config.kinds import GIB, KIB, MIB, Bytes, Choice, Count, Networks, Seconds, Share, option
+
+__all__ = ["Server"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """The process as a whole: its log lines, its connections, its end."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = field(
+        default="info",
+        metadata=option(
+            Choice(("debug", "info", "warning", "error")),
+            "The least severe log line that is written. At info, a connection writes one line when it opens "
+            "and one when it closes.",
+        ),
+    )
+    log_format: Literal["text", "json"] = field(
+        default="text",
+        metadata=option(
+            Choice(("text", "json")),
+            "How log lines are written to standard error: for people, or as JSON lines.",
+        ),
+    )
+    output_buffer_bytes: int = field(
+        default=MIB,
+        metadata=option(
+            Bytes(16 * KIB, GIB),
+            "High-water mark of what waits to be sent to one connection. Above it the connection's consumers "
+            "get no more messages until it has drained.",
+        ),
+    )
+    output_stuck_s: float = field(
+        default=30.0,
+        metadata=option(
+            Seconds(0.1, 86400),
+            "A connection whose output is eight times above its mark, and that takes none of it for so long, "
+            "is closed. Above eight marks it is not read either.",
+        ),
+    )
+    buffer_budget: int | float = field(
+        default=0.2,
+        metadata=option(
+            Share(16 * MIB, 1024 * GIB),
+            "What the buffers of all connections may hold together: a part of what the machine or its "
+            "control group has, or a size. Above it the mark of each connection falls, and those who take "
+            "none of their output are closed, the largest first. 0 = no limit.",
+        ),
+    )
+    drain_timeout_s: float = field(
+        default=10.0,
+        metadata=option(
+            Seconds(0, 3600),
+            "How long a stop waits for connections to take what is under way before it closes them.",
+        ),
+    )
+    max_connections: int = field(
+        default=0,
+        metadata=option(
+            Count(0, 10_000_000),
+            "Connections open at once on each listener; further ones are refused. 0 = no limit.",
+        ),
+    )
+    max_connections_per_address: int = field(
+        default=0,
+        metadata=option(
+            Count(0, 10_000_000),
+            "Connections open at once from one address, on all listeners together; an IPv6 address counts as "
+            "its /64, loopback is not limited. 0 = no limit.",
+        ),
+    )
+    accept_rate_per_address: int = field(
+        default=1000,
+        metadata=option(
+            Count(0, 10_000_000),
+            "Connections per second accepted from one address, on all listeners together, with a burst of "
+            "two seconds; further ones are refused. 0 = no limit.",
+        ),
+    )
+    proxy_networks: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Networks(),
+            "Where trusted proxies are: connections from there must begin with a PROXY header (version 1 or "
+            "2), and count as from the address that it names. List nothing but the proxies themselves.",
+        ),
+    )
+    memory_high_watermark: int | float = field(
+        default=0.6,
+        metadata=option(
+            Share(16 * MIB, 1024 * GIB),
+            "Publishers are stopped while the gateway uses more memory than this: a part of what the machine "
+            "or its control group has, or a size. 0 = no limit.",
+        ),
+    )

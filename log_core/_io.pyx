@@ -32,6 +32,10 @@ cdef enum:
 
 
 def write_batches(int fd, list batches not None, uint64_t offset, uint64_t skip=0):
+    return write_gathered(fd, batches, offset, skip)
+
+
+cdef uint64_t write_gathered(int fd, list batches, uint64_t offset, uint64_t skip) except? 0:
     cdef iovec vector[VECTOR_MAX]
     cdef Py_ssize_t k = 0, n = PyList_GET_SIZE(batches)
     cdef int count

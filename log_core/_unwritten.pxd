@@ -16,3 +16,5 @@ cdef class Unwritten:
     cpdef bint anything(self)
     cpdef publish(self)
     cpdef list take_dirty(self)
+    cpdef list take(self)
+    cpdef written(self, list batches)

@@ -30,13 +30,13 @@ cdef class Unwritten:
     cpdef list take_dirty(self):
         return self.appender.take_dirty()
 
-    def take(self):
+    cpdef list take(self):
         cdef list batches = self.published
         self.published = []
         batches += self.appender.take_closed()
         return batches
 
-    def written(self, list batches not None):
+    cpdef written(self, list batches):
         cdef Batch batch
         self.written_lsn = self.appender.next_lsn - 1
         if batches and (<Batch>batches[0]).base_lsn <= self.published_lsn:

@@ -1,4 +1,4 @@
-"""Group commit: one thread that syncs what is written, and who waits for it.
+"""Group commit: one thread that syncs what is written.
 
 The thread syncs everything written when it begins; what is written meanwhile gathers for the next sync,
 which follows at once when somebody waits for it. There is no artificial wait. A failed sync is never
@@ -11,53 +11,15 @@ import logging
 import os
 import threading
 import time
-from bisect import insort
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from penstock.log_core.files import Files
 
-__all__ = ["Committer", "Waiters"]
+__all__ = ["Committer"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 _SLOW_S: Final = 1.0
-
-
-class Waiters:
-    """Callbacks ordered by the LSN they wait for."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[int, int, Callable[[bool], object]]] = deque()
-        self._serial = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    @property
-    def first_lsn(self) -> int:
-        """The lowest LSN that is waited for; only when there is one."""
-        return self._waiting[0][0]
-
-    def add(self, lsn: int, callback: Callable[[bool], object]) -> None:
-        """Wait for `lsn`; callbacks of one LSN are called in the order they came."""
-        self._serial += 1
-        waiting = self._waiting
-        if not waiting or waiting[-1][0] <= lsn:
-            waiting.append((lsn, self._serial, callback))
-        else:
-            insort(waiting, (lsn, self._serial, callback))
-
-    def reached(self, lsn: int) -> None:
-        """Call back all that wait for an LSN up to `lsn`."""
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= lsn:
-            waiting.popleft()[2](True)
-
-    def fail(self) -> None:
-        """Call back everybody: it will never be reached."""
-        while self._waiting:
-            self._waiting.popleft()[2](False)
 
 
 class Committer:

@@ -12,7 +12,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from penstock.log_core._batch import Batch
 from penstock.log_core._io import write_batches
 
 __all__ = ["FAILPOINT_STATUS", "Files", "is_full"]
@@ -43,9 +42,8 @@ class Files:
             if self._failpoint_count == 0:
                 os._exit(FAILPOINT_STATUS)
 
-    def write_batches(self, fd: int, batches: list[Batch], offset: int, skip: int) -> int:
-        """Write batches without their first `skip` bytes; see `_io.write_batches`."""
-        return write_batches(fd, batches, offset, skip)
+    write_batches = staticmethod(write_batches)
+    """Write batches without their first `skip` bytes; see `_io.write_batches`."""
 
     def fdatasync(self, fd: int) -> None:
         """Make the file's data durable."""

@@ -68,8 +68,6 @@ class Housekeeping:
         self._unfinished: list[Segment] = []
         """Synced; their index files could not be made yet."""
         self._checkpointing = False
-        self._checkpoint_mark = 0
-        """Bytes appended when the last checkpoint began."""
         self.checkpoints = manifest.checkpoints
         """The LSNs of those that are durable, newest first."""
         self.busy = False
@@ -148,19 +146,13 @@ class Housekeeping:
 
     # Checkpoints
 
-    @property
-    def checkpoint_due(self) -> bool:
-        """So much was written since the last one that another is due."""
-        written = self._log.appender.appended_bytes - self._checkpoint_mark
-        return written >= self._log.options.checkpoint_bytes
-
     def checkpoint(self) -> None:
         """Write the tables to a checkpoint, unless one is being written."""
         if self._checkpointing:
             return
         log = self._log
         self._checkpointing = True
-        self._checkpoint_mark = log.appender.appended_bytes
+        log.checkpoint_at = log.appender.appended_bytes + log.options.checkpoint_bytes
         for prepare in log.before_checkpoint:
             prepare()
         where = Checkpoint(log.written_lsn, self._segments.live[-1].number)

@@ -24,12 +24,12 @@ from typing import Final
 
 from penstock.errors import StartError
 from penstock.log_core._appender import Appender, Target
-from penstock.log_core._batch import Batch
 from penstock.log_core._feed import Feed
 from penstock.log_core._seal import Needs
 from penstock.log_core._tail import Cache
 from penstock.log_core._unwritten import Unwritten
-from penstock.log_core.committer import Committer, Waiters
+from penstock.log_core._writer import Writer
+from penstock.log_core.committer import Committer
 from penstock.log_core.compaction import Compacted
 from penstock.log_core.damages import Damages
 from penstock.log_core.delays import Delays
@@ -66,15 +66,11 @@ _AGE_MIN_S: Final = 600.0  # segments are not closed by age more often than this
 Callback = Callable[[bool], object]
 
 
-class Log:
+class Log(Writer):
     """Made by `Log.open`. See the module text for threads."""
 
-    appender: Appender
-    """The open batch; front ends append to it in C."""
     cache: Cache
     """Batches in memory."""
-    unwritten: Unwritten
-    """What the next `flush` writes."""
     feeds: dict[int, Feed]
     """All feeds by id: those with a row in table `feed` after a start, and new ones."""
     tables: Tables
@@ -85,12 +81,6 @@ class Log:
     """Named producers, so that what they send again is appended once."""
     recovery: Recovery
     """What the start found."""
-    written_lsn: int
-    """The last LSN that survives a kill -9."""
-    synced_lsn: int
-    """The last LSN that survives a power cut."""
-    failed: Exception | None
-    """Set once a write or sync failed; nothing is accepted or confirmed any more."""
     low_water: Callable[[], int]
     """The lowest LSN that any queue still needs (2**64 - 1: none); until it is set, everything is kept."""
 
@@ -98,14 +88,15 @@ class Log:
         self, folder: Folder, options: LogOptions, clock: Callable[[], float], files: Files, lock: Lock
     ) -> None:
         """For `open` only."""
+        self.cache = Cache(options.tail_cache_bytes, options.read_cache_bytes)
+        appender = Appender(None if clock is time.time else lambda: int(clock() * 1000))
+        unwritten = Unwritten(appender, self.cache)
+        super().__init__(unwritten, appender, options.max_unsynced_bytes, options.fsync == "group")
         self.options = options
         self._files = files
         self._folder = folder
         self._lock = lock
         self._clock = clock
-        self.appender = Appender(None if clock is time.time else lambda: int(clock() * 1000))
-        self.cache = Cache(options.tail_cache_bytes, options.read_cache_bytes)
-        self.unwritten = Unwritten(self.appender, self.cache)
         self.tables = Tables(self.appender, folder.root)
         self.low_water = lambda: 0
         self.mark_needs: Callable[[Needs, Callable[[], object]], object] | None = None
@@ -113,13 +104,10 @@ class Log:
         rewritten."""
         self.before_checkpoint: list[Callable[[], object]] = []
         """Called when a checkpoint is about to be taken: what they put is in it."""
-        self.failed = None
         self._retentions: dict[int, tuple[int | None, float | None]] = {}  # by partition
         self._pressure = Pressure()
         self._inbox = Mailbox()
-        self._written = Waiters()
-        self._synced = Waiters()
-        self._syncs = options.fsync == "group"
+        self.before_flush = self._inbox.drain
         self._segments = Segments(folder)
         self.raw = RawFiles(folder, self._inbox.post)
         """Its files as bytes."""
@@ -132,9 +120,6 @@ class Log:
             self.tables, self._segments, self._reader, self._inbox.post, options.feed_cache_bytes
         )
         self._closing: list[tuple[Segment, int]] = []  # rolled, with descriptors, until they are synced
-        self._written_bytes = 0
-        self._synced_bytes = 0
-        self._noted_lsn = 0  # the synced LSN that the last batch on disk carries
         self._needed_from = 0  # as of the last `tend`: the scrub's thread may not ask the queues
         self._closed = False
 
@@ -183,7 +168,7 @@ class Log:
             self.tables,
             self._feeds.restored,
             salvage=self.options.salvage,
-            sync=self._syncs,
+            sync=self.syncs,
         )
         self.feeds = found.feeds
         self._feeds.start(found.feeds)
@@ -243,7 +228,8 @@ class Log:
         self._segments.live = segments
         self.appender.start(found.next_lsn, found.manifest.epoch)
         segments.append(self._wal.begin(found.number, found.next_lsn, last_lsn))
-        self.written_lsn = self.synced_lsn = self._noted_lsn = self.appender.synced_lsn = found.next_lsn - 1
+        self.begin(self._wal, found.next_lsn - 1)
+        self.checkpoint_at = self.options.checkpoint_bytes
         for segment in segments[:-1]:
             if not segment.indexed:
                 self._housekeeping.finish(segment)
@@ -252,6 +238,7 @@ class Log:
         """Say how the log's threads reach the loop, once; from now on results come without `flush`, and
         `tend` is called each second."""
         self._inbox.call_soon = call_soon_threadsafe
+        self.before_flush = None
         call_soon_threadsafe(self._inbox.drain)
         self._watcher.start()
 
@@ -267,11 +254,13 @@ class Log:
             self.when_synced(self.written_lsn, done.set_result)
             await done
         self._inbox.call_soon = None
+        self.before_flush = self._inbox.drain
         await asyncio.to_thread(self._shut)
 
     def close_sync(self) -> None:
         """`close` for when no loop runs."""
         self._inbox.call_soon = None
+        self.before_flush = self._inbox.drain
         self.delays.mover.end()
         self.flush()
         self._shut()
@@ -353,77 +342,44 @@ class Log:
         """The machine's clock, ms since the epoch; unlike `now_ms` it may be set back."""
         return int(self._clock() * 1000)
 
-    def flush(self) -> None:
-        """End the tick: write what was appended with one call, then call back who waits for that."""
-        if self._inbox.call_soon is None:
-            self._inbox.drain()
-        batches = self.unwritten.take()
-        if self.failed is not None:
-            self._written.fail()
-            self._synced.fail()
-            return
-        if batches or self._wal.pending:
-            self._write(batches)
-        if self._written:
-            self._written.reached(self.written_lsn)
-        if self._synced:
-            self._synced.reached(self.synced_lsn)
-            if self._synced:
-                self._sync()
+    def write_failed(self, error: OSError) -> None:
+        """Part of `flush`: what is in the file is unknown."""
+        self._fail("a write failed", error)
 
-    @property
-    def awaited(self) -> bool:
-        """Whether anybody waits for what is not written or not synced yet."""
-        return bool(self._written) or bool(self._synced)
+    def found_room(self, room: bool) -> None:
+        """Part of `flush`: whether the disk took the batches has changed."""
+        self._pressure.set("the disk is full", not room, alarm="disk")
 
-    def _write(self, batches: list[Batch]) -> None:
-        wal = self._wal
-        try:
-            written = wal.write(batches)
-        except OSError as error:
-            self._fail("a write failed", error)
-            return
-        self._pressure.set("the disk is full", not written, alarm="disk")
-        if not written:
-            return
-        self._noted_lsn = self.appender.synced_lsn
-        self.unwritten.written(written)
-        self.written_lsn = self.appender.next_lsn - 1
-        self._written_bytes = self.appender.appended_bytes
-        if not self._syncs:
-            self.synced_lsn = self.appender.synced_lsn = self.written_lsn
-            self._synced_bytes = self._written_bytes
-        elif self.backlog_bytes > self.options.max_unsynced_bytes // 8:
-            self._sync()
-            if self.backlog_bytes > self.options.max_unsynced_bytes:
-                self._pressure.set("too much waits for the disk", True)
-        if wal.wants_roll:
-            self._roll()
-        if self._housekeeping.checkpoint_due:
-            self._housekeeping.checkpoint()
+    def behind(self) -> None:
+        """Part of `flush`: publishers must wait for the disk."""
+        self._pressure.set("too much waits for the disk", True)
+
+    def checkpoint_due(self) -> None:
+        """Part of `flush`: so much was written since the last checkpoint."""
+        self._housekeeping.checkpoint()
 
     # Waiting
 
     def when_written(self, lsn: int, callback: Callback) -> None:
         """Call `callback(ok)` by the next flush that finds `lsn` written; False = the log failed."""
-        self._written.add(lsn, callback)
+        self.waiting_written.add(lsn, callback)
         if self.failed is not None or lsn <= self.written_lsn:
             self._inbox.post(self._deliver)
 
     def when_synced(self, lsn: int, callback: Callback) -> None:
         """Call `callback(ok)` when `lsn` is durable, in the order of LSNs; False = the log failed."""
-        self._synced.add(lsn, callback)
+        self.waiting_synced.add(lsn, callback)
         if self.failed is not None or lsn <= self.synced_lsn:
             self._inbox.post(self._deliver)
         elif lsn <= self.written_lsn:
-            self._sync()
+            self.sync()
 
     def _deliver(self) -> None:
         if self.failed is not None:
-            self._written.fail()
-            self._synced.fail()
-        self._written.reached(self.written_lsn)
-        self._synced.reached(self.synced_lsn)
+            self.waiting_written.fail()
+            self.waiting_synced.fail()
+        self.waiting_written.reached(self.written_lsn)
+        self.waiting_synced.reached(self.synced_lsn)
 
     def wait_synced(self, lsn: int) -> bool:
         """Flush and block until `lsn` is durable, without a loop (tests, tools). False = the log failed."""
@@ -433,11 +389,6 @@ class Log:
         while not done:
             self._inbox.wait()
         return done[0]
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Bytes appended and not yet durable."""
-        return self.appender.appended_bytes - self._synced_bytes
 
     @property
     def on_pressure(self) -> list[Callable[[bool], object]]:
@@ -461,11 +412,11 @@ class Log:
         """Have publishers wait while a resource that is not the log's runs low."""
         self._pressure.set(reason, on, alarm=resource)
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
         """Have everything written made durable."""
-        if self._syncs and self._synced_bytes < self._written_bytes:
+        if self.syncs and self.synced_bytes < self.written_bytes:
             descriptors = (*(fd for _, fd in self._closing), self._wal.fd)
-            self._committer.want(descriptors, self.written_lsn, self._written_bytes)
+            self._committer.want(descriptors, self.written_lsn, self.written_bytes)
 
     def _on_synced(self, lsn: int, mark: int, error: OSError | None) -> None:
         if self.failed is not None:
@@ -473,24 +424,24 @@ class Log:
         if error is not None:
             self._fail("a sync failed", error)
             return
-        self._synced_bytes = max(self._synced_bytes, mark)
+        self.synced_bytes = max(self.synced_bytes, mark)
         if lsn > self.synced_lsn:
             self.synced_lsn = self.appender.synced_lsn = lsn
         while self._closing and self._closing[0][0].next_lsn - 1 <= lsn:
             segment, fd = self._closing.pop(0)
             self._committer.release(fd)
             self._housekeeping.finish(segment)
-        self._synced.reached(lsn)
-        if self._synced and self._synced.first_lsn <= self.written_lsn:
-            self._sync()
+        self.waiting_synced.reached(lsn)
+        if self.waiting_synced.count and self.waiting_synced.first_lsn <= self.written_lsn:
+            self.sync()
         if self.backlog_bytes <= self.options.max_unsynced_bytes // 2:
             self._pressure.set("too much waits for the disk", False)
 
     def _fail(self, what: str, error: OSError) -> None:
         self.failed = self.appender.failure = LogFailed(what, error)
         _LOG.critical("%s", self.failed)
-        self._written.fail()
-        self._synced.fail()
+        self.waiting_written.fail()
+        self.waiting_synced.fail()
         self._pressure.set("the log stopped", True)
 
     # Reading
@@ -629,14 +580,15 @@ class Log:
         self._pressure.set("the disk is nearly full", low, alarm="disk")
         if self._wal.pending:
             self.flush()
-        if self.synced_lsn == self.written_lsn > self._noted_lsn and not self.appender.in_unit:
+        if self.synced_lsn == self.written_lsn > self.noted_lsn and not self.appender.in_unit:
             self.appender.append_note()  # so that damage below the synced end can be told from a torn tail
             self.flush()
-        self._sync()
+        self.sync()
         self._roll_by_age()
         self._housekeeping.tend()
 
-    def _roll(self) -> None:
+    def file_full(self) -> None:
+        """Go on in the next file."""
         fd = self._wal.fd
         try:
             old = self._wal.roll(self.appender.next_lsn)
@@ -649,9 +601,9 @@ class Log:
         self.delays.closed(old)
         self._segments.live.append(self._wal.segment)
         self._watcher.look()
-        if self._syncs:
+        if self.syncs:
             self._closing.append((old, fd))
-            self._sync()
+            self.sync()
         else:
             os.close(fd)
             self._housekeeping.finish(old)
@@ -667,5 +619,5 @@ class Log:
             return
         self.flush()
         if self.failed is None and not self._wal.pending and segment is self._wal.segment:
-            self._roll()
+            self.file_full()
             self._housekeeping.checkpoint()

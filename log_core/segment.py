@@ -140,11 +140,6 @@ class Segment:
     delayed_last: Key = (0, 0)
     """The key of the last one of its delayed records; (0, 0): it has none."""
 
-    def note_held(self, lp: int, nbytes: int) -> None:
-        """Bytes of a partition were written."""
-        if self.held is not None:
-            self.held[lp] = self.held.get(lp, 0) + nbytes
-
     def note_written(self, lsn: int, offset: int, time_ms: int) -> None:
         """A tick was written at `offset`, beginning with `lsn`."""
         marks = self.marks

@@ -1,4 +1,4 @@
-"""The writing end of the log: the active segment, one write per tick, the change to the next file.
+"""The files that the log writes: the active one, the next one, and the change between them.
 
 A tick goes into one file whole, so an atomic unit never crosses files; a tick larger than the room left
 makes the file longer than `segment_bytes`. Files change between ticks. The next file is made early, off
@@ -16,18 +16,18 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Final
 
-from penstock.log_core._batch import RECORDS, Batch
+from penstock.log_core._active import ActiveFile
 from penstock.log_core.files import Files, is_full
 from penstock.log_core.layout import WAL, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.segment import MARK_BYTES, OWN, Segment
+from penstock.log_core.segment import Segment
 
 __all__ = ["Wal"]
 
 _TICK_ROOM: Final = 1024 * 1024
 
 
-class Wal:
-    """Owned by one Log."""
+class Wal(ActiveFile):
+    """Owned by one Log. Batches are written by the kernel it derives from."""
 
     def __init__(
         self,
@@ -40,25 +40,15 @@ class Wal:
         segment_bytes: int,
         now_ms: Callable[[], int],
     ) -> None:
+        super().__init__(files.write_batches)
         self._files = files
         self._folder = folder
         self._worker = worker
         self._log_id = log_id
         self._epoch = epoch
         self._size = max(segment_bytes, 2 * WAL_HEAD_BYTES)
-        self._roll_at = self._size - min(_TICK_ROOM, self._size // 8)
         self._now_ms = now_ms
         self._next: Future[int] | None = None
-        self.segment: Segment
-        self.fd = -1
-        self.pending: list[Batch] = []
-        """Batches of earlier ticks that the disk had no room for, and how much of them is written."""
-        self._pending_done = 0
-
-    @property
-    def wants_roll(self) -> bool:
-        """The active file is full; the next tick belongs into another."""
-        return self.segment.end >= self._roll_at and not self.pending
 
     def begin(self, number: int, lsn: int, prev_lsn: int) -> Segment:
         """Make the first segment of this process, durably, and start preparing the second. Raises OSError."""
@@ -97,8 +87,8 @@ class Wal:
 
     def _take(self, fd: int, number: int, lsn: int) -> None:
         self._files.reached("roll.taken")
-        self.segment = Segment(number, self._folder.segment(number), lsn, self._epoch, lsn)
-        self.fd = fd
+        segment = Segment(number, self._folder.segment(number), lsn, self._epoch, lsn)
+        self.take(segment, fd, self._size - min(_TICK_ROOM, self._size // 8))
 
     def roll(self, lsn: int) -> Segment | None:
         """Go on in the next file, whose first record will be `lsn`.
@@ -116,55 +106,11 @@ class Wal:
         except OSError as error:
             if not is_full(error):
                 raise
-            self._roll_at = old.end + self._size // 8
+            self.roll_at = old.end + self._size // 8
             return None
         self._take(fd, old.number + 1, lsn)
-        self._roll_at = self._size - min(_TICK_ROOM, self._size // 8)
         self.prepare()
         return old
-
-    def write(self, batches: list[Batch]) -> list[Batch]:
-        """Write the batches of a tick, and those still pending; returns all that are written now.
-
-        Empty when the disk is full: call again later, with the next ones.
-
-        Raises OSError for every other failure; what is in the file is then unknown.
-        """
-        pending = self.pending
-        if pending:
-            pending.extend(batches)
-            batches = pending
-        segment = self.segment
-        size = 0
-        for batch in batches:
-            size += batch.nbytes
-        done = self._pending_done
-        start = segment.end
-        try:
-            while done < size:
-                done += self._files.write_batches(self.fd, batches, start + done, done)
-        except OSError as error:
-            if not is_full(error):
-                raise
-            self.pending = batches
-            self._pending_done = done
-            return []
-        self._pending_done = 0
-        self.pending = []
-        first = batches[0]
-        if size <= MARK_BYTES or len(batches) == 1:
-            segment.note_written(first.base_lsn, start, first.base_ts)
-        else:
-            at = start
-            for batch in batches:
-                segment.note_written(batch.base_lsn, at, batch.base_ts)
-                at += batch.nbytes
-        for batch in batches:
-            segment.note_held(batch.lp if batch.kind == RECORDS else OWN, batch.nbytes)
-        last = batches[-1]
-        segment.end = start + size
-        segment.next_lsn = last.base_lsn + last.count
-        return batches
 
     def close(self) -> None:
         """Give up the prepared file. The active one is the caller's, as after `roll`."""

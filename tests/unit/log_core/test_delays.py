@@ -79,7 +79,7 @@ def test_a_moved_record_comes_once_and_in_its_place(tmp_path: Path) -> None:
     places = [log.delays.add(due, b"k", b"", b"%d" % i, flags=PERSISTENT) for i in range(3)]
     log.flush()
     settle(log)
-    log._roll()
+    log.file_full()
     segment = log._segments.live[0]
     due_in(log, YEAR_MS)  # something to sync
     tended(log)
@@ -143,7 +143,7 @@ def test_a_move_under_way_ends_with_the_log(tmp_path: Path, has_begun: bool) -> 
     log = open_log(tmp_path)
     due_in(log, YEAR_MS)
     settle(log)
-    log._roll()
+    log.file_full()
     segment = log._segments.live[0]
     due_in(log, YEAR_MS)
     tended(log)

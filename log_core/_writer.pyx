@@ -1,0 +1,80 @@
+# cython: auto_pickle=False
+"""The end of a turn: what was appended goes into the file with one call, and who waits for that is told.
+
+Ordinarily nothing else is due, and then nothing here is Python. What is due now and then (a sync for bulk, the next
+file, a checkpoint, a full disk) is said to the log by the methods at the end, which `Log` overrides.
+"""
+
+from cpython.list cimport PyList_GET_SIZE
+
+
+cdef class Writer:
+    def __init__(self, Unwritten unwritten not None, Appender appender not None, uint64_t max_unsynced_bytes,
+                 bint syncs):
+        self.unwritten = unwritten
+        self.appender = appender
+        self.max_unsynced_bytes = max_unsynced_bytes
+        self.syncs = syncs
+        self.waiting_written = Waiters()
+        self.waiting_synced = Waiters()
+
+    def begin(self, ActiveFile active not None, uint64_t last_lsn):
+        self.active = active
+        self.written_lsn = self.synced_lsn = self.noted_lsn = self.appender.synced_lsn = last_lsn
+
+    @property
+    def awaited(self):
+        return self.waiting_written.count > 0 or self.waiting_synced.count > 0
+
+    @property
+    def backlog_bytes(self):
+        return self.appender.appended_bytes - self.synced_bytes
+
+    def flush(self):
+        cdef list batches
+        if self.before_flush is not None:
+            self.before_flush()
+        batches = self.unwritten.take()
+        if self.failed is not None:
+            self.waiting_written.fail()
+            self.waiting_synced.fail()
+            return
+        if PyList_GET_SIZE(batches) or PyList_GET_SIZE(self.active.pending):
+            self.write(batches)
+        if self.waiting_written.count:
+            self.waiting_written.reached(self.written_lsn)
+        if self.waiting_synced.count:
+            self.waiting_synced.reached(self.synced_lsn)
+            if self.waiting_synced.count:
+                self.sync()
+
+    cdef int write(self, list batches) except -1:
+        cdef uint64_t backlog
+        try:
+            batches = self.active.add(batches)
+        except OSError as error:
+            self.write_failed(error)
+            return 0
+        if self.full != (PyList_GET_SIZE(batches) == 0):
+            self.full = not self.full
+            self.found_room(not self.full)
+        if self.full:
+            return 0
+        self.noted_lsn = self.appender.synced_lsn
+        self.unwritten.written(batches)
+        self.written_lsn = self.appender.next_lsn - 1
+        self.written_bytes = self.appender.appended_bytes
+        if not self.syncs:
+            self.synced_lsn = self.appender.synced_lsn = self.written_lsn
+            self.synced_bytes = self.written_bytes
+        else:
+            backlog = self.written_bytes - self.synced_bytes
+            if backlog > self.max_unsynced_bytes // 8:
+                self.sync()
+                if backlog > self.max_unsynced_bytes:
+                    self.behind()
+        if self.active.wants_roll():
+            self.file_full()
+        if self.written_bytes >= self.checkpoint_at:
+            self.checkpoint_due()
+        return 0

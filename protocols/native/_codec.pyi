@@ -1,18 +1,18 @@
 """The native protocol's kernel. The layouts of frames and the rules stand in `_codec.pyx`."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from typing_extensions import Buffer
 
 from penstock.errors import PenstockError
 from penstock.log_core._appender import Appender
+from penstock.protocols.native._consumer import Consumer, Outgoing
+from penstock.protocols.native._consumer import Host as ConsumerHost
+from penstock.protocols.native._producer import Producer
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router._routes import Route, RouteTable
-from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions._keys import KeyShares
 
-class Host(Protocol):
+class Host(ConsumerHost, Protocol):
     """What the kernel asks of the session, in the order of the frames."""
 
     def frame(self, kind: int, id: int, payload: bytes) -> None:
@@ -40,54 +40,13 @@ class Host(Protocol):
         """Whether cumulative acknowledgements are allowed; if not, the peer was told."""
     def acknowledged(self, consumer: Consumer, request: int) -> None:
         """The peer wants to be told when this acknowledgement is kept."""
-    def give_back_later(
-        self, consumer: Consumer, cursor: Cursor, seq: int, count: int, delay_ms: int
-    ) -> None:
-        """A delivery comes back after a delay; it is the consumer's no more."""
-    def cancelled(self, consumer: Consumer, reason: str) -> None:
-        """The queue let go of a consumer."""
-    def event(self, handle: int, value: dict[str, Any]) -> None:
-        """Tell the peer something of a handle."""
-    def voided(self, consumer: Consumer) -> None:
-        """A consumer's subscription goes on elsewhere."""
-    def dirty(self) -> None:
-        """There is output."""
-    def now(self) -> float:
-        """Seconds, for acknowledgement timeouts."""
-
-class Queue(Protocol):
-    """What a consumer asks of its queue."""
-
-    def credit_gained(self) -> None: ...
-
-class Producer:
-    """A handle of the peer to publish by."""
-
-    id: int
-    key: bytes
-    """The key block of its records."""
-    name: bytes
-    """Its name in the log, whole; empty: it has none."""
-    epoch: int
-    def __init__(self, id: int, key: bytes, name: bytes, epoch: int) -> None: ...
-
-class Pull:
-    """A peer that waits for messages: credit that ends."""
-
-    request: int
-    got: int
-    """Messages it was given."""
-    timer: Any
-    """With cancel(); None: it was not set."""
-    def __init__(self, request: int, messages: int, size: int, messages_min: int, size_min: int) -> None: ...
-    @property
-    def complete(self) -> bool:
-        """It has what it waited for, or all it may have."""
 
 class Codec:
     """The frames of one connection."""
 
     out: OutBuffer
+    outgoing: Outgoing
+    """What its consumers share."""
     table: RouteTable | None
     """Of the user who is logged in; None: nobody is, and every frame goes to the host."""
     user: bytes
@@ -97,13 +56,9 @@ class Codec:
     """Whole size of the incomplete frame in front; 0: not known, or it fits the buffer."""
     halted: bool
     """While it is set no frame is looked at."""
-    packs: bool
-    """Deliveries are compressed where that makes them smaller."""
     published: int
     """Records appended."""
     confirmed: int
-    delivered: int
-    acknowledged: int
     def __init__(self, out: OutBuffer, appender: Appender, host: Host, frame_max: int) -> None: ...
     def add_producer(self, producer: Producer) -> None: ...
     def add_consumer(self, consumer: Consumer) -> None: ...
@@ -138,81 +93,3 @@ class Codec:
         """Batches that wait for their confirm."""
     def send(self, kind: int, id: int, payload: bytes) -> None:
         """Encode a frame."""
-
-def split_records(records: bytes, count: int) -> list[tuple[bytes, bytes]]:
-    """(properties, body) of each of `count` checked records."""
-
-class Consumer:
-    """A handle of the peer to be delivered to: the outlet of a queue."""
-
-    id: int
-    queue: Any
-    priority: int
-    auto: bool
-    """Deliveries are settled as they are sent."""
-    attached: bool
-    messages: int
-    """Credit in messages that it has left."""
-    size: int
-    """Credit in bytes; the last message may overdraw it."""
-    pulls: list[Pull]
-    first: int
-    """The oldest tag that is not acknowledged; `next` when there is none."""
-    next: int
-    """The tag of the next delivery."""
-    unacked: int
-    unacked_max: int
-    starving: bool
-    name: str
-    ranges: list[tuple[int, int]]
-    keys: KeyShares | None
-    host: Any
-    """The session it belongs to."""
-    delivered: int
-    acknowledged: int
-    def __init__(
-        self,
-        codec: Codec,
-        id: int,
-        queue: Queue | None,
-        host: Host,
-        room: Callable[[], int],
-        *,
-        priority: int = 0,
-        auto: bool = False,
-        unacked_max: int = 50_000,
-        name: str = "",
-        ranges: list[tuple[int, int]] | None = None,
-    ) -> None:
-        """`room` answers the bytes of output that may still be encoded now."""
-    def grant(self, messages: int, size: int) -> None:
-        """More credit."""
-    def pull(self, pull: Pull) -> None:
-        """The peer waits; pulls are served in their order, behind what was granted."""
-    def end_pull(self, pull: Pull) -> None:
-        """It is over, with what it got: the peer is told. Nothing when it was over before."""
-    def feed(self) -> None:
-        """Tell the queue when it had no credit and may have some now."""
-    def credit(self) -> int: ...
-    def deliver(self, cursor: Cursor, first: int, step: int) -> int: ...
-    def ack(self, first: int, last: int) -> int:
-        """Settle the deliveries with tags in [first, last] that are out; how many."""
-    def nack(self, first: int, last: int, delay_ms: int, reject: bool) -> int:
-        """Give them back: now (0), after a delay, or after the subscription's (-1); or let them leave."""
-    def planned(self, first: int, last: int) -> list[int]:
-        """The tags in [first, last] that are out."""
-    def expire(self, before: float) -> int:
-        """Give back what was delivered before that moment (`Host.now`); how many."""
-    def oldest(self) -> float | None:
-        """When the oldest delivery that is out was made; None: there is none."""
-    def release(self) -> int:
-        """Give back everything that is out; how many."""
-    def forget(self) -> None:
-        """Its deliveries are void."""
-    def void(self) -> None:
-        """Its subscription goes on elsewhere: its deliveries are void, and the peer is told."""
-    def told(self, active: bool) -> None:
-        """Whether it is the active one of its subscription; the peer is told."""
-    def slots(self, cursor: Cursor) -> Buffer:
-        """The slots of the keys of the items of the last take, u16 each."""
-    def cancelled(self, reason: str) -> None: ...

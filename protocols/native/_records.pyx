@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """A client's side of the native protocol: batches made in one go, deliveries taken apart in one go.
 
-The layouts stand in `_codec.pyx`. Knows nothing of the gateway: the SDK loads this kernel and no other part.
+The layouts stand in `_producer.pyx` and `_consumer.pyx`. Knows nothing of the gateway: the SDK loads this kernel and no other part.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

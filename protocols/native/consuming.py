@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.protocols.native._codec import Consumer, Pull
+from penstock.protocols.native._consumer import Consumer, Pull
 from penstock.protocols.native.errors import RequestError
 from penstock.router.errors import RoutingError
 from penstock.subscriptions.dispatch import Kind
@@ -54,7 +54,7 @@ class Consuming:
         """A new consumer of `queue`. Raises ConsumerRefused, QueueGone."""
         session = self._session
         consumer = Consumer(
-            session.codec,
+            session.codec.outgoing,
             handle,
             queue,
             session,

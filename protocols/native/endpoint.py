@@ -120,7 +120,7 @@ class NativeConnection(Connection):
             self.flush()
 
     def message_counts(self) -> tuple[int, int]:
-        return self.session.codec.published, self.session.codec.delivered
+        return self.session.codec.published, self.session.codec.outgoing.delivered
 
     def totals(self) -> Totals:
         return self.session.totals()

@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.log_core._batch import PERSISTENT
 from penstock.protocols._properties import parse
 from penstock.protocols.native import kinds
-from penstock.protocols.native._codec import split_records
+from penstock.protocols.native._producer import split_records
 from penstock.protocols.native.errors import RequestError
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.producing import check_records

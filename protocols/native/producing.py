@@ -15,7 +15,8 @@ from penstock.log_core._batch import PERSISTENT, Record
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
 from penstock.protocols._properties import parse
 from penstock.protocols.native import frames, kinds
-from penstock.protocols.native._codec import Codec, Producer, split_records
+from penstock.protocols.native._codec import Codec
+from penstock.protocols.native._producer import Producer, split_records
 from penstock.protocols.native.errors import RequestError, refusal
 from penstock.router.delayed import HORIZON_MS
 from penstock.router.names import ENC_AMQP091

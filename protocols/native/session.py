@@ -22,7 +22,9 @@ from penstock import __version__
 from penstock.errors import PenstockError
 from penstock.protocols.facts import Totals
 from penstock.protocols.native import frames, kinds
-from penstock.protocols.native._codec import Codec, Consumer, Producer
+from penstock.protocols.native._codec import Codec
+from penstock.protocols.native._consumer import Consumer
+from penstock.protocols.native._producer import Producer
 from penstock.protocols.native.consuming import Consuming
 from penstock.protocols.native.errors import RequestError, refusal
 from penstock.protocols.native.frames import Fields
@@ -193,7 +195,7 @@ class Session:
         self.client = fields.text("client", "unknown")[:100] or "unknown"
         capabilities = fields.any("capabilities")
         fields.done()
-        self.codec.packs = isinstance(capabilities, list) and kinds.ZSTD in capabilities
+        self.codec.outgoing.packs = isinstance(capabilities, list) and kinds.ZSTD in capabilities
         if not isinstance(versions, list) or VERSION not in versions:
             raise RequestError(
                 "version",
@@ -451,6 +453,6 @@ class Session:
         return Totals(
             published=codec.published,
             confirmed=codec.confirmed,
-            delivered=codec.delivered,
-            acknowledged=codec.acknowledged,
+            delivered=codec.outgoing.delivered,
+            acknowledged=codec.outgoing.acknowledged,
         )

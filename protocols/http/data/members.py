@@ -207,7 +207,7 @@ class Members:
     def slot_of(self, record: Record) -> int:
         """The slot of a record's key: its header x-key when that is text, else what it was routed by.
 
-        As the native protocol has it (`protocols.native._codec`): consumers of both may share one.
+        As the native protocol has it (`protocols.native._consumer`): consumers of both may share one.
         """
         if record.enc != AMQP091:
             return slot(record.key)

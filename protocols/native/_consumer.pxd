@@ -1,0 +1,64 @@
+"""The consuming side of the native protocol. The words are in _consumer.pyx."""
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._keys cimport KeyShares
+from penstock.subscriptions._taken cimport Item
+
+
+cdef struct Unacked:            # a delivery, by its tag
+    uint64_t seq
+    double at                   # when it was delivered, seconds
+    uint32_t slot               # of its key, or NO_SLOT
+    uint16_t count              # deliveries before it
+    bint out                    # it awaits its acknowledgement
+
+
+cdef class Outgoing:                # what the consumers of one connection share
+    cdef readonly OutBuffer out
+    cdef public bint packs              # deliveries are compressed
+    cdef readonly uint64_t delivered, acknowledged
+
+    cdef int pack_from(self, Py_ssize_t began) except -1
+
+
+cdef class Pull:
+    cdef readonly uint32_t request
+    cdef readonly int64_t messages, size        # how much more it takes at most
+    cdef readonly int64_t messages_min, size_min  # how much more it needs to be complete
+    cdef readonly uint32_t got
+    cdef public object timer
+
+
+cdef class Consumer:
+    cdef Outgoing outgoing
+    cdef readonly uint32_t id
+    cdef public object queue
+    cdef readonly int priority
+    cdef readonly bint auto             # what is delivered is settled at once
+    cdef public bint attached
+    cdef readonly int64_t messages, size        # credit: may be below 0 for bytes
+    cdef readonly list pulls            # of Pull, the oldest first
+    cdef readonly bint starving         # asked, and had no credit
+    cdef readonly int64_t unacked_max
+    cdef Cursor cursor                  # what its tags belong to
+    cdef Unacked* ring                  # entry of tag = ring[tag & mask] for first <= tag < next
+    cdef uint64_t mask
+    cdef readonly uint64_t first, next
+    cdef readonly int64_t unacked
+    cdef readonly uint64_t delivered, acknowledged
+    cdef readonly object host           # the session it belongs to
+    cdef object room
+    cdef public KeyShares keys          # None, or who is to be told of what is settled
+    cdef readonly str name
+    cdef readonly list ranges           # of slots that it wants
+
+    cpdef Py_ssize_t credit(self) except -1
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1
+    cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,
+                               int64_t size_most, uint32_t request, int64_t* used) except -1
+    cdef int hold(self, Item* item, double now) except -1
+    cdef void advance(self) noexcept
+    cdef int done(self, Unacked* entry) except -1

@@ -1,0 +1,429 @@
+# cython: auto_pickle=False
+"""The consuming side of the native protocol: deliveries out of the log's batches, and the table of their tags.
+
+Owns what happens per delivered message. All integers are big-endian.
+
+    DELIVER    first tag u64 | count u32 | pull u32 | count records
+      record   position u64 | time i64, ms since the epoch | key size u16 | given back u16 (15 bits, and the
+               highest: redelivered) | properties size u32 | body size u32 | key block | properties | body
+    DELIVER_PACKED   what a DELIVER has, packed (see `packing`)
+    PULLED     request u32 | messages u32
+
+Delivery tags count from 1 per consumer, in the order of delivery, and stand in a ring that begins at the oldest
+unsettled one. What is acknowledged twice, or was taken back meanwhile, is passed over.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+from array import array
+
+from penstock.log_core._batch cimport ENC_AMQP091, Batch, RecordHeader
+from penstock.protocols._properties cimport checked_size
+from penstock.protocols._tables cimport load32, store16, store32, store64
+from penstock.protocols._translated cimport translated
+from penstock.protocols.native._frames cimport HEAD, T_DELIVER, T_DELIVER_PACKED, T_PULLED, put_head
+from penstock.protocols.native.packing import pack
+from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._taken cimport TAKEN, Item
+from penstock.subscriptions._keys cimport NO_SLOT, KeyShares, slot_of
+
+cdef enum:
+    DELIVERED_HEAD = 28
+    DELIVER_SPLIT = 262144      # a delivery goes on in another frame from this size on
+    TAKE_MAX = 1024             # items a cursor gives at once
+    PACK_MIN = 512              # bytes of a delivery that is worth compressing
+
+
+cdef class Outgoing:
+    def __cinit__(self, OutBuffer out not None):
+        self.out = out
+
+    cdef int pack_from(self, Py_ssize_t began) except -1:
+        """Compress the delivery that is the output from there on, if that makes it smaller."""
+        cdef OutBuffer out = self.out
+        cdef Py_ssize_t raw = out.size - began - HEAD, size
+        cdef uint8_t* p = out._start + began
+        cdef bytes packed = pack(PyBytes_FromStringAndSize(<const char*>p + HEAD, raw))
+        size = PyBytes_GET_SIZE(packed)
+        if size < raw:
+            put_head(p, size, T_DELIVER_PACKED, load32(p + 8))
+            memcpy(p + HEAD, PyBytes_AS_STRING(packed), size)
+            out.size = began + HEAD + size
+        return 0
+
+
+cdef uint32_t slot_of_item(Item* item) noexcept:
+    """The slot of a record's ordering key: its header x-key when that is text, else what it was routed by."""
+    cdef Batch batch = <Batch>item.batch
+    cdef RecordHeader* record = &batch.headers[item.index]
+    cdef const uint8_t* key = batch.blob + record.off
+    cdef const uint8_t* props = key + record.key
+    cdef Py_ssize_t at = 2, end
+    if record.enc != ENC_AMQP091:
+        return slot_of(key, record.key)
+    if record.props >= 6 and props[0] & 0x20:
+        if props[0] & 0x80:
+            at += 1 + props[at]
+        if props[0] & 0x40:
+            at += 1 + props[at]
+        end = at + 4 + load32(props + at)
+        at += 4
+        while at < end:
+            if props[at] == 5 and memcmp(props + at + 1, b"x-key", 5) == 0 and (
+                props[at + 6] == c"S" or props[at + 6] == c"x"
+            ):
+                return slot_of(props + at + 11, load32(props + at + 7))
+            at += 1 + props[at]
+            at += 1 + checked_size(props[at], props + at + 1, end - at - 1)
+    if record.key < 2 or 2 + key[0] > record.key:
+        return slot_of(key, record.key)
+    return slot_of(key + 2 + key[0], record.key - 2 - key[0])
+
+
+cdef class Pull:
+    def __cinit__(self, uint32_t request, uint32_t messages, uint32_t size, uint32_t messages_min, uint32_t size_min):
+        self.request = request
+        self.messages = messages
+        self.size = size
+        self.messages_min = messages_min
+        self.size_min = size_min
+
+    @property
+    def complete(self):
+        return self.messages <= 0 or self.size <= 0 or (self.got > 0 and self.messages_min <= 0 and self.size_min <= 0)
+
+
+cdef class Consumer:
+    def __cinit__(self, Outgoing outgoing not None, uint32_t id, object queue, object host, object room, *, int priority=0,
+                  bint auto=False, int64_t unacked_max=50_000, str name="", list ranges=None):
+        self.outgoing = outgoing
+        self.id = id
+        self.queue = queue
+        self.host = host
+        self.room = room
+        self.priority = priority
+        self.auto = auto
+        self.unacked_max = unacked_max
+        self.name = name
+        self.ranges = ranges or []
+        self.pulls = []
+        self.first = self.next = 1
+
+    def __dealloc__(self):
+        free(self.ring)
+
+    # Credit
+
+    def grant(self, uint32_t messages, uint32_t size):
+        self.messages = min(self.messages + messages, <int64_t>1 << 40)
+        self.size = min(self.size + size, <int64_t>1 << 40)
+        self.feed()
+
+    def pull(self, Pull pull not None):
+        self.pulls.append(pull)
+        self.feed()
+
+    def end_pull(self, Pull pull not None):
+        """It is over, with what it got: say so."""
+        cdef uint8_t* p
+        if pull in self.pulls:
+            self.pulls.remove(pull)
+            if pull.timer is not None:
+                pull.timer.cancel()
+                pull.timer = None
+            p = self.outgoing.out.reserve(HEAD + 8)
+            put_head(p, 8, T_PULLED, self.id)
+            store32(p + HEAD, pull.request)
+            store32(p + HEAD + 4, pull.got)
+            self.outgoing.out.commit(HEAD + 8)
+            self.host.dirty()
+
+    def feed(self):
+        """It may have credit again."""
+        if self.starving and self.attached:
+            self.starving = False
+            self.queue.credit_gained()
+
+    cpdef Py_ssize_t credit(self) except -1:
+        cdef int64_t left = 0
+        cdef Pull pull
+        if not self.attached:
+            return 0
+        if self.messages > 0 and self.size > 0:
+            left = self.messages
+        if self.pulls:
+            pull = <Pull>self.pulls[0]
+            left += pull.messages
+        if not self.auto:
+            left = min(left, self.unacked_max - self.unacked)
+        if left <= 0:
+            self.starving = True
+            return 0
+        if self.room() <= 0:
+            return 0
+        return min(<Py_ssize_t>left, <Py_ssize_t>TAKE_MAX)
+
+    # Delivering
+
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
+        cdef Py_ssize_t took = 0, n, i = first
+        cdef int64_t used = 0
+        cdef Pull pull
+        cdef Py_ssize_t most = self.credit(), full
+        if most <= 0:
+            return 0
+        if self.cursor is not cursor:
+            self.forget()
+            self.cursor = cursor
+        full = self.outgoing.out.size + <Py_ssize_t>self.room()
+        while i < TAKEN.n and took < most and self.outgoing.out.size < full:
+            if self.messages > 0 and self.size > 0:
+                n = self.encode_run(cursor, i, step, min(most - took, <Py_ssize_t>self.messages), self.size, 0, &used)
+                self.messages -= n
+                self.size -= used
+            elif self.pulls:
+                pull = <Pull>self.pulls[0]
+                n = self.encode_run(cursor, i, step, min(most - took, <Py_ssize_t>pull.messages), pull.size,
+                                    pull.request, &used)
+                pull.messages -= n
+                pull.messages_min -= n
+                pull.size -= used
+                pull.size_min -= used
+                pull.got += <uint32_t>n
+                if pull.complete:
+                    self.end_pull(pull)
+            else:
+                break
+            took += n
+            i += n * step
+        self.delivered += took
+        self.outgoing.delivered += took
+        if took:
+            self.host.dirty()
+        return took
+
+    cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,
+                               int64_t size_most, uint32_t request, int64_t* used) except -1:
+        """One DELIVER frame; how many items it has, at least one. `used`: the bytes they count for."""
+        cdef OutBuffer out = self.outgoing.out
+        cdef Py_ssize_t began = out.size, i = first, n = 0, total
+        cdef Item* item
+        cdef Batch batch
+        cdef RecordHeader* record
+        cdef const uint8_t* blob
+        cdef uint8_t* p
+        cdef bytes other_key, other_props
+        cdef double now = 0 if self.auto else self.host.now()
+        out.reserve(HEAD + 16)
+        out.commit(HEAD + 16)
+        used[0] = 0
+        while i < TAKEN.n and n < most and used[0] < size_most and out.size - began < DELIVER_SPLIT:
+            item = &TAKEN.items[i]
+            batch = <Batch>item.batch
+            record = &batch.headers[item.index]
+            blob = batch.blob + record.off
+            if record.enc == ENC_AMQP091:
+                total = DELIVERED_HEAD + record.size
+                p = out.reserve(total)
+                store16(p + 16, record.key)
+                store32(p + 20, record.props)
+                memcpy(p + DELIVERED_HEAD, blob, record.size)
+            else:
+                other_key, other_props = translated(record, blob, batch.base_ts, cursor._log)
+                total = (DELIVERED_HEAD + PyBytes_GET_SIZE(other_key) + PyBytes_GET_SIZE(other_props)
+                         + record.size - record.key - record.props)
+                p = out.reserve(total)
+                store16(p + 16, <uint16_t>PyBytes_GET_SIZE(other_key))
+                store32(p + 20, <uint32_t>PyBytes_GET_SIZE(other_props))
+                memcpy(p + DELIVERED_HEAD, PyBytes_AS_STRING(other_key), PyBytes_GET_SIZE(other_key))
+                memcpy(p + DELIVERED_HEAD + PyBytes_GET_SIZE(other_key), PyBytes_AS_STRING(other_props),
+                       PyBytes_GET_SIZE(other_props))
+                memcpy(p + DELIVERED_HEAD + PyBytes_GET_SIZE(other_key) + PyBytes_GET_SIZE(other_props),
+                       blob + record.key + record.props, record.size - record.key - record.props)
+            store64(p, batch.base_lsn + item.index)
+            store64(p + 8, <uint64_t>(batch.base_ts + record.ts))
+            store16(p + 18, min(item.count, <uint16_t>0x7FFF) | (<uint16_t>0x8000 if item.redelivered else 0))
+            store32(p + 24, record.size - record.key - record.props)
+            if self.auto:
+                self.next += 1
+                cursor.settle(item.seq)
+            else:
+                self.hold(item, now)
+            out.commit(total)
+            used[0] += total
+            n += 1
+            i += step
+        p = out._start + began
+        put_head(p, out.size - began - HEAD, T_DELIVER, self.id)
+        store64(p + HEAD, self.next - n)
+        store32(p + HEAD + 8, <uint32_t>n)
+        store32(p + HEAD + 12, request)
+        if self.auto:
+            self.first = self.next
+        if self.outgoing.packs and out.size - began >= PACK_MIN:
+            self.outgoing.pack_from(began)
+        return n
+
+    cdef int hold(self, Item* item, double now) except -1:
+        cdef uint64_t capacity, i
+        cdef Unacked* grown
+        cdef Unacked* entry
+        if self.ring == NULL or self.next - self.first > self.mask:
+            capacity = 64 if self.ring == NULL else 2 * (self.mask + 1)
+            grown = <Unacked*>malloc(capacity * sizeof(Unacked))
+            if grown == NULL:
+                raise MemoryError
+            for i in range(self.first, self.next):
+                grown[i & (capacity - 1)] = self.ring[i & self.mask]
+            free(self.ring)
+            self.ring = grown
+            self.mask = capacity - 1
+        entry = &self.ring[self.next & self.mask]
+        entry.seq = item.seq
+        entry.at = now
+        entry.count = item.count
+        entry.slot = NO_SLOT if self.keys is None else slot_of_item(item)
+        entry.out = True
+        self.next += 1
+        self.unacked += 1
+        return 0
+
+    cdef void advance(self) noexcept:
+        while self.first < self.next and not self.ring[self.first & self.mask].out:
+            self.first += 1
+
+    cdef int done(self, Unacked* entry) except -1:
+        """The delivery is not out any more."""
+        entry.out = False
+        if entry.slot != NO_SLOT:
+            self.keys.settled(entry.slot)
+        return 0
+
+    def slots(self, Cursor cursor not None):
+        """The slots of the items of the last take."""
+        cdef Py_ssize_t i
+        cdef object made = array("H", bytes(2 * TAKEN.n))
+        cdef uint16_t[::1] slots = made
+        for i in range(TAKEN.n):
+            slots[i] = <uint16_t>slot_of_item(&TAKEN.items[i])
+        return made
+
+    # Settling
+
+    def ack(self, uint64_t first, uint64_t last):
+        cdef uint64_t tag
+        cdef Unacked* entry
+        cdef Py_ssize_t n = 0
+        if self.next == self.first:
+            return 0
+        first = max(first, self.first)
+        last = min(last, self.next - 1)
+        tag = first
+        while tag <= last:
+            entry = &self.ring[tag & self.mask]
+            if entry.out:
+                self.cursor.settle(entry.seq)
+                self.done(entry)
+                n += 1
+            tag += 1
+        self.unacked -= n
+        self.acknowledged += n
+        self.outgoing.acknowledged += n
+        self.advance()
+        return n
+
+    def nack(self, uint64_t first, uint64_t last, int32_t delay_ms, bint reject):
+        cdef uint64_t tag
+        cdef Unacked* entry
+        cdef Py_ssize_t n = 0
+        if self.next == self.first:
+            return 0
+        first = max(first, self.first)
+        last = min(last, self.next - 1)
+        tag = first
+        while tag <= last:
+            entry = &self.ring[tag & self.mask]
+            if entry.out:
+                n += 1
+                if reject:
+                    self.cursor.reject(entry.seq)
+                elif delay_ms == 0:
+                    self.cursor.requeue(entry.seq)
+                else:
+                    self.host.give_back_later(self, self.cursor, entry.seq, entry.count, delay_ms)
+                self.done(entry)
+            tag += 1
+        self.unacked -= n
+        self.advance()
+        return n
+
+    def planned(self, uint64_t first, uint64_t last):
+        """The tags of [first, last] that await an acknowledgement."""
+        cdef list found = []
+        cdef uint64_t tag
+        first = max(first, self.first)
+        tag = first
+        while tag <= last and tag < self.next:
+            if self.ring[tag & self.mask].out:
+                found.append(tag)
+            tag += 1
+        return found
+
+    def expire(self, double before):
+        """Give back what was delivered before that moment; how many."""
+        cdef Unacked* entry
+        cdef uint64_t tag = self.first
+        cdef Py_ssize_t n = 0
+        while tag < self.next:
+            entry = &self.ring[tag & self.mask]
+            if entry.out:
+                if entry.at >= before:
+                    break
+                n += 1
+                self.cursor.requeue(entry.seq)
+                self.done(entry)
+            tag += 1
+        self.unacked -= n
+        self.advance()
+        return n
+
+    def oldest(self):
+        """When the oldest unacknowledged delivery was made, in seconds; None: there is none."""
+        if self.unacked == 0:
+            return None
+        return self.ring[self.first & self.mask].at
+
+    def release(self):
+        """Give back everything that is not acknowledged; how many."""
+        cdef uint64_t tag
+        cdef Py_ssize_t n = 0
+        for tag in range(self.first, self.next):
+            if self.ring[tag & self.mask].out:
+                self.cursor.requeue(self.ring[tag & self.mask].seq)
+                self.done(&self.ring[tag & self.mask])
+                n += 1
+        self.forget()
+        return n
+
+    def forget(self):
+        """Its deliveries are void: the cursor they came from is gone, or they are another's."""
+        self.first = self.next
+        self.unacked = 0
+
+    def void(self):
+        """Its deliveries are void: the subscription goes on elsewhere."""
+        self.forget()
+        self.host.voided(self)
+
+    def told(self, bint active):
+        """Whether it is the active one."""
+        self.host.event(self.id, {"event": "active" if active else "inactive"})
+
+    def cancelled(self, str reason):
+        """The queue let go of it."""
+        self.attached = False
+        self.host.cancelled(self, reason)

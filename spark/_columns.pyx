@@ -209,10 +209,12 @@ cdef class Rows:
     def __cinit__(self, columns, *, dict vhosts not None, decide=None, wanted_vhosts=None, uint32_t encodings=0,
                   int64_t payload_max=-1):
         cdef int k
-        for name in columns:
-            k = COLUMN_NAMES.index(name)
-            self.columns[k].wanted = True
-            if MESSAGE_ID <= k <= HEADERS or k == EVENT_TIME:
+        unknown = set(columns).difference(COLUMN_NAMES)
+        if unknown:
+            raise ValueError(f"no such columns: {', '.join(sorted(unknown))}")
+        for k in range(COLUMNS):
+            self.columns[k].wanted = COLUMN_NAMES[k] in columns
+            if self.columns[k].wanted and (MESSAGE_ID <= k <= HEADERS or k == EVENT_TIME):
                 self.wants_properties = True
         self.gaps = []
         self.walker = Walker()

@@ -82,6 +82,8 @@ class ReadOptions:
     max_delay_s: float
     min_partitions: int
     task_bytes: int
+    task_bytes_min: int = 65536
+    """For less no further task is made, whatever `min_partitions` says; no option."""
 
     @property
     def storage(self) -> Storage:

@@ -85,7 +85,7 @@ def plan(
     report_loss(view.loss_between(start, end), selection, "the segments were deleted by retention")
     whole = view.places(start, end, 1 << 62)
     size = sum(place.nbytes for place in whole)
-    task_bytes = max(65536, min(options.task_bytes, -(-size // options.min_partitions)))
+    task_bytes = max(options.task_bytes_min, min(options.task_bytes, -(-size // options.min_partitions)))
     return grouped(view.places(start, end, task_bytes), task_bytes)
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RangesSource", "TableSink"]
 
+_TASK_BYTES: Final = 128 << 20
+"""Of the log that a task translates, at most. A task costs 0.1 CPU-seconds before it does anything, and
+makes a file, so they are large; `minPartitions` splits what comes at once over the cores."""
+_TASK_BYTES_MIN: Final = 8 << 20
+
 
 class RangesSource(DataSource):
     """Format `penstock-ranges`: a row for each task of the source, which says where its rows lie."""
@@ -57,7 +62,9 @@ class RangesSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The source's own stream, with other rows."""
-        options = ReadOptions.parse(self.options)
+        options = ReadOptions.parse({"taskbytes": str(_TASK_BYTES), **self.options})
+        least = min(_TASK_BYTES_MIN, options.task_bytes)
+        options = replace(options, task_bytes_min=least)
         return _Ranges(options, select(options.columns, options.payload))
 
 

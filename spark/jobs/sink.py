@@ -57,6 +57,7 @@ def start_sink(
         options["startingOffsets"] = str(position)
     elif "startingTimestamp" not in options:
         options.setdefault("startingOffsets", "earliest")
+    options.setdefault("minPartitions", str(spark.sparkContext.defaultParallelism))
     spark.dataSource.register(RangesSource)
     spark.dataSource.register(TableSink)
     frame = spark.readStream.format("penstock-ranges").options(**options).load(str(data))

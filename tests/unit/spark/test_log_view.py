@@ -155,6 +155,8 @@ def test_large_ranges_are_split_and_small_ones_grouped(log: Log, tmp_path: Path)
     assert len(whole) == 1, "small segments are one task"
     parts = plan(view, options(minPartitions="4"), OFFSETS, view.first, end)
     assert len(parts) >= 4
+    large = dataclasses.replace(options(minPartitions="4"), task_bytes_min=8 << 20)
+    assert len(plan(view, large, OFFSETS, view.first, end)) == 1, "not worth a second task"
     assert [
         at for task in parts for b in read_places(tmp_path, task, OFFSETS) for at in b.column(0).to_pylist()
     ] == lsns

@@ -38,6 +38,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,10 +52,13 @@ from penstock.protocols.buffers import Buffers
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.subscriptions._turns import Turns
 
-__all__ = ["ARENA", "Connection", "Limits", "LogPort", "Wiring"]
+__all__ = ["ARENA", "LATE_S", "Connection", "Limits", "LogPort", "Wiring"]
 
 _LINGER_S: Final = 10.0
 """How long the last output of a closed connection may take to be sent."""
+
+LATE_S: Final = 0.1
+"""A timer that fires so late says that the loop was busy, not that the client was silent."""
 
 _ids: Final = itertools.count(1)
 
@@ -146,22 +150,25 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if isinstance(local, tuple) and len(local) >= 2:
             self.server_address = str(local[0]), int(local[1])
         stream.set_write_buffer_limits(high=self.output_mark)
-        self._login_timer = self.loop.call_later(
-            self.wiring.limits.greeting_timeout_s, self._too_slow, "no complete first packet"
-        )
+        self._expect("no complete first packet", self.wiring.limits.greeting_timeout_s)
         self.on_open()
 
-    def _too_slow(self, what: str) -> None:
+    def _expect(self, what: str, within_s: float) -> None:
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        due = self.loop.time() + within_s
+        self._login_timer = self.loop.call_at(due, self._too_slow, what, due)
+
+    def _too_slow(self, what: str, due: float) -> None:
+        if self.loop.time() - due > LATE_S:
+            # Timers come before sockets: what the client sent meanwhile is read before it is judged, once.
+            self._login_timer = self.loop.call_later(LATE_S, self._too_slow, what, math.inf)
+            return
         self.abort(f"{what} in time")
 
     def greeted(self) -> None:
         """The first packet was complete: what is left of the login time runs now."""
-        if self._login_timer is not None:
-            self._login_timer.cancel()
-        limits = self.wiring.limits
-        self._login_timer = self.loop.call_later(
-            limits.login_timeout_s, self._too_slow, "the login was not complete"
-        )
+        self._expect("the login was not complete", self.wiring.limits.login_timeout_s)
 
     def logged_in(self, user: str, vhost: str = "", **more: object) -> None:
         """The login is complete: lift the limits before login and write the opening line."""

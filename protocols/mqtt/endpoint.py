@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.connection import LATE_S, Connection, Wiring
 from penstock.protocols.facts import ConnectionFacts
 from penstock.protocols.front import Front
 from penstock.protocols.mqtt import reasons
@@ -48,9 +48,6 @@ __all__ = ["MqttFront", "serve"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 PINGRESP: Final = b"\xd0\0"
-
-_LATE_S: Final = 0.1
-"""A keep-alive timer that fires so late says that the loop was busy, not that the client was silent."""
 
 
 class MqttConnection(Connection):
@@ -290,9 +287,9 @@ class MqttConnection(Connection):
     def _check_deadline(self, due: float) -> None:
         self._timer = None
         now = self.loop.time()
-        if now - due > _LATE_S:
+        if now - due > LATE_S:
             # Timers come before sockets: what the client sent meanwhile is read before it is judged, once.
-            self._timer = self.loop.call_later(_LATE_S, self._check_deadline, math.inf)
+            self._timer = self.loop.call_later(LATE_S, self._check_deadline, math.inf)
             return
         self.session.alive(now if self.held else self.last_read_at)
         self.session.handle_deadline(now)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
 import pytest
+import uvloop
 
 from penstock.log_core._appender import Appender
 from penstock.log_core._tail import Cache
@@ -167,6 +170,26 @@ async def test_a_client_that_says_nothing_is_dropped_in_time() -> None:
         reader, _writer = await stack.client()
         assert await reader.read() == b""
         assert stack.made[0].reason == "no complete first packet in time"
+
+
+def test_a_loop_that_stood_still_reads_before_it_judges_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_open = Echo.on_open
+
+    def slowly(echo: Echo) -> None:
+        on_open(echo)
+        time.sleep(0.7)  # the process stands still, with the first packet in the socket
+
+    async def scenario() -> None:
+        async with Stack(Limits(greeting_timeout_s=0.3)) as stack:
+            client = socket.create_connection(("127.0.0.1", stack.listener.port))
+            client.sendall(packet(b"login"))
+            reader, writer = await asyncio.open_connection(sock=client)
+            stack.writers.append(writer)
+            await reader.readexactly(4)
+
+    monkeypatch.setattr(Echo, "on_open", slowly)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # whose timers come before sockets
+        runner.run(scenario())
 
 
 async def test_too_many_bytes_before_the_login_end_the_connection() -> None:

@@ -1,11 +1,13 @@
 """The filters of one MQTT session, and the pages they are kept in: up to 64 filters to a row.
 
     table filter   key    qid u64 big-endian | page u16 big-endian
-                   value  noted u8, then of each filter:
-                          tag u32 | kind u8 | size of options u8 | size u16 | filter | options
+                   value  flags u8, then of each filter:
+                          tag u32 | kind u8 | size of options u8 | size u16 | shared u8 | filter | options
 
-Numbers are little-endian but in keys. `noted` is 1 when one of them is NOTED. A row of its own for each would
-cost a large session less to change, but a million of them more memory than all else there is of them.
+Numbers are little-endian but in keys. `flags`: 1 when one of them is NOTED; 2: of each filter the first
+`shared` bytes are those of the one before, and only the others stand there (tables of format 1 have pages
+without that flag, nor the byte `shared`). A row of its own for each filter would cost a large session less to
+change, but a million of them more memory than all else there is of them.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ NOTED: Final = 4
 
 _PAGE: Final = 64
 _HEAD: Final = struct.Struct("<IBBH")
+_NOTED: Final = 1
+_PREFIXED: Final = 2
+_PREFIX_MAX: Final = 255
 _KEY: Final = struct.Struct(">QH")
 
 
@@ -141,24 +146,41 @@ def split_page_key(key: bytes) -> tuple[int, int]:
 
 def is_noted(value: bytes) -> bool:
     """Whether one of a page's filters is NOTED."""
-    return value[0] != 0
+    return bool(value[0] & _NOTED)
 
 
 def read_page(value: bytes) -> Iterator[tuple[bytes, int, int, bytes]]:
     """(filter, tag, kind, options) of each filter in a row."""
-    at, end = 1, len(value)
+    at, end, prefixed, topic = 1, len(value), bool(value[0] & _PREFIXED), b""
     while at < end:
         tag, kind, options, size = _HEAD.unpack_from(value, at)
         at += _HEAD.size
-        yield value[at : at + size], tag, kind, value[at + size : at + size + options]
-        at += size + options
+        shared = 0
+        if prefixed:
+            shared = value[at]
+            at += 1
+        stop = at + size - shared
+        topic = topic[:shared] + value[at:stop]
+        yield topic, tag, kind, value[stop : stop + options]
+        at = stop + options
 
 
 def _encode(content: Iterable[Kept]) -> bytes:
-    parts = [b"\0"]
+    flags, parts, before = _PREFIXED, [b""], b""
     for kept in content:
         if kept.kind & NOTED:
-            parts[0] = b"\1"
+            flags |= _NOTED
         topic = wire(kept.topic)
-        parts += _HEAD.pack(kept.tag, kept.kind, len(kept.options), len(topic)), topic, kept.options
+        shared = _shared(before, topic)
+        head = _HEAD.pack(kept.tag, kept.kind, len(kept.options), len(topic))
+        parts += head, bytes((shared,)), topic[shared:], kept.options
+        before = topic
+    parts[0] = bytes((flags,))
     return b"".join(parts)
+
+
+def _shared(one: bytes, other: bytes) -> int:
+    """How many first bytes are the same, as far as a byte can say."""
+    size = min(len(one), len(other), _PREFIX_MAX)
+    differing = int.from_bytes(one[:size]) ^ int.from_bytes(other[:size])
+    return size - (differing.bit_length() + 7) // 8

@@ -1,11 +1,10 @@
-"""Client sessions: what of an MQTT client outlives its connection, and the registry of all of them.
+"""The registry of all client sessions: how they begin and end, and their rows.
 
-A `Client` is the session of one client id in one vhost: its queue (a cursor over the feeds of its filters),
-its subscriptions with their options, the packet ids in both directions, its will, and when it ends. A
-connection (`Session`) works for one client at a time; a client has one connection at most.
+A `Client` is the session of one client id in one vhost. A connection (`Session`) works for one client at a
+time; a client has one connection at most.
 
 Sessions that outlive the connection outlive the process: see `rows`. Their subscriptions are kept by the
-router, and read from there when somebody asks (`Client.filters`). The row of received QoS 2 ids is put
+router. The row of received QoS 2 ids is put
 with the messages it speaks of in one atomic unit; that of ids under way together with the queue's cursor
 whenever it drops an id whose message must not be sent again. Changes of QoS 1 alone are put within 100 ms.
 Sessions that end with their connection write nothing.
@@ -20,16 +19,13 @@ import heapq
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.collector import uncollected
 from penstock.logs import fields
 from penstock.protocols.mqtt import reasons
-from penstock.protocols.mqtt._ids import Inflight, Received
 from penstock.protocols.mqtt.backlog import Backlog
-from penstock.protocols.mqtt.filterset import FilterSet, Subscription, Terms
-from penstock.protocols.mqtt.packets import Will
+from penstock.protocols.mqtt.client import Client
 from penstock.protocols.mqtt.publishing import publish, ttl_of
 from penstock.protocols.mqtt.rates import Bucket
 from penstock.protocols.mqtt.rows import (
@@ -37,110 +33,28 @@ from penstock.protocols.mqtt.rows import (
     QOS2_IN,
     SESSION,
     SessionRow,
-    session_key,
     split_session_key,
 )
-from penstock.protocols.mqtt.shares import Share, Shares, filter_of, is_shared
+from penstock.protocols.mqtt.shares import Shares, filter_of, is_shared
 from penstock.protocols.mqtt.sys_topics import Counts, check_reader, is_sys
 from penstock.router.errors import AccessRefused
 
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.options import MqttOptions
-    from penstock.protocols.mqtt.session import Session
+    from penstock.protocols.mqtt.packets import Will
     from penstock.protocols.mqtt.sys_topics import SysTopics
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
     from penstock.router.policies import Policy
     from penstock.router.vhost import Vhost
-    from penstock.subscriptions.queue import Queue
 
-__all__ = ["Client", "Clients", "Retained", "permit"]
+__all__ = ["Client", "Clients", "permit"]
 
 logger: Final = logging.getLogger("penstock.mqtt")
 
 _LAZY_S: Final = 0.1
 _POLICED_AT_ONCE: Final = 100
 """Sessions that changed policies are held against in one turn."""
-
-
-@dataclass(slots=True)
-class Retained:
-    """A retained message under way at QoS 1 or 2."""
-
-    topic: bytes
-    block: bytes
-    payload: bytes
-    qos: int
-    ids: bytes
-    stored_ms: int
-
-
-@dataclass(slots=True, eq=False)
-class Client:
-    """The session of one client id."""
-
-    vhost: Vhost
-    client_id: str
-    identity: Identity
-    queue: Queue
-    number: int
-    """Of the session in this process, from 1: the origin of its messages, for no-local."""
-    persistent: bool
-    """It outlives its connection: what it promises is durable."""
-    expiry_s: int = 0
-    inflight: Inflight = field(default_factory=Inflight)
-    received: Received = field(default_factory=Received)
-    loaded: FilterSet | None = None
-    """Its subscriptions; None: nobody has asked for them since its connection went."""
-    next_tag: int = 1
-    no_local: int = 0
-    """Subscriptions with no-local."""
-    connection: Session | None = None
-    will: Will | None = None
-    will_at: float | None = None
-    """When the will of a connection that is gone is published."""
-    ends_at: float | None = None
-    """When the session ends, while it has no connection."""
-    shares: dict[str, Share] | None = None
-    """The groups of its shared subscriptions, by filter; None: it never had one."""
-    tokens: dict[int, Retained] = field(default_factory=dict)
-    """Retained messages under way, by the token that the packet id stands for."""
-    next_token: int = 1
-    ended: bool = False
-    row_lsn: int = 0
-    """Position of the last row put for it."""
-    soiled: bool = False
-
-    @property
-    def key(self) -> bytes:
-        """Of its rows."""
-        return session_key(self.vhost.name, self.client_id)
-
-    @property
-    def filters(self) -> FilterSet:
-        """Its subscriptions, read if need be."""
-        if self.loaded is None:
-            used = max((tag for _, tag, _, _ in self.queue.cursor.memberships()), default=0)
-            kept = self.vhost.sessions.filters(self.client_id)
-            self.loaded = FilterSet(kept, max(self.next_tag, used + 1))
-        return self.loaded
-
-    @property
-    def subscriptions(self) -> dict[str, Subscription]:
-        """By filter."""
-        return self.filters.all
-
-    @property
-    def by_tag(self) -> dict[int, Terms]:
-        """What those that are not shared ask of deliveries."""
-        return self.filters.by_tag
-
-    def rest(self) -> None:
-        """Nobody works with it for now: forget what can be read again."""
-        if self.persistent and self.loaded is not None:
-            self.next_tag = self.loaded.next_tag
-            self.loaded = None
-            self.vhost.sessions.rest(self.client_id)
 
 
 class Clients:
@@ -158,8 +72,7 @@ class Clients:
         self._disconnects = options.queue_full == "disconnect"
         self._all: dict[tuple[str, str], Client] = {}
         self._numbers = itertools.count(1)
-        self._timers: list[tuple[float, int, Client]] = []
-        self._order = itertools.count()
+        self._timers: list[tuple[float, Client]] = []
         self._soiled: list[Client] = []
         self.sys: SysTopics | None = None
         """The `$SYS` tree; None = off."""
@@ -206,8 +119,8 @@ class Clients:
         """A new session; the last one of that client id was ended."""
         persistent = expiry_s > 0
         queue = vhost.session_queue(client_id, durable=persistent)
-        client = Client(vhost, client_id, identity, queue, next(self._numbers), persistent, expiry_s)
-        client.inflight.cursors.append(queue.cursor)
+        client = Client(vhost, client_id, queue, next(self._numbers), persistent, expiry_s)
+        client.belong(identity)
         self._all[vhost.name, client_id] = client
         self._limit(client)
         return client
@@ -246,7 +159,7 @@ class Clients:
             del self._all[client.vhost.name, client.client_id]
             self.broker.no_local_sessions -= client.no_local
             self.publish_will(client)
-            client.inflight.end()
+            client.ids.inflight.end()
             lsn = client.vhost.delete_session(client.client_id)
             for topic in list(client.shares or ()):
                 lsn = max(lsn, self.shares.leave(client, topic))
@@ -264,7 +177,7 @@ class Clients:
         self.accepted += 1
         self.connections += 1
         self.connections_maximum = max(self.connections_maximum, self.connections)
-        client.identity = identity.of_client(client.client_id)
+        client.belong(identity)
         client.expiry_s = expiry_s
         with self.log.unit():  # a crash neither loses nor repeats the will
             if client.will_at is not None and client.will_at <= self._clock():
@@ -282,7 +195,7 @@ class Clients:
             client.connection = None
             # In the unit of the scan that is under way: the messages of these ids may be in it.
             self.save_received(client)
-            client.received.suspend()
+            client.ids.received.suspend()
             client.will = will
             if will is not None and (will.delay_s == 0 or client.expiry_s == 0):
                 self.publish_will(client)
@@ -328,7 +241,7 @@ class Clients:
     def _permissions_changed(self, user: str, vhost: str) -> None:
         """Take back the subscriptions that would not be granted any more; end sessions that may not be."""
         authorizer = self.broker.authorizer
-        for client in [c for c in self if c.identity.username == user and c.vhost.name == vhost]:
+        for client in [c for c in self if c.username == user and c.vhost.name == vhost]:
             if authorizer.enter(client.identity, vhost):
                 self._recheck(client)
                 continue
@@ -346,7 +259,7 @@ class Clients:
         for topic in lost:
             logger.info(
                 "subscription revoked",
-                extra=fields(client=client.client_id, user=client.identity.username, filter=topic),
+                extra=fields(client=client.client_id, user=client.username, filter=topic),
             )
             self.unsubscribe(client, topic)
         if lost and client.connection is not None:
@@ -370,7 +283,7 @@ class Clients:
     # Time
 
     def _arm(self, at: float, client: Client) -> None:
-        heapq.heappush(self._timers, (at, next(self._order), client))
+        heapq.heappush(self._timers, (at, client))
         if self._timers[0][0] == at:
             self.on_deadline()
 
@@ -382,7 +295,7 @@ class Clients:
         """Publish the wills and end the sessions whose time has come. Then ask for `deadline` again."""
         now = self._clock()
         while self._timers and self._timers[0][0] <= now:
-            _, _, client = heapq.heappop(self._timers)
+            _, client = heapq.heappop(self._timers)
             # A client that came back left its timers behind.
             if client.ended or client.connection is not None:
                 continue
@@ -400,9 +313,7 @@ class Clients:
         """Put the session's row; the LSN to wait for, 0 for one that is not persistent."""
         if not client.persistent or client.ended:
             return 0
-        row = SessionRow(
-            client.identity.username, client.expiry_s, client.ends_at, client.will, client.will_at
-        )
+        row = SessionRow(client.username, client.expiry_s, client.ends_at, client.will, client.will_at)
         if row.will is None and client.connection is not None:
             # The process may end before the connection does: then this will is due.
             row.will = client.connection.will
@@ -412,19 +323,21 @@ class Clients:
 
     def save_received(self, client: Client) -> None:
         """Put the QoS 2 ids received, if they changed."""
-        if client.persistent and client.received.changed and not client.ended:
-            client.row_lsn = self.log.tables.put(QOS2_IN, client.key, client.received.pack())
+        received = client.ids.received
+        if client.persistent and received.changed and not client.ended:
+            client.row_lsn = self.log.tables.put(QOS2_IN, client.key, received.pack())
 
     def save_out(self, client: Client) -> int:
         """Put the packet ids under way, if they changed, and with them what the cursor knows to be done."""
         client.soiled = False
-        if client.persistent and client.inflight.changed and not client.ended:
+        inflight = client.ids.inflight
+        if client.persistent and inflight.changed and not client.ended:
             with self.log.unit():
-                if client.inflight.exact_done:
+                if inflight.exact_done:
                     client.queue.persist()
                     for share in (client.shares or {}).values():
                         share.queue.persist()
-                client.row_lsn = self.log.tables.put(OUT, client.key, client.inflight.pack())
+                client.row_lsn = self.log.tables.put(OUT, client.key, inflight.pack())
             self.tick.schedule()
         return client.row_lsn
 
@@ -465,18 +378,8 @@ class Clients:
                 self.log.tables.delete(table, key)
             return
         client_id = queue.name  # one text for both
-        identity = identity.of_client(client_id)
-        client = Client(vhost, client_id, identity, queue, next(self._numbers), True, row.expiry_s)
-        out = self.log.tables.get(OUT, key)
-        if out is not None:
-            client.inflight = Inflight.restore(
-                out, queue.cursor, lambda qid: self.shares.queue_of(vhost, qid)
-            )
-        else:
-            client.inflight.cursors.append(queue.cursor)
-        received = self.log.tables.get(QOS2_IN, key)
-        if received is not None:
-            client.received = Received.restore(received)
+        client = Client(vhost, client_id, queue, next(self._numbers), True, row.expiry_s)
+        client.belong(identity)
         client.will = row.will
         if row.will is not None:
             # A client that was connected lost its connection when the process ended.

@@ -147,7 +147,7 @@ def _session(
         client.connection.taken_over()
         client = clients.find(vhost.name, client_id)
     # A session belongs to its user: another one with the same client id starts anew.
-    if client is not None and (connect.clean_start or client.identity.username != identity.username):
+    if client is not None and (connect.clean_start or client.username != identity.username):
         clients.end(client)
         client = None
     if client is None:

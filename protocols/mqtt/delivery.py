@@ -74,7 +74,7 @@ class Delivery:
         self._log = clients.log
         self._send_pubrels = send_pubrels
         self._cancelled = cancelled
-        deliverer = Deliverer(client.inflight, host.out, version, self._choose, mqtt5_from_amqp091)
+        deliverer = Deliverer(client.ids.inflight, host.out, version, self._choose, mqtt5_from_amqp091)
         deliverer.max_packet = properties.get("maximum_packet_size", 268_435_455)
         deliverer.alias_maximum = properties.get("topic_alias_maximum", 0)
         deliverer.origin = client.number
@@ -86,9 +86,10 @@ class Delivery:
         self._qos_above_0 = False
         self._open = False
         self._members: dict[str, Member] = {}
-        self.released, again, shared = client.inflight.resume(window)
+        self._inflight = client.ids.inflight
+        self.released, again, shared = self._inflight.resume(window)
         """Packet ids to send PUBREL for, before anything else."""
-        client.queue.cursor.sent_until = client.inflight.resume_last
+        client.queue.cursor.sent_until = self._inflight.resume_last
         self._shared_again = deque(shared) if shared else None
         self._loading = False
         self._retained = RetainedDelivery(client, deliverer, again)
@@ -182,7 +183,7 @@ class Delivery:
             return 0
         if not qos:
             return _DELIVER_MAX
-        return min(self._client.inflight.room(), _DELIVER_MAX)
+        return min(self._inflight.room(), _DELIVER_MAX)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         """Encode items of the cursor; how many were taken."""
@@ -196,8 +197,8 @@ class Delivery:
     def _after_delivery(self) -> None:
         deliverer, client = self._deliverer, self._client
         released = deliverer.take_pubrels()
-        if client.inflight.changed and client.persistent:
-            if client.inflight.exact_changed:
+        if self._inflight.changed and client.persistent:
+            if self._inflight.exact_changed:
                 lsn = self._clients.save_out(client)
                 if deliverer.held.size:
                     if self._held is None:
@@ -247,7 +248,7 @@ class Delivery:
 
     def pump_shared(self) -> None:
         """Send again what was under way at QoS 2 when the last connection ended (mqtt5:4.8.2-4)."""
-        inflight = self._client.inflight
+        inflight = self._inflight
         while self._shared_again and self._open and not self._loading and self._host.room() > 0:
             packet_id, lsn, cursor = self._shared_again[0]
             if not inflight.known(packet_id):

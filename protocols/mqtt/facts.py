@@ -19,7 +19,7 @@ def connection_facts(session: Session) -> ConnectionFacts | None:
     published, delivered = session.counts()
     return ConnectionFacts(
         protocol=_VERSIONS[session.version],
-        user=client.identity.username,
+        user=client.username,
         vhost=client.vhost.name,
         state="running",
         client_properties={"client_id": client.client_id, "product": "MQTT client"},

@@ -7,9 +7,8 @@ session has one feed of its own for all of them.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.protocols.mqtt.shares import is_shared
 from penstock.router.filters import LISTED, NOTED
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from penstock.router.filters import Kept
 
 __all__ = ["FilterSet", "Subscription", "Terms"]
-
-_OPTIONS: Final = struct.Struct("<BI")
 
 Wanted = tuple[int, bool, bool, int]
 
@@ -72,10 +69,12 @@ class Subscription:
 
     @property
     def options(self) -> bytes:
-        """What is kept of it besides filter and tag: byte of SUBSCRIBE (mqtt5:3.8.3.1), identifier u32."""
+        """What is kept of it besides filter and tag: byte of SUBSCRIBE (mqtt5:3.8.3.1), and the identifier
+        u32, little-endian, if there is one.
+        """
         terms = self.terms
         packed = terms.qos | terms.no_local << 2 | terms.retain_as_published << 3 | self.retain_handling << 4
-        return _OPTIONS.pack(packed, terms.identifier)
+        return bytes((packed,)) + (terms.identifier.to_bytes(4, "little") if terms.identifier else b"")
 
     @property
     def kind(self) -> int:
@@ -98,7 +97,7 @@ class FilterSet:
         self.next_tag = next_tag
         self._terms: dict[Wanted, Terms] = {}
         for one in kept:
-            packed, identifier = _OPTIONS.unpack(one.options)
+            packed, identifier = one.options[0], int.from_bytes(one.options[1:], "little")
             terms = self.by_tag.get(one.tag) or Terms(
                 one.tag, packed & 3, bool(packed & 4), bool(packed & 8), identifier
             )

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.protocols.mqtt._deliver import Deliverer
-from penstock.protocols.mqtt.clients import Client, Retained
 from penstock.protocols.mqtt.filterset import Subscription
+from penstock.protocols.mqtt.packet_ids import Retained
 from penstock.protocols.mqtt.subscribing import ids_of
 from penstock.protocols.translate import mqtt5_from_amqp091, routing_key_of
 
 if TYPE_CHECKING:
+    from penstock.protocols.mqtt.client import Client
     from penstock.router.retained import RetainedMessage
 
 __all__ = ["RetainedDelivery"]
@@ -38,6 +39,7 @@ class RetainedDelivery:
     def __init__(self, client: Client, deliverer: Deliverer, again: list[tuple[int, int]]) -> None:
         """`again`: (packet id, token) of those under way when the last connection ended, in their order."""
         self._client = client
+        self._ids = client.ids
         self._deliverer = deliverer
         self._again = deque(again) if again else None
         self._walks: deque[tuple[Subscription, Iterator[RetainedMessage]]] | None = None
@@ -56,11 +58,11 @@ class RetainedDelivery:
 
     def pump(self, room: Callable[[], int], now_ms: int) -> None:
         """Deliver while there is room (bytes) and a packet id; call again when there is more of either."""
-        client, deliverer = self._client, self._deliverer
+        client, ids, deliverer = self._client, self._ids, self._deliverer
         while self._again and room() > 0:
             packet_id, token = self._again[0]
-            kept = client.tokens.get(token)
-            if kept is None or not client.inflight.resend(packet_id):
+            kept = ids.tokens.get(token)
+            if kept is None or not ids.inflight.resend(packet_id):
                 if kept is not None:
                     return
                 self._again.popleft()
@@ -86,25 +88,26 @@ class RetainedDelivery:
 
     def _send(self, entry: RetainedMessage, subscription: Subscription, now_ms: int) -> bool:
         """Deliver one; False when the client's window is full."""
-        client, deliverer = self._client, self._deliverer
+        packet_ids, deliverer = self._ids, self._deliverer
         published = 0 if not entry.flags & _F_PERSISTENT else 2 if entry.flags & _F_EXACTLY_ONCE else 1
         qos = min(published, subscription.qos)
         ids = ids_of((subscription.identifier,))
         elapsed_s = max(now_ms - entry.stored_ms, 0) // 1000
         packet_id = 0
         if qos:
-            packet_id = client.inflight.assign_retained(client.next_token, qos)
+            packet_id = packet_ids.inflight.assign_retained(packet_ids.next_token, qos)
             if not packet_id:
                 return False
-            token = client.next_token
-            client.next_token += 1
+            token = packet_ids.next_token
+            packet_ids.next_token += 1
         block = entry.props if entry.enc == _ENC_MQTT5 else _translated(entry)
         sent = deliverer.publish(entry.topic, block, entry.body, qos, True, ids, packet_id, False, elapsed_s)
         if qos:
             if sent:
-                client.tokens[token] = Retained(entry.topic, block, entry.body, qos, ids, entry.stored_ms)
+                kept = Retained(entry.topic, block, entry.body, qos, ids, entry.stored_ms)
+                packet_ids.tokens[token] = kept
             else:
-                client.inflight.give_back(packet_id)
+                packet_ids.inflight.give_back(packet_id)
         return True
 
 

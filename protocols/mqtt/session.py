@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Final
 from penstock.protocols.mqtt import _scan, packets, reasons
 from penstock.protocols.mqtt._scan import Scanner
 from penstock.protocols.mqtt.authenticating import Authentication
-from penstock.protocols.mqtt.clients import Client, Clients
+from penstock.protocols.mqtt.client import Client
+from penstock.protocols.mqtt.clients import Clients
 from penstock.protocols.mqtt.connecting import Accepted
 from penstock.protocols.mqtt.delivery import Delivery
 from penstock.protocols.mqtt.host import Host
@@ -163,11 +164,12 @@ class Session(Opening):
         client, scanner = self.client, self._scanner
         if client is None or scanner is None or not client.persistent:
             return
-        if client.received.changed:
+        ids = client.ids
+        if ids.received.changed:
             self._clients.save_received(client)
-        if client.inflight.exact_changed:
+        if ids.inflight.exact_changed:
             self._clients.save_out(client)
-        elif client.inflight.changed:
+        elif ids.inflight.changed:
             self._clients.soil(client)
         if scanner.unstamped:
             scanner.stamp(client.row_lsn)
@@ -179,9 +181,10 @@ class Session(Opening):
             self._await(scanner)
         client = self.client
         assert client is not None
-        if client.inflight.take_freed():
-            for token in client.inflight.take_done_tokens():
-                client.tokens.pop(token, None)
+        ids = client.ids
+        if ids.inflight.take_freed():
+            for token in ids.inflight.take_done_tokens():
+                ids.tokens.pop(token, None)
             assert self._delivery is not None
             self._delivery.credit_gained()
         if scanner.waiting > _ANSWERS_MAX:
@@ -225,9 +228,9 @@ class Session(Opening):
             raise MqttError(error.message, reasons.NOT_AUTHORIZED) from None
         identity = self._authentication.identity
         if identity is not None:
-            if identity.username != self.client.identity.username:
+            if identity.username != self.client.username:
                 raise MqttError("authenticated again as another user", reasons.NOT_AUTHORIZED)
-            self.client.identity = identity.of_client(self.client.client_id)
+            self.client.belong(identity)
             answer = packets.encode_auth(reasons.SUCCESS, self._authentication.answer)
             self._authentication = None
         self._replies.send(answer)
@@ -251,7 +254,7 @@ class Session(Opening):
         v5 = connect.version == packets.MQTT_5
         options = self._options
         scanner = Scanner(
-            self._log.appender, accepted.table, client.inflight, client.received, connect.version
+            self._log.appender, accepted.table, client.ids.inflight, client.ids.received, connect.version
         )
         scanner.max_packet = options.max_packet_bytes
         # 3.x has no word for a receive maximum, so its clients cannot be held to one.
@@ -287,7 +290,7 @@ class Session(Opening):
         if scanner.unstamped:
             scanner.stamp(client.row_lsn)
         self.state = State.OPENING
-        self._host.opened(client.identity.username, client.client_id, connect.version)
+        self._host.opened(client.username, client.client_id, connect.version)
         self._replies.send(accepted.connack, client.row_lsn, self._opened)
         self._host.deadline_changed()
 
@@ -555,7 +558,7 @@ class Session(Opening):
         self._broker.connections.leave(self)
         if not self._options.queue_qos0_messages:
             client.queue.cursor.skip_transient_until = 2**64 - 1  # nor does it keep the log meanwhile
-        client.inflight.suspend()
+        client.ids.inflight.suspend()
         will, self.will = self.will, None
         self._clients.disconnected(client, will)
 

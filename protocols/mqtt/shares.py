@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from penstock.subscriptions._cursor import Cursor
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Member", "Share", "Shares", "Taken", "filter_of", "is_exclusive", "is_shared", "split_shared"]
+__all__ = [
+    "Member",
+    "Share",
+    "Shares",
+    "Taken",
+    "cursor_of",
+    "filter_of",
+    "is_exclusive",
+    "is_shared",
+    "split_shared",
+]
 
 _NEVER: Final = 2**64 - 1
 
@@ -63,6 +73,14 @@ def split_shared(topic: str) -> tuple[str, str]:
 def filter_of(topic: str) -> str:
     """What a filter matches: the filter inside that of a shared subscription, else itself."""
     return split_shared(topic)[1] if is_shared(topic) else topic
+
+
+def cursor_of(vhost: Vhost, qid: int) -> Cursor | None:
+    """The cursor of the group whose queue has this number; None: the group is gone."""
+    for entry in vhost.shares.entries.values():
+        if entry.queue.qid == qid:
+            return entry.queue.cursor
+    return None
 
 
 class Taken(Exception):
@@ -109,7 +127,7 @@ class Share:
         cursor = self.queue.cursor
         for lsn, seq in found:
             client, packet_id = self.claims.pop(lsn)
-            if not client.inflight.found(packet_id, lsn, cursor, seq):
+            if not client.ids.inflight.found(packet_id, lsn, cursor, seq):
                 cursor.settle(seq)
             elif client.connection is not None:
                 client.connection.send_again()
@@ -192,7 +210,7 @@ class Shares:
         if joined is None:
             joined = client.shares = {}
         joined[topic] = share
-        client.inflight.join(share.queue.cursor, [other.queue.cursor for other in joined.values()])
+        client.joined(share)
 
     def leave(self, client: Client, topic: str) -> int:
         """The session is no member any more; with the last one the group ends. The LSN to wait for."""
@@ -205,13 +223,6 @@ class Shares:
         return share.vhost.shares.delete(share.name)
 
     # At start
-
-    def queue_of(self, vhost: Vhost, qid: int) -> Cursor | None:
-        """The cursor of the restored group whose queue has this number."""
-        for entry in vhost.shares.entries.values():
-            if entry.queue.qid == qid:
-                return entry.queue.cursor
-        return None
 
     def restore(self, client: Client, topic: str) -> None:
         """The session was a member in the last run."""
@@ -231,8 +242,9 @@ class Shares:
                 vhost.shares.delete(name)
                 continue
             for client, _ in share.members:
-                for packet_id, lsn in client.inflight.under_way(share.queue.cursor):
+                for packet_id, lsn in client.ids.inflight.under_way(share.queue.cursor):
                     share.claims[lsn] = client, packet_id
+                client.rest()
 
 
 def _name(topic: str) -> tuple[str, str]:

@@ -121,7 +121,7 @@ def test_qos_2_out_takes_four_packets(gateway: Gateway) -> None:
         assert sub.send(f.ack(f.PUBREC, 1)).bytes_taken() == f.ack(f.PUBREL, 1)
     assert sub.send(f.ack(f.PUBCOMP, 1)).bytes_taken() == b""
     (client,) = [c for c in gateway.clients if c.client_id == "s"]
-    assert client.inflight.held == 0
+    assert client.ids.inflight.held == 0
     assert client.queue.cursor.outstanding == 0
 
 

@@ -171,7 +171,7 @@ def test_an_id_whose_message_is_gone_is_released(gateway: Gateway) -> None:
     assert f.parse_publish(message, 5).payload == b"3"
     sub.send(f.ack(f.PUBCOMP, 1, 0x92) + f.ack(f.PUBACK, 3))
     (client,) = [c for c in gateway.clients if c.client_id == "s"]
-    assert client.inflight.held == 0
+    assert client.ids.inflight.held == 0
 
 
 @pytest.mark.parametrize("retained", [False, True])
@@ -380,11 +380,11 @@ def test_a_qos_2_id_is_durable_before_pubrec(tmp_path: Path) -> None:
     assert [p.kind for p in pub.take()] == [f.PUBREC]
     again = gateway.crash(tmp_path / "b")
     (client,) = again.clients
-    assert 7 in client.received
+    assert 7 in client.ids.received
     pub = keeper(again, "pub", 5)
     assert pub.send(f.ack(f.PUBREL, 7)).bytes_taken() == f.ack(f.PUBCOMP, 7)
     third = again.crash(tmp_path / "c")
     (client,) = third.clients
-    assert 7 not in client.received
+    assert 7 not in client.ids.received
     for each in (gateway, again, third):
         each.stop()

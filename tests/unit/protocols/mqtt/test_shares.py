@@ -283,7 +283,7 @@ def test_passing_groups_leave_no_places_behind(gateway: Gateway) -> None:
         peer.subscribe((f"$share/g/{i}", 1))
         peer.send(f.unsubscribe(5, f"$share/g/{i}", version=5))
     (client,) = gateway.clients
-    assert len(client.inflight.cursors) <= 2
+    assert len(client.ids.inflight.cursors) <= 2
     assert len(gateway.clients.shares) == 0
 
 

@@ -120,4 +120,4 @@ def test_what_a_client_says_besides_its_reasons_is_taken(gateway: Gateway, kind:
         peer.send(f.packet(f.PUBCOMP, 0, body))
     assert peer.take() == [] and not peer.closed
     assert peer.session.client is not None
-    assert peer.session.client.inflight.held == 0
+    assert peer.session.client.ids.inflight.held == 0

@@ -34,7 +34,7 @@ class Connection:
         self._buffer = bytearray(1 << 22)
         self._held = 0
         self._frames = self._read()
-        hello = {"versions": [1], "client": "bench", "capabilities": []}
+        hello = {"versions": [1], "client": "bench", "capabilities": [kinds.STORED]}
         login = {"mechanism": "PLAIN", "user": "guest", "password": "guest"}
         self.send(kinds.PREFACE + self._json(kinds.HELLO, hello) + self._json(kinds.LOGIN, login))
         self.wait(kinds.READY)
@@ -65,11 +65,16 @@ class Connection:
                 raise EOFError("the gateway closed the connection")
             self._held += n
 
-    def wait(self, wanted: int) -> tuple[int, memoryview]:
-        """The next frame of this type: size and beginning of its payload; RuntimeError for an ERROR."""
+    def wait(self, *wanted: int) -> tuple[int, memoryview]:
+        """The next frame of these types: size and beginning of its payload; RuntimeError for an ERROR."""
+        _, size, payload = self.wait_for(*wanted)
+        return size, payload
+
+    def wait_for(self, *wanted: int) -> tuple[int, int, memoryview]:
+        """The same, with its type."""
         for kind, _, size, payload in self._frames:
-            if kind == wanted:
-                return size, payload
+            if kind in wanted:
+                return kind, size, payload
             if kind in (kinds.ERROR, kinds.REFUSED):
                 raise RuntimeError(bytes(payload).decode())
             if kind == kinds.PING:
@@ -114,8 +119,11 @@ def consume(port: int, topic: str, records: int, *, acked: bool, credit: int = 1
     connection.send(grant.pack(16, kinds.CREDIT, 0, 0, HANDLE, credit, 1 << 30))
     got = total = ungranted = ungranted_bytes = 0
     while got < records:
-        size, payload = connection.wait(kinds.DELIVER)
-        first, count = struct.unpack_from(">QI", payload)
+        kind, size, payload = connection.wait_for(kinds.DELIVER, kinds.DELIVER_STORED)
+        if kind == kinds.DELIVER:
+            first, count = struct.unpack_from(">QI", payload)
+        else:
+            first, _, count = struct.unpack_from(">QQI", payload)
         got += count
         total += size
         ungranted += count

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from penstock.subscriptions._batches import BatchOutlet
+
 if TYPE_CHECKING:
     from penstock.subscriptions.outlet import Outlet
     from penstock.subscriptions.queue import Queue
@@ -59,6 +61,13 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
         wanted = min(outlet.credit(), budget, TAKE_MAX)
         if wanted <= 0:
             return Pause.NO_CREDIT
+        if isinstance(outlet, BatchOutlet):
+            n = _deliver_batch(queue, outlet)
+            if n:
+                budget -= n
+                continue
+            if not queue.outlets:
+                return Pause.NO_CREDIT
         n = cursor.take(wanted)
         took = _deliver(queue, outlet, 0, 1) if n else 0
         if took < n:
@@ -127,6 +136,17 @@ def _with_credit(outlets: list[Outlet]) -> tuple[list[Outlet], int]:
             priority = outlet.priority
             chosen.append(outlet)
     return chosen, least
+
+
+def _deliver_batch(queue: Queue, outlet: BatchOutlet) -> int:
+    """Let `outlet` take the next batch whole, if it can; how many messages that were."""
+    try:
+        took = outlet.deliver_batch(queue.cursor)
+    except Exception:
+        queue.outlet_failed(queue.outlets[0], 0, 1)
+        return 0
+    queue.delivered += took
+    return took
 
 
 def _deliver(queue: Queue, outlet: Outlet, first: int, step: int) -> int:

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.subscriptions._batches cimport BatchOutlet
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._keys cimport KeyShares
 from penstock.subscriptions._taken cimport Item
@@ -19,6 +20,7 @@ cdef struct Unacked:            # a delivery, by its tag
 cdef class Outgoing:                # what the consumers of one connection share
     cdef readonly OutBuffer out
     cdef public bint packs              # deliveries are compressed
+    cdef public bint stores             # batches may go out as they are stored
     cdef readonly uint64_t delivered, acknowledged
 
     cdef int pack_from(self, Py_ssize_t began) except -1
@@ -32,7 +34,7 @@ cdef class Pull:
     cdef public object timer
 
 
-cdef class Consumer:
+cdef class Consumer(BatchOutlet):
     cdef Outgoing outgoing
     cdef readonly uint32_t id
     cdef public object queue
@@ -60,5 +62,7 @@ cdef class Consumer:
     cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,
                                int64_t size_most, uint32_t request, int64_t* used) except -1
     cdef int hold(self, Item* item, double now) except -1
+    cdef int have_room(self, uint64_t more) except -1
+    cdef void hold_all(self, uint64_t seq, uint32_t count, double now) noexcept
     cdef void advance(self) noexcept
     cdef int done(self, Unacked* entry) except -1

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from typing_extensions import Buffer
 
 from penstock.protocols.outbuffer import OutBuffer
+from penstock.subscriptions._batches import BatchOutlet
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions._keys import KeyShares
 
@@ -38,6 +39,8 @@ class Outgoing:
     out: OutBuffer
     packs: bool
     """Deliveries are compressed where that makes them smaller."""
+    stores: bool
+    """Batches may go out as they are stored."""
     delivered: int
     acknowledged: int
     def __init__(self, out: OutBuffer) -> None: ...
@@ -55,7 +58,7 @@ class Pull:
     def complete(self) -> bool:
         """It has what it waited for, or all it may have."""
 
-class Consumer:
+class Consumer(BatchOutlet):
     """A handle of the peer to be delivered to: the outlet of a queue."""
 
     id: int

@@ -7,6 +7,7 @@ Owns what happens per delivered message. All integers are big-endian.
       record   position u64 | time i64, ms since the epoch | key size u16 | given back u16 (15 bits, and the
                highest: redelivered) | properties size u32 | body size u32 | key block | properties | body
     DELIVER_PACKED   what a DELIVER has, packed (see `packing`)
+    DELIVER_STORED   first tag u64 | first position u64 | count u32 | pull u32 = 0 | a batch as it is stored
     PULLED     request u32 | messages u32
 
 Delivery tags count from 1 per consumer, in the order of delivery, and stand in a ring that begins at the oldest
@@ -24,15 +25,24 @@ from penstock.log_core._batch cimport ENC_AMQP091, Batch, RecordHeader
 from penstock.protocols._properties cimport checked_size
 from penstock.protocols._tables cimport load32, store16, store32, store64
 from penstock.protocols._translated cimport translated
-from penstock.protocols.native._frames cimport HEAD, T_DELIVER, T_DELIVER_PACKED, T_PULLED, put_head
+from penstock.protocols.native._frames cimport (
+    HEAD,
+    T_DELIVER,
+    T_DELIVER_PACKED,
+    T_DELIVER_STORED,
+    T_PULLED,
+    put_head,
+)
 from penstock.protocols.native.packing import pack
 from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.subscriptions._batches cimport BatchOutlet, next_batch, take_batch
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._taken cimport TAKEN, Item
 from penstock.subscriptions._keys cimport NO_SLOT, KeyShares, slot_of
 
 cdef enum:
     DELIVERED_HEAD = 28
+    STORED_HEAD = 24
     DELIVER_SPLIT = 262144      # a delivery goes on in another frame from this size on
     TAKE_MAX = 1024             # items a cursor gives at once
     PACK_MIN = 512              # bytes of a delivery that is worth compressing
@@ -97,7 +107,7 @@ cdef class Pull:
         return self.messages <= 0 or self.size <= 0 or (self.got > 0 and self.messages_min <= 0 and self.size_min <= 0)
 
 
-cdef class Consumer:
+cdef class Consumer(BatchOutlet):
     def __cinit__(self, Outgoing outgoing not None, uint32_t id, object queue, object host, object room, *, int priority=0,
                   bint auto=False, int64_t unacked_max=50_000, str name="", list ranges=None):
         self.outgoing = outgoing
@@ -268,12 +278,58 @@ cdef class Consumer:
             self.outgoing.pack_from(began)
         return n
 
-    cdef int hold(self, Item* item, double now) except -1:
+    cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1:
+        """The next batch as it is stored. What can fail comes before it is taken."""
+        cdef Batch batch
+        cdef int64_t most = self.messages
+        cdef OutBuffer out = self.outgoing.out
+        cdef Py_ssize_t payload
+        cdef uint8_t* p
+        cdef uint64_t seq
+        if not self.outgoing.stores or self.outgoing.packs or self.keys is not None or self.pulls or self.size <= 0:
+            return 0
+        if not self.auto:
+            most = min(most, self.unacked_max - self.unacked)
+        batch = next_batch(cursor, most)
+        if batch is None:
+            return 0
+        if self.cursor is not cursor:
+            self.forget()
+            self.cursor = cursor
+        payload = STORED_HEAD + <Py_ssize_t>batch.nbytes
+        p = out.reserve(HEAD + payload)
+        if not self.auto:
+            self.have_room(batch.count)
+        seq = take_batch(cursor, batch, self.auto)
+        put_head(p, payload, T_DELIVER_STORED, self.id)
+        p += HEAD
+        store64(p, self.next)
+        store64(p + 8, batch.base_lsn)
+        store32(p + 16, batch.count)
+        store32(p + 20, 0)
+        memcpy(p + STORED_HEAD, batch.header, batch.head_size)
+        memcpy(p + STORED_HEAD + batch.head_size, batch.blob, batch.nbytes - batch.head_size)
+        out.commit(HEAD + payload)
+        if self.auto:
+            self.next += batch.count
+            self.first = self.next
+        else:
+            self.hold_all(seq, batch.count, self.host.now())
+        self.messages -= batch.count
+        self.size -= DELIVERED_HEAD * <int64_t>batch.count + batch.header.blob_raw     # as in a DELIVER
+        self.delivered += batch.count
+        self.outgoing.delivered += batch.count
+        self.host.dirty()
+        return batch.count
+
+    cdef int have_room(self, uint64_t more) except -1:
+        """In the ring, for so many more deliveries."""
         cdef uint64_t capacity, i
         cdef Unacked* grown
-        cdef Unacked* entry
-        if self.ring == NULL or self.next - self.first > self.mask:
+        if self.ring == NULL or self.next - self.first + more > self.mask + 1:
             capacity = 64 if self.ring == NULL else 2 * (self.mask + 1)
+            while capacity < self.next - self.first + more:
+                capacity *= 2
             grown = <Unacked*>malloc(capacity * sizeof(Unacked))
             if grown == NULL:
                 raise MemoryError
@@ -282,6 +338,25 @@ cdef class Consumer:
             free(self.ring)
             self.ring = grown
             self.mask = capacity - 1
+        return 0
+
+    cdef void hold_all(self, uint64_t seq, uint32_t count, double now) noexcept:
+        """Deliveries of consecutive seqs are out for the first time; there is room for them."""
+        cdef Unacked* entry
+        cdef uint32_t i
+        for i in range(count):
+            entry = &self.ring[(self.next + i) & self.mask]
+            entry.seq = seq + i
+            entry.at = now
+            entry.count = 0
+            entry.slot = NO_SLOT
+            entry.out = True
+        self.next += count
+        self.unacked += count
+
+    cdef int hold(self, Item* item, double now) except -1:
+        cdef Unacked* entry
+        self.have_room(1)
         entry = &self.ring[self.next & self.mask]
         entry.seq = item.seq
         entry.at = now

@@ -14,6 +14,7 @@ cdef enum:
     T_NACK = 0x23
     T_PULLED = 0x25
     T_DELIVER_PACKED = 0x28
+    T_DELIVER_STORED = 0x29
 
 
 cdef inline void put_head(uint8_t* p, Py_ssize_t payload, uint8_t kind, uint32_t id) noexcept:

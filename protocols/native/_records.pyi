@@ -43,3 +43,9 @@ def decode_delivery(payload: bytes, kind: type[_Kind], source: Any) -> tuple[int
 
     The records are made without calling `kind.__init__`. Raises ValueError: cut short, or bytes left over.
     """
+
+def decode_stored(payload: bytes, kind: type[_Kind], source: Any) -> list[_Kind]:
+    """The records of the payload of a DELIVER_STORED frame; made as by `decode_delivery`.
+
+    Raises ValueError: it is no whole batch of records, or its checksums do not fit.
+    """

@@ -10,7 +10,35 @@ from libc.string cimport memcpy
 
 from penstock.protocols._tables cimport load16, load32, load64, store32, store64
 
+cdef extern from "crc32c.h" nogil:
+    void crc32c_prepare()
+    uint32_t crc32c_update(uint32_t crc, const uint8_t* p, size_t n)
+
+cdef extern from *:
+    """
+    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "stored batches are used in place");
+    """
+
+crc32c_prepare()
+
+cdef packed struct StoredHead:      # of a batch, docs/format.md
+    uint32_t len, head_crc, blob_off, blob_crc
+    uint8_t magic, kind, codec, cols
+    uint16_t attrs, producer_epoch
+    uint32_t lp, shard_epoch
+    uint64_t base_lsn, base_pos, synced_lsn
+    int64_t base_ts, max_ts
+    uint64_t producer_id
+    uint32_t base_seq, count, blob_raw, raw
+
+cdef packed struct StoredRecord:
+    uint32_t off, size, props, feed, ts, ttl
+    uint16_t key, flags
+    uint8_t priority, enc
+    uint16_t reserved
+
 cdef enum:
+    STORED_HEAD = 24
     HEAD = 12
     BATCH_HEAD = 16
     RECORD_HEAD = 8
@@ -132,3 +160,58 @@ def decode_delivery(bytes payload not None, type kind not None, object source):
     if p != end:
         raise ValueError("a delivery with bytes left over")
     return first, pull, records
+
+
+def decode_stored(bytes payload not None, type kind not None, object source):
+    """The records of the payload of a DELIVER_STORED frame."""
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(payload) - STORED_HEAD
+    cdef const StoredHead* head
+    cdef const StoredRecord* stored
+    cdef const uint8_t* at
+    cdef uint64_t first
+    cdef uint32_t i
+    cdef Py_ssize_t props_size
+    cdef list records = []
+    cdef Record record
+    cdef bytes key_block = b"", block = b""
+    if not issubclass(kind, Record):
+        raise TypeError("kind is a class of records")
+    if size < <Py_ssize_t>sizeof(StoredHead):
+        raise ValueError("a stored batch that is cut short")
+    first = load64(p)
+    head = <const StoredHead*>(p + STORED_HEAD)
+    if head.len != size or head.magic != 1 or head.kind != 1 or head.codec:
+        raise ValueError("a stored batch of another size or kind")
+    if head.base_lsn != load64(p + 8) or head.count != load32(p + 16):
+        raise ValueError("a stored batch that is not the one it was sent as")
+    if (sizeof(StoredHead) + <uint64_t>head.count * sizeof(StoredRecord) > head.blob_off
+            or <uint64_t>head.blob_off + head.blob_raw > <uint64_t>size):
+        raise ValueError("a stored batch that is larger than it says")
+    p = <const uint8_t*>head
+    if (crc32c_update(0, p + 8, head.blob_off - 8) != head.head_crc
+            or crc32c_update(0, p + head.blob_off, head.blob_raw) != head.blob_crc):
+        raise ValueError("a stored batch that was damaged on its way: its checksum does not fit")
+    stored = <const StoredRecord*>(p + sizeof(StoredHead))
+    for i in range(head.count):
+        if (<uint64_t>stored.off + stored.size > head.blob_raw
+                or <uint64_t>stored.key + stored.props > stored.size):
+            raise ValueError("a stored batch with a record outside of it")
+        at = p + head.blob_off + stored.off
+        record = <Record>kind.__new__(kind)
+        record.position = head.base_lsn + i
+        record.timestamp_ms = head.base_ts + stored.ts
+        record.tag = first + i
+        if stored.key != PyBytes_GET_SIZE(key_block) or at[:stored.key] != key_block:
+            key_block = at[:stored.key]
+        record.key_block = key_block
+        at += stored.key
+        props_size = stored.props
+        if props_size != PyBytes_GET_SIZE(block) or at[:props_size] != block:
+            block = at[:props_size]
+        record.block = block
+        record.body = at[props_size:stored.size - stored.key]
+        record.source = source
+        records.append(record)
+        stored += 1
+    return records

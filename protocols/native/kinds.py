@@ -34,6 +34,7 @@ PULLED: Final = 0x25
 EVENT: Final = 0x26
 CHECK: Final = 0x27
 DELIVER_PACKED: Final = 0x28
+DELIVER_STORED: Final = 0x29
 LOG: Final = 0x30
 """Types of frames."""
 
@@ -44,5 +45,7 @@ ACKS_FSYNC: Final = 2
 
 ZSTD: Final = "zstd"
 """The capability of compressed batches."""
+STORED: Final = "stored"
+"""The capability of batches as they are stored."""
 KEY_HEADER: Final = "x-key"
 """The header that has a message's ordering key."""

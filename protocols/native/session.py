@@ -49,7 +49,17 @@ __all__ = ["Session", "State"]
 _PROBE_S: Final = 5.0
 """How long a peer has to show that it is there."""
 
-CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "log", kinds.ZSTD)
+CAPABILITIES: Final = (
+    "delay",
+    "transact",
+    "prepare",
+    "pull",
+    "read",
+    "seek",
+    "log",
+    kinds.ZSTD,
+    kinds.STORED,
+)
 
 
 _numbers: Final = itertools.count(1)
@@ -195,7 +205,9 @@ class Session:
         self.client = fields.text("client", "unknown")[:100] or "unknown"
         capabilities = fields.any("capabilities")
         fields.done()
-        self.codec.outgoing.packs = isinstance(capabilities, list) and kinds.ZSTD in capabilities
+        if isinstance(capabilities, list):
+            self.codec.outgoing.packs = kinds.ZSTD in capabilities
+            self.codec.outgoing.stores = kinds.STORED in capabilities
         if not isinstance(versions, list) or VERSION not in versions:
             raise RequestError(
                 "version",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -46,8 +46,9 @@ class Taker:
         found = []
         frames, self.client.frames = self.client.frames, []
         for kind, _, payload in frames:
-            if kind == 0x21:
-                first, _, messages = wire.deliver(payload)
+            delivery = wire.delivery(kind, payload)
+            if delivery is not None:
+                first, _, messages = delivery
                 for i, message in enumerate(messages):
                     self.held[first + i] = message["body"]
                     self.credit -= 1
@@ -113,8 +114,9 @@ class Kinds(RuleBasedStateMachine):
 
     # What happens
 
-    @rule(keys=st.lists(KEYS, min_size=1, max_size=8))
+    @rule(keys=st.one_of(st.lists(KEYS, min_size=1, max_size=8), st.lists(KEYS, min_size=16, max_size=24)))
     def publish(self, keys: list[str]) -> None:
+        """Batches of 16 and more may be delivered as they are stored."""
         bodies = [(key, b"%s:%d" % (key.encode(), len(self.sent) + i)) for i, key in enumerate(keys)]
         self.sender.send(keyed(1, 0, bodies))
         self.sender.take()
@@ -126,8 +128,8 @@ class Kinds(RuleBasedStateMachine):
             self._join(credit, priority)
 
     def _join(self, credit: int, priority: int) -> None:
-        client = Client(self.world)
         self.names += 1
+        client = Client(self.world, capabilities=("stored",) if self.names % 3 else ())
         told = client.request(
             "subscribe",
             handle=7,
@@ -151,7 +153,7 @@ class Kinds(RuleBasedStateMachine):
         self.takers.append(taker)
         self._grant(taker, credit)
 
-    @rule(which=WHICH, credit=st.integers(1, 6))
+    @rule(which=WHICH, credit=st.one_of(st.integers(1, 6), st.integers(16, 30)))
     def grant(self, which: int, credit: int) -> None:
         if which < len(self.takers):
             self._grant(self.takers[which], credit)
@@ -174,6 +176,17 @@ class Kinds(RuleBasedStateMachine):
         if which < len(self.takers):
             taker = self.takers[which]
             self._settle(taker, sorted(taker.held)[:most])
+
+    @precondition(lambda self: self.kind in ("exclusive", "failover"))
+    @rule(which=WHICH, most=st.integers(1, 20))
+    def acknowledge_all_up_to(self, which: int, most: int) -> None:
+        if which < len(self.takers) and self.takers[which].held:
+            taker = self.takers[which]
+            last = sorted(taker.held)[:most][-1]
+            done = {tag: body for tag, body in taker.held.items() if tag <= last}
+            taker.held = {tag: body for tag, body in taker.held.items() if tag > last}
+            taker.client.send(wire.ack(7, [(last, last)], request=9, cumulative=True))
+            self.settled |= set(done.values())
 
     def _settle(self, taker: Taker, tags: list[int]) -> None:
         if tags:
@@ -256,5 +269,11 @@ class Kinds(RuleBasedStateMachine):
 def test_a_kind_keeps_its_promises(kind: str) -> None:
     machine = type(f"Kinds_{kind}", (Kinds,), {"kind": kind})
     case = machine.TestCase
-    case.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+    # A machine that stands still for a while is no mistake of ours.
+    case.settings = settings(
+        max_examples=12,
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     case().runTest()

@@ -67,6 +67,39 @@ def deliver(payload: bytes) -> tuple[int, int, list[Delivered]]:
     return first, pull, found
 
 
+def deliver_stored(payload: bytes) -> tuple[int, int, list[Delivered]]:
+    """(first tag, pull, messages) of a DELIVER_STORED frame; the batch is that of docs/format.md."""
+    first, position, count, pull = struct.unpack_from(">QQII", payload)
+    batch = payload[24:]
+    size, _, blob_off = struct.unpack_from("<III", batch)
+    (base_lsn,) = struct.unpack_from("<Q", batch, 32)
+    (base_ts,) = struct.unpack_from("<q", batch, 56)
+    (batch_count,) = struct.unpack_from("<I", batch, 84)
+    assert (size, base_lsn, batch_count) == (len(batch), position, count)
+    found = []
+    for i in range(count):
+        off, size, props, _, ts, _, key = struct.unpack_from("<IIIIIIH", batch, 96 + 32 * i)
+        record = batch[blob_off + off : blob_off + off + size]
+        found.append(
+            {
+                "position": position + i,
+                "time_ms": base_ts + ts,
+                "key": record[:key],
+                "given_back": 0,
+                "redelivered": False,
+                "props": record[key : key + props],
+                "body": record[key + props :],
+            }
+        )
+    return first, pull, found
+
+
+def delivery(kind: int, payload: bytes) -> tuple[int, int, list[Delivered]] | None:
+    """(first tag, pull, messages) of a frame, None when it is no delivery."""
+    take = {0x21: deliver, 0x29: deliver_stored}.get(kind)
+    return None if take is None else take(payload)
+
+
 def ack(handle: int, ranges: list[tuple[int, int]], request: int = 0, cumulative: bool = False) -> bytes:
     head = struct.pack(">IBBH", request, cumulative, 0, 0)
     return frame(0x22, handle, head + b"".join(struct.pack(">QQ", *one) for one in ranges))

@@ -103,7 +103,9 @@ class World:
 class Client:
     """One connection, its bytes carried by hand."""
 
-    def __init__(self, world: World, *, login: bool = True, user: str = "guest") -> None:
+    def __init__(
+        self, world: World, *, login: bool = True, user: str = "guest", capabilities: tuple[str, ...] = ()
+    ) -> None:
         self.world = world
         self.out = OutBuffer()
         self.session = Session(
@@ -122,7 +124,8 @@ class Client:
         """It answers PINGs."""
         world.clients.append(self)
         if login:
-            self.send(b"PENSTOCK" + self.json_frame(0x01, {"versions": [1], "client": "test"}))
+            hello = {"versions": [1], "client": "test", "capabilities": list(capabilities)}
+            self.send(b"PENSTOCK" + self.json_frame(0x01, hello))
             self.send(self.json_frame(0x03, {"user": user, "password": user}))
             self.log_in(user)
             assert [kind for kind, _, _ in self.take()] == [0x02, 0x04]
@@ -205,10 +208,11 @@ class Client:
         kept = []
         self.world.settle()
         for kind, id, payload in self.frames:
-            if kind != 0x21:
+            delivery = wire.delivery(kind, payload)
+            if delivery is None:
                 kept.append((kind, id, payload))
                 continue
-            first, pull, messages = wire.deliver(payload)
+            first, pull, messages = delivery
             for i, message in enumerate(messages):
                 found.append({**message, "tag": first + i, "consumer": id, "pull": pull})
         self.frames = kept

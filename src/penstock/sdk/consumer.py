@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native import kinds
-from penstock.protocols.native._records import decode_delivery
+from penstock.protocols.native._records import decode_delivery, decode_stored
 from penstock.sdk.errors import ClientError, Closed, StaleDelivery
 from penstock.sdk.message import Message
 
@@ -146,8 +146,11 @@ class Consumer:
     # Frames
 
     def frame(self, kind: int, payload: bytes) -> None:
-        """DELIVER, PULLED or EVENT."""
-        if kind == kinds.DELIVER:
+        """DELIVER, DELIVER_STORED, PULLED or EVENT."""
+        if kind == kinds.DELIVER_STORED:
+            self._waiting.extend(decode_stored(payload, Message, self._source))
+            self._wake()
+        elif kind == kinds.DELIVER:
             _, pull, messages = decode_delivery(payload, Message, self._source)
             if pull:
                 waiting = self._pulls.get(pull)

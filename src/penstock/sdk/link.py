@@ -21,7 +21,7 @@ from penstock.sdk.url import Target
 __all__ = ["Link", "Receiver", "open_link"]
 
 _HEAD: Final = struct.Struct(">IBBHI")
-_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek")
+_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", kinds.STORED)
 _DELIVERY_MAX: Final = 2**31
 
 
@@ -100,7 +100,15 @@ class Link(asyncio.Protocol):
 
             kind, payload = kinds.DELIVER, unpack(payload, _DELIVERY_MAX)
         match kind:
-            case kinds.DELIVER | kinds.CONFIRM | kinds.REFUSED | kinds.PULLED | kinds.EVENT | kinds.CHECK:
+            case (
+                kinds.DELIVER
+                | kinds.DELIVER_STORED
+                | kinds.CONFIRM
+                | kinds.REFUSED
+                | kinds.PULLED
+                | kinds.EVENT
+                | kinds.CHECK
+            ):
                 receiver = self._receivers.get(handle)
                 if receiver is not None:
                     receiver.frame(kind, payload)

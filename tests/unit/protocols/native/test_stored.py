@@ -1,0 +1,201 @@
+"""Batches delivered as they are stored: when they are, that they say the same, and how they are settled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.protocols.native import kinds
+from penstock.protocols.native._records import Record, decode_stored
+from penstock.protocols.native.options import NativeOptions
+from penstock.router.names import ENC_MQTT5, join_key_block
+from penstock.sdk.message import properties_block
+from tests.reference import native_frames as wire
+from tests.support.native_session import PLAIN, Client, World
+
+BODIES = [b"%d %s" % (i, b"x" * (i % 7)) for i in range(100)]
+CREDIT = wire.credit(2, 1000, 1 << 20)
+
+
+def stored(world: World) -> Client:
+    """A client that takes stored batches, with a producer of the topic t."""
+    client = Client(world, capabilities=(kinds.STORED,))
+    client.request("open_producer", handle=1, topic="t", create=True)
+    return client
+
+
+def reads(client: Client, credit: bytes = CREDIT) -> list[tuple[int, list[bytes]]]:
+    """The deliveries of a reader from the beginning on: type of frame, bodies."""
+    client.request("read", handle=2, topic="t", start="earliest")
+    client.send(credit)
+    return deliveries(client)
+
+
+def deliveries(client: Client) -> list[tuple[int, list[bytes]]]:
+    found = []
+    for kind, _, payload in client.take():
+        delivery = wire.delivery(kind, payload)
+        if delivery is not None:
+            found.append((kind, [message["body"] for message in delivery[2]]))
+    return found
+
+
+def test_a_batch_goes_out_as_it_is_stored(world: World) -> None:
+    client = stored(world)
+    client.produce(1, *BODIES)
+    assert reads(client) == [(kinds.DELIVER_STORED, BODIES)]
+
+
+def test_a_delivery_says_the_same_in_both_forms(world: World) -> None:
+    client = stored(world)
+    items = [
+        (properties_block(f"k{i % 3}", {"n": i}, None, i % 2 == 0), body) for i, body in enumerate(BODIES)
+    ]
+    client.send(wire.produce(1, 0, 2, items))
+    other = Client(world)
+    for one in (client, other):
+        one.request("subscribe", handle=2, topic="t", subscription=f"s{id(one)}", start="earliest")
+        one.send(CREDIT)
+    mine, theirs = client.take(), other.take()
+    assert [kind for kind, _, _ in mine if kind != kinds.CONFIRM] == [kinds.DELIVER_STORED]
+    (payload,) = (payload for kind, _, payload in mine if kind == kinds.DELIVER_STORED)
+    assert [kind for kind, _, _ in theirs] == [kinds.DELIVER]
+    assert wire.deliver_stored(payload) == wire.deliver(theirs[0][2])
+    for record, said in zip(decode_stored(payload, Record, None), wire.deliver(theirs[0][2])[2], strict=True):
+        assert (record.position, record.timestamp_ms) == (said["position"], said["time_ms"])
+        assert (record.key_block, record.block, record.body) == (said["key"], said["props"], said["body"])
+
+
+def test_credit_counts_as_in_any_delivery(world: World) -> None:
+    client = stored(world)
+    client.produce(1, *BODIES)
+    other = Client(world)
+    for one in (client, other):
+        one.request("read", handle=2, topic="t", start="earliest")
+        one.send(CREDIT)
+    first, second = (one.session.codec.consumer(2) for one in (client, other))
+    assert first is not None and second is not None
+    assert (first.messages, first.size) == (second.messages, second.size)
+
+
+def test_what_is_more_than_the_credit_goes_message_by_message(world: World) -> None:
+    client = stored(world)
+    client.produce(1, *BODIES)
+    assert reads(client, wire.credit(2, 30, 1 << 20)) == [(kinds.DELIVER, BODIES[:30])]
+    client.produce(1, *BODIES)
+    client.send(CREDIT)
+    assert deliveries(client) == [(kinds.DELIVER, BODIES[30:] + BODIES)]  # the rest, and what it reaches into
+
+
+def test_a_batch_of_two_topics_is_taken_apart(world: World) -> None:
+    client = stored(world)
+    client.request("open_producer", handle=3, topic="other", create=True)
+    frames = [wire.produce(handle, 0, 2, [(PLAIN, body) for body in BODIES]) for handle in (1, 3)]
+    client.send(b"".join(frames))  # one read, so one batch
+    assert reads(client) == [(kinds.DELIVER, BODIES)]
+
+
+def test_what_only_a_look_can_judge_is_looked_at(world: World) -> None:
+    client = stored(world)
+    items = [(properties_block(None, None, 500 if i == 50 else None, True), b) for i, b in enumerate(BODIES)]
+    client.send(wire.produce(1, 0, 2, items))
+    world.pass_time(1)
+    client.request("subscribe", handle=3, topic="t", subscription="s", start="earliest")
+    client.send(wire.credit(3, 1000, 1 << 20))
+    assert deliveries(client) == [(kinds.DELIVER, BODIES[:50] + BODIES[51:])]
+    # A reader gets what the stream keeps, whatever its time.
+    assert reads(client) == [(kinds.DELIVER_STORED, BODIES)]
+
+
+def test_properties_of_another_encoding_are_translated(world: World) -> None:
+    client = stored(world)
+    target = client.session.codec.route(join_key_block("", "t")).target
+    for body in BODIES:
+        world.log.appender.append_record(client.session.vhost.lp, target, b"a/b", b"", body, enc=ENC_MQTT5)
+    assert reads(client) == [(kinds.DELIVER, BODIES)]
+
+
+def test_acknowledged_by_ranges(world: World) -> None:
+    client = stored(world)
+    client.produce(1, *BODIES)
+    subscribed = {"topic": "t", "subscription": "s", "kind": "exclusive"}
+    client.request("subscribe", handle=2, start="earliest", **subscribed)
+    client.send(CREDIT)
+    assert deliveries(client) == [(kinds.DELIVER_STORED, BODIES)]
+    client.send(wire.ack(2, [(1, 40), (51, 60)]) + wire.nack(2, [(61, 61)]))
+    assert [kind for kind, _ in deliveries(client)] == [kinds.DELIVER]  # what was given back
+    client.lose()
+    again = Client(world, capabilities=(kinds.STORED,))
+    again.request("subscribe", handle=2, **subscribed)
+    again.send(CREDIT)
+    assert again.bodies() == BODIES[40:50] + BODIES[60:]
+    again.send(wire.ack(2, [(60, 60)], cumulative=True))
+    described = again.request("describe", topic="t")["subscriptions"]["s"]
+    assert (described["backlog"], described["unacked"]) == (0, 0)
+
+
+def test_no_more_is_out_than_allowed(tmp_path: Path) -> None:
+    world = World(tmp_path / "data", NativeOptions(max_unacked=150))
+    client = stored(world)
+    client.produce(1, *BODIES)
+    client.produce(1, *BODIES)
+    client.request("subscribe", handle=2, topic="t", subscription="s", start="earliest")
+    client.send(CREDIT)
+    assert deliveries(client) == [(kinds.DELIVER_STORED, BODIES), (kinds.DELIVER, BODIES[:50])]
+    client.send(wire.ack(2, [(1, 150)]))
+    assert deliveries(client) == [(kinds.DELIVER, BODIES[50:])]
+    world.close()
+
+
+def test_of_what_is_read_from_disk_too(world: World) -> None:
+    client = stored(world)
+    for _ in range(40):  # some segments of 1 MiB
+        client.produce(1, *(b"x" * 1000 for _ in range(100)))
+    world.restart()
+    client = Client(world, capabilities=(kinds.STORED,))
+    client.request("read", handle=2, topic="t", start="earliest")
+    client.send(wire.credit(2, 10_000, 1 << 30))
+    world.wait(lambda: sum(kind == kinds.DELIVER_STORED for kind, _, _ in client.frames) == 40)
+    assert sum(len(bodies) for _, bodies in deliveries(client)) == 4000
+
+
+def test_a_damaged_batch_is_noticed(world: World) -> None:
+    client = stored(world)
+    client.produce(1, *BODIES)
+    client.request("read", handle=2, topic="t", start="earliest")
+    client.send(CREDIT)
+    (payload,) = (payload for kind, _, payload in client.take() if kind == kinds.DELIVER_STORED)
+    assert [record.body for record in decode_stored(payload, Record, None)] == BODIES
+    end = 24 + 96 + 32 * len(BODIES) + sum(len(body) + 6 for body in BODIES)
+    for at in range(8, end):  # the first tag is whatever it says
+        broken = payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :]
+        if 20 <= at < 24:
+            continue  # the pull: 0 in version 1
+        with pytest.raises(ValueError, match="stored batch"):
+            decode_stored(broken, Record, None)
+    for cut in range(len(payload)):
+        with pytest.raises(ValueError, match="stored batch"):
+            decode_stored(payload[:cut], Record, None)
+
+
+def test_who_does_not_ask_for_it_gets_none(world: World) -> None:
+    stored(world).produce(1, *BODIES)
+    assert reads(Client(world)) == [(kinds.DELIVER, BODIES)]
+    # Who wants to save network gets what is smaller.
+    (delivery,) = [kind for kind, _, _ in _frames_of(Client(world, capabilities=(kinds.STORED, kinds.ZSTD)))]
+    assert delivery == kinds.DELIVER_PACKED
+
+
+def _frames_of(client: Client) -> list[tuple[int, int, bytes]]:
+    client.request("read", handle=2, topic="t", start="earliest")
+    client.send(CREDIT)
+    return client.take()
+
+
+def test_the_gateway_says_that_it_can(world: World) -> None:
+    client = Client(world, login=False)
+    client.send(b"PENSTOCK" + client.json_frame(0x01, {"versions": [1]}))
+    ((_, _, welcome),) = client.take()
+    assert kinds.STORED in json.loads(welcome)["capabilities"]

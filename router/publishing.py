@@ -163,12 +163,12 @@ class Publishing:
         headers: Arguments | None,
     ) -> Published:
         """Append one message; see `Vhost.publish`."""
-        if headers is not None or identity is None:
+        if identity is None:
             route = self.route(identity, enc, key, headers if headers is not None else {})
         else:
             route = self.table(identity, enc).route(key)
             if route.per_message:
-                route = self.route(identity, enc, key, {})
+                route = self.route(identity, enc, key, headers if headers is not None else {})
         if route.error is not None:
             return Published(0, route)
         return self.append(route, key, props, body, flags, priority, enc, ttl_ms, origin)

@@ -1,7 +1,8 @@
 """HTTP on a socket: the connection that drives a session, its requests as tasks, and the listener.
 
 Owns transports, timers and tasks; bytes are the sessions' (`h1`, `h2`), answers are the app's. Each request
-is one task: who asks (`login`), which handler (`Routes`), the answer. HTTP/2 is spoken to a client that
+is served by itself: who asks (`login`), which handler (`Routes`), the answer; in a task, or without one when
+nothing need be waited for (`eager`). HTTP/2 is spoken to a client that
 begins with its preface, as it also does after TLS has agreed on "h2"; all others speak HTTP/1.1.
 
 Bounds of a connection: a head is complete 10 s after it began; a body brings 1 KiB per second on average over
@@ -23,11 +24,13 @@ from penstock.errors import PenstockError
 from penstock.logs import fields
 from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.front import Front
+from penstock.protocols.http.eager import begin
 from penstock.protocols.http.h1 import H1Session
 from penstock.protocols.http.h2 import PREFACE, H2Session
 from penstock.protocols.http.login import bearer, credentials
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.routes import Routes
+from penstock.protocols.http.traffic import log_failed
 from penstock.protocols.http.ws import Conversation, WsSession
 from penstock.protocols.wiring import wire
 
@@ -49,6 +52,8 @@ _RATE_S: Final = 10.0
 _RATE_BYTES: Final = 10 * 1024
 _UNSENT_MAX: Final = 4 << 20
 _STUCK_S: Final = 30.0
+_QUICK_MAX: Final = 16
+"""Requests of one read that are served in it: the others come after those of other connections."""
 
 
 class App(Protocol):
@@ -74,8 +79,10 @@ class HttpConnection(Connection):
         self._broker = broker
         self._app = app
         self.session: H1Session | H2Session | WsSession | None = None
-        self._requests: dict[Request, asyncio.Task[None]] = {}
-        """Under way, and who serves them."""
+        self._requests: dict[Request, asyncio.Task[None] | None] = {}
+        """Under way, and who serves them; None while they are just begun."""
+        self._quick = 0
+        """Requests of this read that were served in it."""
         self._room: asyncio.Event = asyncio.Event()
         self._head_since: float | None = None
         self._idle_since = self.last_read_at
@@ -101,6 +108,7 @@ class HttpConnection(Connection):
                 return 0
             self.session = H2Session(self) if start == PREFACE else H1Session(self)
         self._handling = True
+        self._quick = 0
         consumed = self.session.receive(buffer, size, self.loop.time())
         self._handling = False
         if self.session.idle and consumed < size:
@@ -120,7 +128,8 @@ class HttpConnection(Connection):
             self.session.lost()
         self._room.set()
         for task in self._requests.values():
-            task.cancel()
+            if task is not None:
+                task.cancel()
 
     def on_writable(self) -> None:
         self._room.set()
@@ -172,7 +181,16 @@ class HttpConnection(Connection):
             self.hold("login")
         request.local = self._loopback
         self.requests += 1
-        self._requests[request] = self.loop.create_task(self._serve(request))
+        quick = self._app.routes.read_known(request) and self._quick < _QUICK_MAX
+        self._requests[request] = None
+        task: asyncio.Task[None] | None
+        if quick:
+            self._quick += 1
+            task = begin(self.loop, self._serve(request))
+        else:
+            task = self.loop.create_task(self._serve(request))
+        if request in self._requests:
+            self._requests[request] = task
 
     def malformed(self, error: HttpError) -> Response:
         """What to answer to something that is no request."""
@@ -223,30 +241,50 @@ class HttpConnection(Connection):
             if response.stream is not None and request.method == "HEAD":
                 await response.stream.aclose()
                 response = Response(response.status, b"", response.content_type, response.headers)
-            if response.stream is None:
+            if response.kept is not None:
+                self._respond_when_kept(session, request, response, *response.kept)
+            elif response.stream is None:
                 session.respond(request, response)
             else:
                 await self._stream(request, response)
         except asyncio.CancelledError:
             raise
         except Exception:
-            # The edge of the request: a bug of ours ends this answer only.
-            logger.exception(
-                "a request failed",
-                extra=fields(connection=self.id, method=request.method, path=request.target),
-            )
-            error = HttpError(500, "internal_error", "an internal error; see the gateway's log")
-            session.respond(request, self._app.problem(request, error))
+            self._failed(session, request)
         finally:
             del self._requests[request]
         self.wiring.tick.schedule()
+
+    def _failed(self, session: H1Session | H2Session, request: Request) -> None:
+        """The edge of the request: a bug of ours ends this answer only. Called in an except clause."""
+        logger.exception(
+            "a request failed",
+            extra=fields(connection=self.id, method=request.method, path=request.target),
+        )
+        error = HttpError(500, "internal_error", "an internal error; see the gateway's log")
+        session.respond(request, self._app.problem(request, error))
+
+    def _respond_when_kept(
+        self, session: H1Session | H2Session, request: Request, response: Response, lsn: int, synced: bool
+    ) -> None:
+        """Send an answer that says what the log has kept, when it has."""
+
+        def told(ok: bool) -> None:
+            try:
+                session.respond(request, response if ok else self._app.problem(request, log_failed()))
+            except Exception:
+                self._failed(session, request)
+
+        log = self._broker.log
+        (log.when_synced if synced else log.when_written)(lsn, told)
 
     async def _answer(self, request: Request) -> Response:
         try:
             try:
                 if self._unsent() > _UNSENT_MAX:
                     await self._have_room()
-                self._app.routes.read(request)
+                if request.handler is None:
+                    self._app.routes.read(request)
                 if not self._app.is_open(request):
                     request.identity = await self._login(request)
                 if self.user is None:
@@ -254,7 +292,8 @@ class HttpConnection(Connection):
             finally:
                 if self.held:
                     self.release("login")
-            return await self._app.routes.find(request)(request)
+            handler = request.handler or self._app.routes.find(request)
+            return await handler(request)
         except HttpError as error:
             return self._app.problem(request, error)
         except PenstockError as error:

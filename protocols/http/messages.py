@@ -12,7 +12,7 @@ RabbitMQ a "+" in a path is a space.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
@@ -69,6 +69,9 @@ class Response:
     """Pieces, sent as they come; the session waits for room in the output between two of them."""
     conversation: Conversation | None = None
     """The connection is a WebSocket from now on, for this."""
+    kept: tuple[int, bool] | None = None
+    """(LSN, synced): it is sent when the log up to there is synced, or written; what is answered instead when
+    the log fails is the connection's affair. So a handler need not wait."""
 
 
 def json_response(
@@ -178,6 +181,8 @@ class Request:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     """The segments that matched a name of the route."""
+    handler: Callable[[Request], Awaitable[Response]] | None = None
+    """Who serves it, when that is known from an earlier request; see `Routes`."""
     identity: Identity | None = None
     """Who asks; None where no login is needed."""
     session_wants: Callable[[], None] = _nothing

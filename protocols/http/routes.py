@@ -2,6 +2,10 @@
 
     api.add("GET", "/api/queues/{vhost}/{name}", show_queue)
 
+A handler that is `quick` is begun while its request is read, outside of any task, and gets one when it has to
+wait; until then it must not use what needs a task (`asyncio.timeout`, `asyncio.current_task`). Most requests
+for such a handler cost no task at all.
+
 A literal segment goes before a name. HEAD is served by GET's handler. Programs ask for the same few targets
 again and again: what was found for a short one is remembered.
 """
@@ -16,8 +20,8 @@ from penstock.protocols.http.messages import HttpError, Request, Response, split
 __all__ = ["Handler", "Routes"]
 
 Handler = Callable[[Request], Awaitable[Response]]
-_Found = tuple[Sequence[str], Mapping[str, Sequence[str]], Mapping[str, str], Handler]
-"""Segments, query and names of a target, and who serves it."""
+_Found = tuple[Sequence[str], Mapping[str, Sequence[str]], Mapping[str, str], Handler, bool]
+"""Segments, query and names of a target, who serves it, and whether that is quick."""
 
 _NAME: Final = "{}"
 _REMEMBERED_MAX: Final = 1024
@@ -25,11 +29,12 @@ _TARGET_MAX: Final = 256
 
 
 class _Node:
-    __slots__ = ("children", "methods", "names")
+    __slots__ = ("children", "methods", "names", "quick")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
         self.methods: dict[str, Handler] = {}
+        self.quick: set[str] = set()
         self.names: dict[str, tuple[tuple[int, str], ...]] = {}
 
 
@@ -40,16 +45,23 @@ class Routes:
         self._root = _Node()
         self._found: dict[tuple[str, str], _Found] = {}
 
+    def read_known(self, request: Request) -> bool:
+        """Read the target of a request like one before: `handler`, `names` and what `read` sets are set.
+
+        Whether that handler is quick; False, too, when there was no such request.
+        """
+        known = self._found.get((request.method, request.target))
+        if known is None:
+            return False
+        request.segments, request.query, request.names, request.handler, quick = known
+        return quick
+
     def read(self, request: Request) -> None:
         """Read a request's target: its `segments` and `query` are set. Raises HttpError 400."""
-        known = self._found.get((request.method, request.target))
-        if known is not None:
-            request.segments, request.query, request.names, _ = known
-        else:
-            request.segments, request.query = split_target(request.target)
+        request.segments, request.query = split_target(request.target)
 
-    def add(self, method: str, path: str, handler: Handler) -> None:
-        """Serve `method` on `path`, whose parts in braces become `Request.names`."""
+    def add(self, method: str, path: str, handler: Handler, *, quick: bool = False) -> None:
+        """Serve `method` on `path`, whose parts in braces become `Request.names`. `quick`: see the module."""
         node = self._root
         names = []
         for at, segment in enumerate(path.strip("/").split("/")):
@@ -59,6 +71,8 @@ class Routes:
             node = node.children.setdefault(segment, _Node())
         assert method not in node.methods, f"{method} {path} twice"
         node.methods[method] = handler
+        if quick:
+            node.quick.add(method)
         node.names[method] = tuple(names)
 
     def find(self, request: Request) -> Handler:
@@ -68,10 +82,7 @@ class Routes:
             HttpError: 404, or 405 with the methods that there are.
 
         """
-        known = self._found.get((request.method, request.target))
-        if known is not None:
-            return known[3]
-        handler = self._search(request)
+        handler, quick = self._search(request)
         if len(request.target) <= _TARGET_MAX:
             if len(self._found) >= _REMEMBERED_MAX:
                 self._found.clear()
@@ -80,10 +91,11 @@ class Routes:
                 request.query,
                 request.names,
                 handler,
+                quick,
             )
         return handler
 
-    def _search(self, request: Request) -> Handler:
+    def _search(self, request: Request) -> tuple[Handler, bool]:
         segments = request.segments
         node = self._walk(self._root, segments, 0)
         if node is None:
@@ -96,7 +108,7 @@ class Routes:
                 405, "method_not_allowed", f"this path takes {allowed}", headers=(("allow", allowed),)
             )
         request.names = {name: segments[at] for at, name in node.names[method]}
-        return handler
+        return handler, method in node.quick
 
     def paths(self) -> list[tuple[str, str]]:
         """(method, path) of every route, for documents and tests; names come as {}."""

@@ -7,7 +7,7 @@ given back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.subscriptions._cursor import Cursor
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Messages", "Shown", "Taken", "kept", "take"]
+__all__ = ["Messages", "Shown", "Taken", "kept", "log_failed", "take"]
 
 _TTL_MAX: Final = 2**32 - 1
 _SPECIAL: Final = frozenset({"CC", "BCC", DELIVER_AFTER, DELIVER_AT, PRODUCER, SEQUENCE})
@@ -125,7 +125,12 @@ async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
     (log.when_synced if synced else log.when_written)(lsn, told)
     broker.tick.schedule()
     if not await reached:
-        raise HttpError(503, "log_failed", "the log failed; see the gateway's log")
+        raise log_failed()
+
+
+def log_failed() -> HttpError:
+    """What waited for the log is told that it failed."""
+    return HttpError(503, "log_failed", "the log failed; see the gateway's log")
 
 
 async def take(queue: Queue) -> Taken | None:
@@ -219,6 +224,32 @@ class Messages:
                 producers.close()
         self.published += 1
         return published
+
+    def straight(
+        self, vhost: Vhost, identity: Identity, exchange: str, routing_key: str, *, mandatory: bool = False
+    ) -> Callable[[str, bytes], int] | None:
+        """How to append plain messages, which have a content type and are persistent, one after the other.
+
+        Takes the content type, of at most 255 bytes, and the body; gives the LSN. It holds until the loop
+        does something else. None: each of these messages needs a look of its own (`publish`), which may
+        refuse it.
+        """
+        try:
+            key = _key_block(exchange, routing_key)
+        except ValueError:
+            return None
+        route = vhost.publishing.table(identity, AMQP091).route(key)
+        if route.error is not None or route.special or (mandatory and not route.routed):
+            return None
+        append, block = vhost.broker.log.appender.append_record, self._plain_block
+        lp, target = route.lp, route.target
+        vhost.broker.tick.schedule()
+
+        def one(content_type: str, body: bytes) -> int:
+            self.published += 1
+            return append(lp, target, key, block(content_type, 2), body, PERSISTENT, 0, AMQP091)
+
+        return one
 
     def _read(
         self,

@@ -112,6 +112,51 @@ def test_lines_and_raw_bodies_are_messages(http: httpx.Client, gateway: Gateway,
 EVENT = {"specversion": "1.0", "id": "e-1", "source": "/till", "type": "sale", "time": "2026-01-02T03:04:05Z"}
 
 
+def test_messages_of_all_kinds_keep_their_order_in_a_batch(
+    http: httpx.Client, gateway: Gateway, queue: str
+) -> None:
+    """Plain ones, which are appended without a look at each, and others between them."""
+    items: list[dict[str, Any]] = [{"value": str(at)} for at in range(1200)]
+    items[3]["message_id"] = "three"
+    items[700]["key"] = "k"
+    answer = http.post(f"queues/{queue}/messages", json={"messages": items})
+    assert answer.status_code == 200
+    positions = [int(one["id"].partition(":")[2]) for one in answer.json()["results"]]
+    assert positions == sorted(set(positions))
+    taken = [one for _ in range(3) for one in pull(http, queue, max_messages=400, max_bytes=1 << 24)]
+    assert [one["value"] for one in taken] == [str(at) for at in range(1200)]
+    assert taken[3]["message_id"] == "three" and taken[700]["key"] == "k"
+
+
+def test_plain_messages_are_refused_one_by_one(http: httpx.Client, gateway: Gateway, unique: str) -> None:
+    with_room = {"durable": True, "arguments": {"x-max-length": 2, "x-overflow": "reject-publish"}}
+    api = Api(gateway)
+    assert api.status("PUT", f"queues/%2F/{unique}", with_room) == 201
+    items = [{"value": str(at)} for at in range(4)]
+    answer = http.post(f"queues/{unique}/messages", json={"messages": items})
+    assert answer.status_code == 207
+    assert ["id" in one for one in answer.json()["results"]] == [True, True, False, False]
+    lost = http.post(f"queues/no-{unique}/messages?mandatory=true", json={"messages": items})
+    assert (lost.status_code, lost.json()["code"]) == (422, "unroutable")
+    api.close()
+
+
+def test_requests_sent_without_waiting_are_answered_in_order(gateway: Gateway, queue: str) -> None:
+    count, body = 100, b'{"value": "x"}'
+    head = (
+        f"POST /v1/vhosts/%2F/queues/{queue}/messages HTTP/1.1\r\nhost: x\r\n"
+        "authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    got = b""
+    with socket.create_connection(("127.0.0.1", gateway.ports["http"]), timeout=60) as connection:
+        connection.sendall((head.encode() + body) * count)
+        while got.count(b'{"results":[{"id":"0:') < count:
+            got += connection.recv(65536)
+    positions = [int(part.partition(b'"')[0]) for part in got.split(b'"id":"0:')[1:]]
+    assert positions == sorted(set(positions)) and len(positions) == count
+
+
 def test_cloudevents_in_every_mode_are_the_same_message(
     http: httpx.Client, gateway: Gateway, queue: str
 ) -> None:

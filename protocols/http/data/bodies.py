@@ -75,6 +75,13 @@ class Outgoing:
     """In AMQP's names."""
     due_ms: int = 0
     """When it is to be published, since the epoch; 0: now."""
+    plain: bool = False
+    """It is persistent and due now; `properties`, which others share, has nothing but the content type."""
+
+
+_TEXT: Final = {"content_type": "text/plain", "delivery_mode": 2}
+_PLAIN_KIND_MAX: Final = 127
+"""Characters: a property has 255 bytes at most."""
 
 
 def messages_of(request: Request, body: bytes) -> list[Outgoing]:
@@ -90,7 +97,8 @@ def messages_of(request: Request, body: bytes) -> list[Outgoing]:
         for message in messages:
             headers = message.properties.get("headers") or {}
             if isinstance(headers, dict) and "traceparent" not in headers:
-                message.properties["headers"] = {**headers, **context}
+                message.properties = {**message.properties, "headers": {**headers, **context}}
+                message.plain = False
     return messages
 
 
@@ -105,10 +113,10 @@ def _read(request: Request, body: bytes) -> list[Outgoing]:
             items = value["messages"] if isinstance(value, dict) and "messages" in value else [value]
             if not isinstance(items, list):
                 raise _bad("messages", "messages is a list")
-            return [message_of(item, f"messages[{at}]") for at, item in enumerate(_bounded(items))]
+            return [_any_of(item, at) for at, item in enumerate(_bounded(items))]
         case "application/x-ndjson":
-            lines = [line for line in body.split(b"\n") if line.strip()]
-            return [message_of(parsed(line), f"messages[{at}]") for at, line in enumerate(_bounded(lines))]
+            lines = [line for line in body.split(b"\n") if line and not line.isspace()]
+            return [_any_of(parsed(line), at) for at, line in enumerate(_bounded(lines))]
         case "application/cloudevents+json":
             return [_event(parsed(body), 0)]
         case "application/cloudevents-batch+json":
@@ -127,6 +135,13 @@ def _bounded(items: list[Any]) -> list[Any]:
 
 def _bad(name: str, detail: str) -> HttpError:
     return HttpError(400, "bad_field", f"{name}: {detail}" if name else detail)
+
+
+def _any_of(item: Any, at: int) -> Outgoing:
+    """The message number `at` of a request. Raises HttpError 400."""
+    if type(item) is dict and len(item) == 1 and type(value := item.get("value")) is str:
+        return Outgoing(value.encode("utf-8", "surrogatepass"), None, _TEXT, 0, True)
+    return message_of(item, f"messages[{at}]")
 
 
 def message_of(item: Any, where: str) -> Outgoing:
@@ -268,4 +283,5 @@ def _raw(headers: Mapping[str, str], kind: str, body: bytes) -> Outgoing:
         properties["headers"] = own
     if "penstock-key" in headers:
         _set_key(properties, headers["penstock-key"], "Penstock")
+    outgoing.plain = len(properties) == 2 and not outgoing.due_ms and len(kind) <= _PLAIN_KIND_MAX
     return outgoing

@@ -1,8 +1,8 @@
 """Leases: messages that a client works on, until it settles them or its time is up.
 
 A lease that ends gives its message back, marked as redelivered; its handle is stale from then on. So it is
-when the subscription it came from was moved. A handle is a random name, but no right: who uses it must be
-allowed to read the queue. Leases end with the process.
+when the subscription it came from was moved. A handle is a name that no process before has given, and no
+right: who uses it must be allowed to read the queue. Leases end with the process.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Leases:
         self._clock = clock
         self._tick = tick
         self._leases: dict[str, Lease] = {}
+        self._prefix = secrets.token_urlsafe(9)
+        self._count = 0
         self._ends: list[tuple[float, str]] = []
         tick.every(_CHECK_S, self.expire)
 
@@ -52,7 +54,8 @@ class Leases:
 
     def add(self, taken: Taken, lease_s: float, member: Member | None) -> Lease:
         """Begin one."""
-        lease = Lease(secrets.token_urlsafe(18), taken, self._clock() + lease_s, member)
+        self._count += 1
+        lease = Lease(f"{self._prefix}{self._count:x}", taken, self._clock() + lease_s, member)
         self._leases[lease.handle] = lease
         heapq.heappush(self._ends, (lease.ends_at, lease.handle))
         return lease

@@ -1,7 +1,7 @@
 """A pull that waits: an outlet of its queue until it has something, or its time is up.
 
-It costs no task of its own and no timer but one. When its client goes away so does it, and what it had taken
-is given back.
+It is served as soon as it is attached; only one that finds nothing waits, with one timer. When its client
+goes away so does it, and what it had taken is given back.
 """
 
 from __future__ import annotations
@@ -32,11 +32,16 @@ class Poll:
     priority = 0
 
     def __init__(
-        self, queue: Queue, wanted: int, done: asyncio.Future[None], bytes_max: int = BYTES_MAX
+        self,
+        queue: Queue,
+        wanted: int,
+        done: asyncio.Future[None] | None = None,
+        bytes_max: int = BYTES_MAX,
     ) -> None:
         self._queue = queue
         self._wanted = wanted
-        self._done = done
+        self.done = done
+        """Told when there is something to look at; None while nobody waits."""
         self._bytes_max = bytes_max
         self._size = 0
         self.taken: list[Taken] = []
@@ -74,8 +79,8 @@ class Poll:
 
     def wake(self) -> None:
         """Wait no longer."""
-        if not self._done.done():
-            self._done.set_result(None)
+        if self.done is not None and not self.done.done():
+            self.done.set_result(None)
 
 
 class Polls:
@@ -104,24 +109,15 @@ class Polls:
             HttpError: 409, another consumer is in the way; 404, the queue was deleted; 503, too many wait.
 
         """
-        if self._parked >= _PARKED_MAX:
-            raise HttpError(
-                503, "too_many_polls", f"{_PARKED_MAX} polls wait already; try again", retry_after_s=1
-            )
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        poll = Poll(queue, wanted, done, bytes_max)
-        request.on_gone = request.on_shutdown = poll.wake
-        timer = loop.call_later(max(wait_s, 0.001), poll.wake)
-        self._parked += 1
+        poll = Poll(queue, wanted, bytes_max=bytes_max)
         try:
             if member is None:
                 queue.attach(poll)
             else:
                 member.begin(poll)
-                queue.credit_gained()
-            self._tick.schedule()
-            await done
+            queue.pump()
+            if not (poll.taken or poll.gone):
+                await self._wait(request, poll, wait_s)
         except ConsumerRefused as error:
             raise HttpError(409, "subscription_busy", error.message) from error
         except QueueGone as error:
@@ -130,8 +126,6 @@ class Polls:
             give_back(poll.taken, member)
             raise
         finally:
-            self._parked -= 1
-            timer.cancel()
             if member is None:
                 queue.detach(poll)
             else:
@@ -142,6 +136,24 @@ class Polls:
         if poll.gone and not poll.taken:
             raise HttpError(404, "not_found", poll.gone)
         return poll.taken
+
+    async def _wait(self, request: Request, poll: Poll, wait_s: float) -> None:
+        """Until the poll has something, its time is up, or nobody waits for it any more."""
+        if self._parked >= _PARKED_MAX:
+            raise HttpError(
+                503, "too_many_polls", f"{_PARKED_MAX} polls wait already; try again", retry_after_s=1
+            )
+        loop = asyncio.get_running_loop()
+        poll.done = loop.create_future()
+        request.on_gone = request.on_shutdown = poll.wake
+        timer = loop.call_later(max(wait_s, 0.001), poll.wake)
+        self._parked += 1
+        self._tick.schedule()
+        try:
+            await poll.done
+        finally:
+            self._parked -= 1
+            timer.cancel()
 
 
 def give_back(taken: list[Taken], member: Member | None) -> None:

@@ -13,7 +13,7 @@ With `Idempotency-Key` it is one atomic unit, and sent again it is appended once
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,6 +52,10 @@ class Way:
     """The routing key of messages without one, or of all when `fixed`."""
     fixed: bool
     mandatory: bool
+
+    def key_of(self, message: Outgoing) -> str:
+        """The routing key of a message."""
+        return self.default if self.fixed or message.routing_key is None else message.routing_key
 
 
 class Publisher:
@@ -97,13 +101,29 @@ class Publisher:
         once = self._idempotency.once(key, vhost.name, identity.username, request.target, body)
         messages = messages_of(request, body)
         way = Way(identity, vhost, exchange, default, fixed, request.flag("mandatory"))
-        results, status = await self.publish(way, messages, ack, once)
-        return json_response({"results": results}, status)
+        results, status, lsn = await self._append_all(way, messages, ack, once)
+        response = json_response({"results": results}, status)
+        if ack == "none":
+            access.broker.tick.schedule()
+        else:
+            response.kept = lsn, ack == "fsync"
+        return response
 
-    async def publish(
-        self, way: Way, messages: list[Outgoing], ack: str, once: Once | None = None
-    ) -> tuple[list[dict[str, Any]], int]:
-        """Append messages and wait for what `ack` promises: a result for each, and the status of all.
+    async def publish(self, way: Way, messages: list[Outgoing], ack: str) -> list[dict[str, Any]]:
+        """Append messages and wait for what `ack` promises: a result for each.
+
+        Raises:
+            HttpError: none was kept.
+
+        """
+        results, _, lsn = await self._append_all(way, messages, ack, None)
+        await self._access.kept(lsn, ack)
+        return results
+
+    async def _append_all(
+        self, way: Way, messages: list[Outgoing], ack: str, once: Once | None
+    ) -> tuple[list[dict[str, Any]], int, int]:
+        """Append messages: a result for each, the status of all, and the LSN to wait for.
 
         Raises:
             HttpError: none was kept.
@@ -113,10 +133,11 @@ class Publisher:
             lsns, refusals, repeated = self._once(once, way, messages)
         else:
             lsns, refusals, repeated = await self._all(way, messages)
-        if any(lsns):
-            await self._access.kept(max(lsns), ack)
         if refusals and not any(lsns):
             raise next(iter(refusals.values()))
+        status = 202 if ack == "none" else 200
+        if not refusals and not repeated and all(lsns):
+            return [{"id": f"0:{lsn}"} for lsn in lsns], status, lsns[-1] if lsns else 0
         results: list[dict[str, Any]] = []
         for at, lsn in enumerate(lsns):
             if lsn:
@@ -127,24 +148,37 @@ class Publisher:
                 error = refusals.get(at)
                 told = {"code": error.code, "detail": error.detail} if error else {"code": "refused"}
                 results.append({"error": told})
-        return results, 207 if not all(lsns) else 202 if ack == "none" else 200
+        return results, status if all(lsns) else 207, max(lsns)
 
     async def _all(
         self, way: Way, messages: list[Outgoing]
-    ) -> tuple[list[int], dict[int, HttpError], Container[int]]:
+    ) -> tuple[list[int], dict[int, HttpError], Collection[int]]:
         """Append them one by one: the LSN of each (0: refused), why, and which had been sent before."""
         lsns: list[int] = []
         refusals: dict[int, HttpError] = {}
         repeated: set[int] = set()
+        known: str | None = None
+        straight: Callable[[str, bytes], int] | None = None
         for at, message in enumerate(messages):
             if at and at % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+                known = None
+            if message.plain:
+                key = way.key_of(message)
+                if key != known:
+                    known = key
+                    straight = self._access.messages.straight(
+                        way.vhost, way.identity, way.exchange, key, mandatory=way.mandatory
+                    )
+                if straight is not None:
+                    lsns.append(straight(message.properties["content_type"], message.body))
+                    continue
             self._one(way, at, message, lsns, refusals, repeated)
         return lsns, refusals, repeated
 
     def _once(
         self, once: Once, way: Way, messages: list[Outgoing]
-    ) -> tuple[list[int], dict[int, HttpError], Container[int]]:
+    ) -> tuple[list[int], dict[int, HttpError], Collection[int]]:
         """The same in one unit, or what came of it the first time."""
         known = self._idempotency.known(once)
         if known is not None:
@@ -186,7 +220,7 @@ class Publisher:
         """Append one message. Raises HttpError."""
         access, vhost, exchange = self._access, way.vhost, way.exchange
         identity = way.identity
-        key = way.default if way.fixed or message.routing_key is None else message.routing_key
+        key = way.key_of(message)
         try:
             if way.mandatory:
                 block = join_key_block(exchange, key)

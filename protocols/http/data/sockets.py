@@ -270,7 +270,7 @@ class _Talk:
             name = _text(fields, "stream" if "stream" in fields else "queue")
             way = Way(identity, vhost, "", name, True, True)
         messages = [message_of(item, f"messages[{at}]") for at, item in enumerate(items)]
-        results, _ = await self.sockets.publisher.publish(way, messages, ack)
+        results = await self.sockets.publisher.publish(way, messages, ack)
         self.send("published", **({"ref": fields["ref"]} if "ref" in fields else {}), results=results)
 
 

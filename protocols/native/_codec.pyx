@@ -41,6 +41,11 @@ cdef enum:
     ACKS_FSYNC = 2
 
 
+cdef bint leads_nowhere(Route route, bytes key):
+    """Whether a topic or queue that was published to by its name is not there any more."""
+    return not route.routed and key.startswith(b"\0")
+
+
 cdef class Codec:
     def __cinit__(self, OutBuffer out not None, Appender appender not None, object host, uint32_t frame_max):
         self.out = out
@@ -175,6 +180,9 @@ cdef class Codec:
         if route.error is not None:
             self.host.refused(id, sequence, count, route.error)
             return 0
+        if leads_nowhere(route, producer.key):
+            self.host.refused(id, sequence, count, "not_found")
+            return 0
         if route.special:
             # Somebody must look at each: queues that may refuse, exchanges that read headers.
             self.host.publish_each(producer, sequence, acks, split(records, count))
@@ -198,6 +206,9 @@ cdef class Codec:
     def append_records(self, Route route not None, bytes key not None, bytes records not None, uint32_t count):
         self.published += count
         return append_records(self.appender, route, key, <const uint8_t*>PyBytes_AS_STRING(records), count)
+
+    def leads_nowhere(self, bytes key not None):
+        return leads_nowhere(self.route(key), key)
 
     def route(self, bytes key not None):
         return self.table.lookup(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))

@@ -18,7 +18,7 @@ from penstock.protocols.native import kinds
 from penstock.protocols.native._producer import split_records
 from penstock.protocols.native.errors import RequestError
 from penstock.protocols.native.frames import Fields
-from penstock.protocols.native.producing import check_records
+from penstock.protocols.native.producing import check_records, open_route
 from penstock.router.half import Half, HalfMessage, Place, Rules
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Preparing:
 
     def _message(self, key: bytes, record: bytes) -> HalfMessage:
         check_records(self._session.codec, record, 1)
-        self._may_publish(key)
+        open_route(self._session.codec, key)
         ((props, body),) = split_records(record, 1)
         found = parse(props)
         assert found is not None
@@ -120,12 +120,6 @@ class Preparing:
         half = halves.find(transaction, session.vhost.name, session.identity.username)
         if not commit:
             return {}, halves.rollback(half)
-        self._may_publish(half.place.key)
+        open_route(session.codec, half.place.key)
         position, lsn = halves.commit(half)
         return {"position": position}, lsn
-
-    def _may_publish(self, key: bytes) -> None:
-        route = self._session.codec.route(key)
-        if route.error is not None:
-            assert isinstance(route.error, PenstockError)
-            raise route.error

@@ -23,8 +23,9 @@ from penstock.router.names import ENC_AMQP091
 
 if TYPE_CHECKING:
     from penstock.protocols.native.session import Session
+    from penstock.router._routes import Route
 
-__all__ = ["Producing", "check_records"]
+__all__ = ["Producing", "check_records", "open_route"]
 
 _NUMBERS: Final = 2**31
 _AT: Final = struct.Struct(">QBBHIq")
@@ -33,6 +34,10 @@ _ACKED: Final = struct.Struct(">QQ")
 _ACKS_NONE, _ACKS_FSYNC = 0, 2
 
 _WORDS: Final = {
+    "not_found": (
+        "the topic or queue of this producer was deleted",
+        "create it again: the producer goes on as it is",
+    ),
     "unknown_handle": ("there is no producer with this handle", "open one first"),
     "reserved_header": (
         "a record has a header or property that is not served here: CC, BCC, x-penstock-*, x-mqtt-retain, "
@@ -51,6 +56,18 @@ def check_records(codec: Codec, records: bytes, count: int) -> None:
     if checked != "ok":
         message, remedy = _WORDS[checked]
         raise RequestError(checked, message, remedy=remedy)
+
+
+def open_route(codec: Codec, key: bytes) -> Route:
+    """Where records with this key block go. Raises RoutingError, RequestError: nowhere."""
+    route = codec.route(key)
+    if route.error is not None:
+        assert isinstance(route.error, PenstockError)
+        raise route.error
+    if codec.leads_nowhere(key):
+        message, remedy = _WORDS["not_found"]
+        raise RequestError("not_found", message, remedy=remedy)
+    return route
 
 
 class Producing:
@@ -199,13 +216,10 @@ class Producing:
             session.fault("malformed", f"a batch of {count} records does not fit its {len(records)} bytes")
             return
         try:
-            route = session.codec.route(producer.key)
             if checked != "ok":
                 message, remedy = _WORDS[checked]
                 raise RequestError(checked, message, remedy=remedy)
-            if route.error is not None:
-                assert isinstance(route.error, PenstockError)
-                raise route.error
+            open_route(session.codec, producer.key)
             if producer.name:
                 raise RequestError(
                     "unsupported",
@@ -299,10 +313,7 @@ class Producing:
                 if producer is None:
                     raise RequestError("unknown_handle", f"there is no producer {handle}")
                 check_records(codec, records, count)
-                route = codec.route(producer.key)
-                if route.error is not None:
-                    assert isinstance(route.error, PenstockError)
-                    raise route.error
+                route = open_route(codec, producer.key)
                 if route.special:
                     raise RequestError(
                         "unsupported",

@@ -256,6 +256,34 @@ def test_a_batch_for_an_unknown_handle_is_refused(world: World) -> None:
     assert (kind, id, json.loads(payload)["code"]) == (0x13, 5, "unknown_handle")
 
 
+def test_what_is_sent_to_a_topic_that_was_deleted_is_refused(world: World) -> None:
+    client = Client(world)
+    client.request("open_producer", handle=1, topic="t", create=True)
+    client.request("open_producer", handle=2, topic="t", group="g")
+    client.request("delete_topic", topic="t")
+    client.produce(1, b"lost?")
+    later = struct.pack(">QBBHIq", 0, 2, 0, 0, 1, int(world.clock() * 1000) + 1000)
+    client.send(wire.frame(0x11, 1, later + wire.records([(PLAIN, b"later?")])))
+    refusals = [json.loads(payload) for kind, _, payload in client.take() if kind == 0x13]
+    assert [(one["code"], one["count"]) for one in refusals] == [("not_found", 1)] * 2
+    transaction = client.answer_to(lambda id: wire.transact(id, [(1, [(PLAIN, b"atomic?")])], []))
+    assert (transaction["code"], client.prepare(2, b"half?")["code"]) == ("not_found", "not_found")
+    # It is made again: the producer goes on.
+    client.request("create_topic", topic="t")
+    client.produce(1, b"kept")
+    assert [kind for kind, _, _ in client.take()] == [0x12]
+    client.request("read", handle=3, topic="t", start="earliest")
+    client.send(wire.credit(3, 10, 1 << 20))
+    assert client.bodies() == [b"kept"]
+
+
+def test_what_an_exchange_has_no_binding_for_is_confirmed(world: World) -> None:
+    client = Client(world)
+    client.request("open_producer", handle=1, exchange="amq.topic", routing_key="nobody")
+    client.produce(1, b"routed nowhere")
+    assert [kind for kind, _, _ in client.take()] == [0x12]
+
+
 def test_what_a_named_producer_sends_again_is_appended_once(world: World) -> None:
     client = opened(world, name="p")
     client.produce(1, b"a", b"b", sequence=0)

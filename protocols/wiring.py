@@ -62,15 +62,21 @@ class Credentials(Protocol):
         """A client certificate has proved the name; there is no password."""
 
 
-async def verified(connection: Connection, users: Users, login: Credentials) -> Identity:
+async def verified(
+    connection: Connection, users: Users, login: Credentials | None, *, everywhere: bool = False
+) -> Identity:
     """Who logs in by `connection`, which is trusted from then on.
+
+    `login` None: without a name, which peers on this machine may, and with `everywhere` all.
 
     Raises:
         AuthenticationRefused: nobody; there is a log line.
 
     """
     try:
-        if login.certified:
+        if login is None:
+            identity = users.anonymous(connection.local, everywhere=everywhere)
+        elif login.certified:
             identity = users.certified(login.user, connection.local)
         else:
             identity = await users.authenticate(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from penstock import __version__
 from penstock.config import Address
@@ -45,6 +45,8 @@ class AmqpConfig(Protocol):
     def max_message_bytes(self) -> int: ...
     @property
     def handshake_timeout_s(self) -> float: ...
+    @property
+    def allow_anonymous(self) -> Literal["loopback"] | bool: ...
 
 
 class AmqpConnection(Connection):
@@ -53,6 +55,7 @@ class AmqpConnection(Connection):
     def __init__(self, wiring: Wiring, broker: Broker, options: AmqpOptions) -> None:
         super().__init__(wiring)
         self._broker = broker
+        self._anyone_anonymous = options.allow_anonymous is True
         self._login: asyncio.Task[None] | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._stalled = False
@@ -123,7 +126,12 @@ class AmqpConnection(Connection):
 
     async def _check_login(self, login: Login) -> None:
         try:
-            identity = await verified(self, self._broker.users, login)
+            identity = await verified(
+                self,
+                self._broker.users,
+                None if login.anonymous else login,
+                everywhere=self._anyone_anonymous,
+            )
         except PenstockError as error:
             self.session.refused(error)
         else:
@@ -205,6 +213,7 @@ async def serve(
         heartbeat_s=amqp.heartbeat_s,
         max_message_bytes=amqp.max_message_bytes,
         handshake_timeout_s=amqp.handshake_timeout_s,
+        allow_anonymous=amqp.allow_anonymous,
     )
     wiring = wire(broker, server, loop, shared, logger, login_timeout_s=options.handshake_timeout_s)
 

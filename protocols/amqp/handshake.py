@@ -15,6 +15,7 @@ from penstock.protocols.values import Table
 from penstock.router.names import text, wire
 
 __all__ = [
+    "ANONYMOUS",
     "EXTERNAL",
     "HEADER",
     "HEADERS",
@@ -33,6 +34,10 @@ HEADERS: Final = frozenset({HEADER, b"AMQP\x01\x01\x00\x09"})
 
 EXTERNAL: Final = "EXTERNAL"
 """The SASL mechanism of peers whom TLS has identified."""
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""The SASL mechanism of peers without a name, as far as they are let in. Its response is not read."""
+
 LOCALES: Final = b"en_US"
 
 _CAPABILITIES: Final = (
@@ -64,9 +69,11 @@ def server_properties(version: str) -> Table:
     }
 
 
-def mechanisms_for(certificate_user: str | None) -> bytes:
+def mechanisms_for(certificate_user: str | None, *, anonymous: bool) -> bytes:
     """The SASL mechanisms offered; EXTERNAL to a peer whose certificate names a user."""
-    return b"PLAIN AMQPLAIN" if certificate_user is None else b"PLAIN AMQPLAIN EXTERNAL"
+    # Many clients take the first one they know.
+    external = b"" if certificate_user is None else b" EXTERNAL"
+    return b"PLAIN AMQPLAIN" + external + (b" ANONYMOUS" if anonymous else b"")
 
 
 def credentials(mechanism: str, response: bytes) -> tuple[str, bytes]:

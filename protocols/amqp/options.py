@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 __all__ = ["CLOSE_TIMEOUT_S", "FRAME_MIN", "NEGOTIATION_FRAME_MAX", "AmqpOptions"]
 
@@ -26,3 +26,5 @@ class AmqpOptions:
     heartbeat_s: int = 60
     max_message_bytes: int = 128 << 20
     handshake_timeout_s: float = 10.0
+    allow_anonymous: Literal["loopback"] | bool = False
+    """Whether peers may be the default user without a password: those of this machine, or all."""

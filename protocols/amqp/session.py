@@ -45,6 +45,7 @@ from penstock.protocols.amqp._codec import Codec
 from penstock.protocols.amqp.channel import Channel, channel_totals
 from penstock.protocols.amqp.errors import AmqpError, Dropped, answer, erlang, frame_fault, hard, soft
 from penstock.protocols.amqp.handshake import (
+    ANONYMOUS,
     EXTERNAL,
     HEADER,
     HEADERS,
@@ -106,6 +107,8 @@ class Login:
     password: bytes
     certified: bool = False
     """A client certificate has proved the name; there is no password."""
+    anonymous: bool = False
+    """There is no name either."""
 
 
 class Session:
@@ -256,7 +259,8 @@ class Session:
             return 0
         if bytes(buffer[:8]) in HEADERS and size >= 8:
             self.state = State.START
-            mechanisms = mechanisms_for(self.certificate_user)
+            anonymous = self.options.allow_anonymous is not False
+            mechanisms = mechanisms_for(self.certificate_user, anonymous=anonymous)
             self._send("connection.start", 0, 9, server_properties(self._version), mechanisms, LOCALES)
             return 8
         self.out.write(HEADER)
@@ -338,6 +342,8 @@ class Session:
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         if method.mechanism == EXTERNAL and self.certificate_user is not None:
             login = Login(self.certificate_user, b"", certified=True)
+        elif method.mechanism == ANONYMOUS and self.options.allow_anonymous is not False:
+            login = Login("", b"", anonymous=True)
         else:
             login = Login(*credentials(method.mechanism, method.response))
         self.mechanism = method.mechanism

@@ -135,13 +135,14 @@ def _users(config: Config) -> Iterator[Finding]:
             f"user '{auth.default_user}' may log in from anywhere with the password everybody knows",
             "set another password, or leave the user in auth.loopback_users",
         )
-    if config.mqtt.allow_anonymous is True:
-        yield Finding(
-            "error",
-            "mqtt.allow_anonymous",
-            "true: MQTT clients of any machine need no login",
-            'set "loopback" or false',
-        )
+    for protocol, allowed in (("amqp", config.amqp.allow_anonymous), ("mqtt", config.mqtt.allow_anonymous)):
+        if allowed is True:
+            yield Finding(
+                "error",
+                f"{protocol}.allow_anonymous",
+                f"true: {protocol.upper()} clients of any machine need no login",
+                'set "loopback" or false',
+            )
 
 
 def _is_loopback(host: str) -> bool:

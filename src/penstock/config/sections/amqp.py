@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from penstock.config.kinds import KIB, MIB, Bytes, Count, Listen, Seconds, WholeSeconds, option
+from penstock.config.kinds import KIB, MIB, Bytes, Choice, Count, Listen, Seconds, WholeSeconds, option
 from penstock.config.sections.listener import TlsListener
 
 __all__ = ["Amqp"]
@@ -49,5 +50,13 @@ class Amqp(TlsListener):
         default=10.0,
         metadata=option(
             Seconds(0.1, 3600), "A connection that is not logged in and open after this time is closed."
+        ),
+    )
+    allow_anonymous: Literal["loopback"] | bool = field(
+        default=False,
+        metadata=option(
+            Choice(("loopback",), switch=True),
+            "Who may log in by SASL ANONYMOUS, without a name and a password, as auth.default_user: "
+            '"loopback" = peers on this machine, true = everybody, false = nobody (it is not offered).',
         ),
     )

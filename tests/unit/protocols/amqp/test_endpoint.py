@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
+from typing import Literal
 
 import pamqp.frame
 import pytest
@@ -35,6 +36,7 @@ class Amqp:
     heartbeat_s: int = 1
     max_message_bytes: int = 1 << 20
     handshake_timeout_s: float = 10.0
+    allow_anonymous: Literal["loopback"] | bool = False
 
 
 @dataclass
@@ -54,6 +56,13 @@ class Stack:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
         self.writers.append(writer)
         return Peer(reader, writer)
+
+    async def connection_from(self, host: str) -> None:
+        """Have the only connection come from another address, as a PROXY header would."""
+        while not self.listener.connections:
+            await asyncio.sleep(0.001)
+        (connection,) = self.listener.connections
+        connection.came_from(host, 1)
 
 
 class Peer:
@@ -75,15 +84,21 @@ class Peer:
         size = int.from_bytes(head[3:], "big")
         return pamqp.frame.unmarshal(head + await self.reader.readexactly(size + 1))[2]
 
-    async def login(self, password: str = "guest", heartbeat: int = 0) -> object:
+    mechanisms: tuple[str, ...] = ()
+    """What the server offered."""
+
+    async def login(self, password: str = "guest", heartbeat: int = 0, mechanism: str = "PLAIN") -> object:
         """Through the handshake; the last frame of the server."""
         self.writer.write(HEADER)
-        assert isinstance(await self.next(), commands.Connection.Start)
+        start = await self.next()
+        assert isinstance(start, commands.Connection.Start)
+        self.mechanisms = tuple(start.mechanisms.split())
         self.send(
             0,
             commands.Connection.StartOk(
                 client_properties={"capabilities": {"authentication_failure_close": True}},
-                response=f"\0guest\0{password}",
+                mechanism=mechanism,
+                response=f"\0guest\0{password}" if mechanism == "PLAIN" else "whoever",
             ),
         )
         answer = await self.next()
@@ -151,6 +166,47 @@ async def test_a_wrong_password_is_403(stack: Stack) -> None:
     assert answer.reply_code == 403
     peer.send(0, commands.Connection.CloseOk())
     assert await peer.next() is None
+
+
+@on_sockets(Amqp(allow_anonymous="loopback"))
+async def test_a_peer_of_this_machine_needs_no_name_where_that_is_allowed(stack: Stack) -> None:
+    peer = await stack.client()
+    assert isinstance(await peer.login(mechanism="ANONYMOUS"), commands.Connection.OpenOk)
+    assert peer.mechanisms == ("PLAIN", "AMQPLAIN", "ANONYMOUS"), "a client that takes the first has a name"
+    (connection,) = stack.listener.connections
+    assert connection.user == "guest"
+
+
+@on_sockets(Amqp(allow_anonymous="loopback"))
+async def test_an_anonymous_peer_of_another_machine_is_refused(stack: Stack) -> None:
+    peer = await stack.client()
+    await stack.connection_from("192.0.2.7")
+    answer = await peer.login(mechanism="ANONYMOUS")
+    assert isinstance(answer, commands.Connection.Close)
+    assert (answer.reply_code, answer.class_id, answer.method_id) == (403, 0, 0)
+    assert answer.reply_text == (
+        "ACCESS_REFUSED - Login was refused using authentication mechanism ANONYMOUS. "
+        "For details see the broker logfile."
+    )
+
+
+@on_sockets(Amqp(allow_anonymous=True))
+async def test_anonymous_peers_of_other_machines_are_let_in_when_all_are(stack: Stack) -> None:
+    peer = await stack.client()
+    await stack.connection_from("192.0.2.7")
+    assert isinstance(await peer.login(mechanism="ANONYMOUS"), commands.Connection.OpenOk)
+
+
+@on_sockets()
+async def test_by_default_everybody_has_a_name(stack: Stack) -> None:
+    peer = await stack.client()
+    answer = await peer.login(mechanism="ANONYMOUS")
+    assert peer.mechanisms == ("PLAIN", "AMQPLAIN")
+    assert isinstance(answer, commands.Connection.Close)
+    assert (answer.reply_code, answer.reply_text) == (
+        503,
+        "COMMAND_INVALID - unknown authentication mechanism 'ANONYMOUS'",
+    )
 
 
 @on_sockets(Amqp(handshake_timeout_s=0.1))

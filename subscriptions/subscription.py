@@ -3,6 +3,9 @@
 Its kind says who gets what: exclusive and shared as other queues, failover and key-shared by modules of their
 own.
 
+A paused one hands out nothing to anybody until it is resumed; a durable one stays paused over a restart, by a
+row in the table `paused` (key = its number, 8 bytes big-endian).
+
 A queue whose only membership is the stream's feed, from a position on. Unlike other queues it can go back:
 `seek` begins anew with a fresh cursor, and what was delivered before is void. What the stream's retention
 drops is gone for its subscriptions, too.
@@ -10,7 +13,7 @@ drops is gone for its subscriptions, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.dispatch import Kind, Pause
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from penstock.subscriptions.stream import Stream
 
 __all__ = ["Subscription", "Taker"]
+
+
+PAUSED: Final = "paused"
 
 
 class Taker(Outlet, Protocol):
@@ -69,12 +75,14 @@ class Sharing(Protocol):
 class Subscription(Queue):
     """See the module. Made by `Queues`, then `begin` or `resume`."""
 
-    __slots__ = ("_rules", "_sharing", "stream")
+    __slots__ = ("_rules", "_sharing", "paused", "stream")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.stream: Stream
         self._rules = NO_RULES
+        self.paused = False
+        """It hands out nothing."""
         self._sharing: Sharing | None = None
         if self.kind is Kind.FAILOVER:
             self._sharing = Failover(self)
@@ -91,6 +99,7 @@ class Subscription(Queue):
         self.stream = stream
         if not self.cursor.member_count:
             self.join(stream.feed)
+        self.paused = self.log.tables.get(PAUSED, self._key()) is not None
 
     def apply(self, rules: Rules) -> None:
         self._rules = rules
@@ -119,6 +128,35 @@ class Subscription(Queue):
             taker.void()
         self.wake()
         return self.persist()
+
+    def pause(self) -> int:
+        """Hand out nothing from now on; the LSN to wait for, 0 when it is not durable, or was paused."""
+        if self.paused:
+            return 0
+        self.paused = True
+        return self.log.tables.put(PAUSED, self._key(), b"") if self.durable else 0
+
+    def go_on(self) -> int:
+        """The end of a pause; the LSN to wait for."""
+        if not self.paused:
+            return 0
+        self.paused = False
+        self.wake()
+        return self._forget_pause()
+
+    def pump(self) -> None:
+        """As of `Queue`, unless it is paused."""
+        if self.paused:
+            self.cursor.scheduled = False
+        else:
+            super().pump()
+
+    def _forget_pause(self) -> int:
+        key = self._key()
+        return 0 if self.log.tables.get(PAUSED, key) is None else self.log.tables.delete(PAUSED, key)
+
+    def _key(self) -> bytes:
+        return self.qid.to_bytes(8, "big")
 
     # Consumers
 
@@ -155,7 +193,9 @@ class Subscription(Queue):
         """End it; as `Queue.delete`."""
         if self._sharing is not None:
             self._sharing.close()
-        return super().delete()
+        lsn = self._forget_pause()
+        n, deleted = super().delete()
+        return n, max(lsn, deleted)
 
     @property
     def lag(self) -> int:

@@ -41,6 +41,7 @@ cdef class Consumer(BatchOutlet):
     cdef readonly int priority
     cdef readonly bint auto             # what is delivered is settled at once
     cdef public bint attached
+    cdef public bint paused             # it is given nothing
     cdef readonly int64_t messages, size        # credit: may be below 0 for bytes
     cdef readonly list pulls            # of Pull, the oldest first
     cdef readonly bint starving         # asked, and had no credit

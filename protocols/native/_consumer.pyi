@@ -67,6 +67,8 @@ class Consumer(BatchOutlet):
     auto: bool
     """Deliveries are settled as they are sent."""
     attached: bool
+    paused: bool
+    """It is given nothing, whatever its credit."""
     messages: int
     """Credit in messages that it has left."""
     size: int

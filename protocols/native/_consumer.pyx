@@ -161,7 +161,7 @@ cdef class Consumer(BatchOutlet):
     cpdef Py_ssize_t credit(self) except -1:
         cdef int64_t left = 0
         cdef Pull pull
-        if not self.attached:
+        if not self.attached or self.paused:
             return 0
         if self.messages > 0 and self.size > 0:
             left = self.messages

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.protocols.native import raw
+from penstock.protocols.native import describing, raw
 from penstock.protocols.native.errors import RequestError
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import HANDLES_MAX
@@ -22,7 +22,6 @@ from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import ConsumerRefused
 from penstock.subscriptions.stream import Stream
-from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.protocols.native.session import Session
@@ -327,52 +326,39 @@ def unbind(session: Session, id: int, fields: Fields) -> None:
     session.answer(id, {}, session.vhost.unbind_queue(topic, exchange, key, session.actor))
 
 
-def topics(session: Session, id: int, fields: Fields) -> None:
-    """The topics that the user may read."""
-    fields.done()
-    vhost, allow = session.vhost, session.broker.authorizer.allow
-    names = [
-        name
-        for name, entry in vhost.queues.items()
-        if isinstance(entry.queue, Stream) and allow(session.identity, vhost.name, "read", name)
-    ]
-    session.answer(id, {"topics": sorted(names)})
-
-
 def describe(session: Session, id: int, fields: Fields) -> None:
     """{topic}: what it holds, and its subscriptions."""
     stream, _ = _topic(session, fields)
     fields.done()
-    now_ms = session.log.now_ms()
-    session.answer(
-        id,
-        {
-            "topic": stream.name,
-            "messages": stream.ready_count,
-            "first_offset": stream.first_offset,
-            "next_offset": stream.next_offset,
-            "last_position": stream.feed.last_position,
-            "subscriptions": {
-                name: _described(subscription, now_ms)
-                for name, subscription in session.vhost.subscriptions.of(stream.name).items()
-            },
-        },
-    )
+    describing.describe(session, id, stream)
 
 
-def _described(subscription: Subscription, now_ms: int) -> dict[str, Any]:
-    cursor = subscription.cursor
-    return {
-        "kind": subscription.arguments["x-subscription-kind"],
-        "durable": subscription.durable,
-        "backlog": cursor.ready_count(),
-        "unacked": cursor.outstanding,
-        "mark": cursor.mark,
-        "consumers": subscription.consumer_count,
-        "delivered": subscription.delivered,
-        "acknowledged": cursor.settled,
-        "requeued": cursor.requeued,
-    }
+def pause(session: Session, id: int, fields: Fields) -> None:
+    """{handle} or {topic, subscription}: nothing is delivered there until `resume`."""
+    _set_paused(session, id, fields, True)
+
+
+def resume(session: Session, id: int, fields: Fields) -> None:
+    """{handle} or {topic, subscription}: the end of a pause."""
+    _set_paused(session, id, fields, False)
+
+
+def _set_paused(session: Session, id: int, fields: Fields, paused: bool) -> None:
+    if not fields.has("handle"):
+        stream, _ = _topic(session, fields)
+        subscription = session.vhost.subscriptions.get(stream.name, fields.text("subscription"))
+        fields.done()
+        session.answer(id, {}, subscription.pause() if paused else subscription.go_on())
+        return
+    handle = fields.number("handle", most=2**32 - 1)
+    fields.done()
+    consumer = session.codec.consumer(handle)
+    if consumer is None:
+        raise RequestError("unknown_handle", f"there is no consumer {handle}")
+    consumer.paused = paused
+    if not paused and consumer.attached:
+        consumer.queue.credit_gained()
+    session.answer(id, {})
 
 
 def delete_subscription(session: Session, id: int, fields: Fields) -> None:
@@ -405,7 +391,9 @@ REQUESTS: Final[dict[str, Handler]] = {
     "delete_topic": delete_topic,
     "bind": bind,
     "unbind": unbind,
-    "topics": topics,
+    "pause": pause,
+    "resume": resume,
+    "topics": describing.topics,
     "describe": describe,
     "delete_subscription": delete_subscription,
     "cancel": cancel,

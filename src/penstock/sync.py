@@ -119,6 +119,8 @@ class Admin(_Face[aio_admin.Admin]):
     unbind = _waits(aio_admin.Admin.unbind)
     delete_subscription = _waits(aio_admin.Admin.delete_subscription)
     seek = _waits(aio_admin.Admin.seek)
+    pause = _waits(aio_admin.Admin.pause)
+    resume = _waits(aio_admin.Admin.resume)
 
 
 class _Block(_Face[Inner]):
@@ -223,6 +225,8 @@ class Consumer(_Face[aio_consumer.Consumer]):
     nack = _waits(aio_consumer.Consumer.nack)
     reject = _waits(aio_consumer.Consumer.reject)
     seek = _waits(aio_consumer.Consumer.seek)
+    pause = _waits(aio_consumer.Consumer.pause)
+    go_on = _waits(aio_consumer.Consumer.go_on)
     close = _waits(aio_consumer.Consumer.close)
 
     def open(self) -> Self:

@@ -46,6 +46,14 @@ class Admin:
         """End a subscription."""
         await self._client.request("delete_subscription", topic=topic, subscription=subscription)
 
+    async def pause(self, topic: str, subscription: str) -> None:
+        """Have nobody get anything of a subscription until `resume`, also over a restart of the gateway."""
+        await self._client.request("pause", topic=topic, subscription=subscription)
+
+    async def resume(self, topic: str, subscription: str) -> None:
+        """The end of a pause; fine when there is none."""
+        await self._client.request("resume", topic=topic, subscription=subscription)
+
     async def seek(self, topic: str, subscription: str, to: str) -> None:
         """Have a subscription go on from "earliest", "latest", "pos:NUMBER", "-1h" or a time."""
         await self._client.request("seek", topic=topic, subscription=subscription, to=to)

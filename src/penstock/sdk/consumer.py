@@ -67,6 +67,7 @@ class Consumer:
         self._link: Link | None = None
         self._error: ClientError | None = None
         self._acks: list[tuple[int, int]] = []
+        self._is_paused = False
         self._loop: asyncio.AbstractEventLoop
         self._source = Source(self)
         self.events: deque[dict[str, Any]] = deque(maxlen=100)
@@ -91,6 +92,8 @@ class Consumer:
     async def resume(self, link: Link) -> None:
         """There is a connection: consume there."""
         await link.request(self._do, handle=self.handle, **self._fields)
+        if self._is_paused:
+            await link.request("pause", handle=self.handle)
         self._link = link
         self._used = self._used_bytes = 0
         if self._prefetch:
@@ -353,6 +356,20 @@ class Consumer:
         if ranges and self._link is not None:
             payload = _ACK.pack(0, 0, 0, 0) + packed(joined(ranges))
             self._link.send(kinds.ACK, handle, payload)
+
+    # Pausing
+
+    async def pause(self) -> None:
+        """Be given nothing more until `go_on`; what waits here is given out. Others get their part."""
+        self._is_paused = True
+        if self._link is not None:
+            await self._link.request("pause", handle=self.handle)
+
+    async def go_on(self) -> None:
+        """The end of a pause."""
+        self._is_paused = False
+        if self._link is not None:
+            await self._link.request("resume", handle=self.handle)
 
     # Moving
 

@@ -11,7 +11,7 @@ Source: RFC 9113, RFC 7541; budgets: `budget`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import h2.config
 import h2.connection
@@ -19,6 +19,7 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+import hpack
 
 from penstock.protocols.http.budget import Abuse, Budget
 from penstock.protocols.http.messages import HttpError, Request, Response
@@ -41,6 +42,13 @@ _PIECE_MAX: Final = 65536
 """Unsent bytes of a stream above which a stream of pieces waits."""
 
 _Codes = h2.errors.ErrorCodes
+
+
+class _Encoder(hpack.Encoder):
+    """Without Huffman codes: they save bytes that nobody misses, and cost as much as the rest of the encoding."""
+
+    def encode(self, headers: Any, huffman: bool = False) -> bytes:
+        return super().encode(headers, huffman=huffman)
 
 
 class _Stream:
@@ -68,12 +76,21 @@ class H2Session:
         self._host = host
         self._budget = Budget()
         self._streams: dict[int, _Stream] = {}
+        self._new: list[Request] = []
+        """Of the read that is being handled."""
         self._preface_left = len(PREFACE)
         self._closed = False
         self._stopping = False
         self._now = 0.0
-        config = h2.config.H2Configuration(client_side=False, header_encoding=None)
+        config = h2.config.H2Configuration(
+            client_side=False,
+            header_encoding=None,
+            # What leaves is ours: lower-case names, the pseudo-header first.
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
         self._h2 = h2.connection.H2Connection(config)
+        self._h2.encoder = _Encoder()
         codes = h2.settings.SettingCodes
         self._h2.local_settings = h2.settings.Settings(
             client=False,
@@ -126,6 +143,7 @@ class H2Session:
             self._budget.feed(data[skipped:], now)
             for event in self._h2.receive_data(bytes(data)):
                 self._event(event)
+            self._begin_requests()
         except Abuse as error:
             self._terminate(_Codes(error.code), str(error))
         except h2.exceptions.ProtocolError as error:
@@ -180,7 +198,14 @@ class H2Session:
         if self._stopping:
             self._reset(stream_id, _Codes.REFUSED_STREAM)
             return
-        self._host.requested(request)
+        self._new.append(request)
+
+    def _begin_requests(self) -> None:
+        """Have the requests of a read served, when what came of their bodies is there, too."""
+        new, self._new = self._new, []
+        for request in new:
+            if request.stream_id in self._streams:
+                self._host.requested(request)
 
     def _data(self, event: h2.events.DataReceived) -> None:
         stream = self._streams.get(event.stream_id or 0)

@@ -93,6 +93,8 @@ class Users:
         self._waiting = 0
         self.changes = 0
         """Grows with every change of a user: a login that was right before it may not be right any more."""
+        self.on_changed: list[Callable[[], None]] = []
+        """Called after every such change."""
         self._users: dict[str, _User] = {}
         for _, value in tables.items("user"):
             row = decode_table(value)
@@ -269,7 +271,7 @@ class Users:
         if self._users.get(name) == user:
             return 0
         self._users[name] = user
-        self.changes += 1
+        self._changed()
         row = {"name": name, "hash": user.stored, "tags": sorted(user.tags), "limits": user.limits}
         return self._tables.put("user", row_key(name), encode_table(row))
 
@@ -277,8 +279,13 @@ class Users:
         """Remove a user; the LSN to wait for, 0 when there was none."""
         if self._users.pop(name, None) is None:
             return 0
-        self.changes += 1
+        self._changed()
         return self._tables.delete("user", row_key(name))
+
+    def _changed(self) -> None:
+        self.changes += 1
+        for told in self.on_changed:
+            told()
 
     def apply_options(self, permissions: Authorizer, vhost: str, *, is_new: bool) -> None:
         """Bring the users of the configuration into the tables.

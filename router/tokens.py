@@ -49,6 +49,8 @@ class Tokens:
         self._users = users
         self._wall_s = wall_s
         self._tokens: dict[bytes, Token] = {}
+        self.on_ended: list[Callable[[], None]] = []
+        """Called when some token was revoked or replaced, or ended with its user; not when its time is up."""
         for key, value in tables.items("token"):
             row = decode_table(value)
             self._tokens[key] = Token(
@@ -67,6 +69,13 @@ class Tokens:
             raise AuthenticationRefused(token.user if token is not None else "", "credentials")
         # As with a verified certificate: there is no password to check.
         return self._users.certified(token.user, peer_is_loopback)
+
+    def left_s(self, text: str) -> float:
+        """For how many seconds a token still logs in; 0 or less: not any more."""
+        token = self._tokens.get(_digest(text))
+        if token is None or self._users.identity(token.user) is None:
+            return 0.0
+        return token.expires_ms / 1000 - self._wall_s()
 
     def of(self, user: str) -> list[Token]:
         """Those of a user that are good, by name."""
@@ -124,6 +133,9 @@ class Tokens:
             if one.user == user and one.name == name:
                 del self._tokens[key]
                 lsn = self._tables.delete("token", key)
+        if lsn:
+            for told in self.on_ended:
+                told()
         return lsn
 
     def _forget_expired(self) -> None:

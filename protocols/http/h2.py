@@ -45,7 +45,7 @@ _Codes = h2.errors.ErrorCodes
 
 
 class _Encoder(hpack.Encoder):
-    """Without Huffman codes: they save bytes that nobody misses, and cost as much as the rest of the encoding."""
+    """Without Huffman codes: they save few bytes here, and cost as much as the rest of the encoding."""
 
     def encode(self, headers: Any, huffman: bool = False) -> bytes:
         return super().encode(headers, huffman=huffman)

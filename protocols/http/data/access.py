@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.app import HttpApp
+from penstock.protocols.http.login import bearer
 from penstock.protocols.http.messages import HttpError, Request
 from penstock.protocols.http.traffic import Messages, kept
 from penstock.router.identity import Actor, Identity
@@ -24,6 +27,20 @@ __all__ = ["Access"]
 _RETRY_S = 5
 
 
+class Timer(Protocol):
+    """What is called later."""
+
+    def cancel(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """What a request that waits was let in by."""
+
+    check: Callable[[Request], object]
+    login_is_good: Callable[[], bool]
+
+
 class Access:
     """See the module."""
 
@@ -32,8 +49,10 @@ class Access:
         self.broker = broker
         self.messages = messages
         self._owner = object()
-        self._watched: dict[Request, Callable[[Request], object]] = {}
+        self._watched: dict[Request, _Watched] = {}
         broker.on_permissions_changed.append(self._permissions_changed)
+        broker.users.on_changed.append(self._credentials_changed)
+        broker.tokens.on_ended.append(self._credentials_changed)
 
     def identity(self, request: Request) -> Identity:
         """Who asks."""
@@ -82,22 +101,60 @@ class Access:
 
     @contextmanager
     def watched(self, request: Request, check: Callable[[Request], object] | None = None) -> Iterator[None]:
-        """While a request waits: it is refused when its user's rights are taken back.
+        """While a request waits: it is refused when its user's rights are taken back, or its login ends.
 
-        `check` raises PenstockError or HttpError then; without one it is about what is pulled.
+        `check` raises PenstockError or HttpError when the rights are gone; without one it is about what is
+        pulled. A login ends with the time of its token, and when the token is revoked, the password changed
+        or the user deleted.
         """
-        self._watched[request] = check or self.source
+        token = bearer(request.headers.get("authorization", ""))
+        timer: Timer | None = None
+
+        def expire() -> None:
+            nonlocal timer
+            assert token is not None
+            self._recheck(request)
+            if request.refusal is None:
+                timer = self.broker.tick.after(max(self.broker.tokens.left_s(token), 0.01), expire)
+
+        if token is not None:
+            good = partial(self._token_is_good, token)
+        else:
+            username = self.identity(request).username
+            good = partial(self._password_is, username, self.broker.users.stored(username))
+        self._watched[request] = _Watched(check or self.source, good)
+        if token is not None:
+            expire()
         try:
             yield
         finally:
             del self._watched[request]
+            if timer is not None:
+                timer.cancel()
+
+    def _token_is_good(self, token: str) -> bool:
+        return self.broker.tokens.left_s(token) > 0
+
+    def _password_is(self, username: str, stored: str) -> bool:
+        users = self.broker.users
+        return users.identity(username) is not None and users.stored(username) == stored
+
+    def _credentials_changed(self) -> None:
+        for request in list(self._watched):
+            self._recheck(request)
+
+    def _recheck(self, request: Request) -> None:
+        """Whether it still would be let in."""
+        watched = self._watched.get(request)
+        if watched is not None and request.refusal is None and not watched.login_is_good():
+            request.revoke(HttpError(401, "not_authorized", "the login has ended; log in again"))
 
     def _permissions_changed(self, user: str, vhost: str) -> None:
-        for request, check in list(self._watched.items()):
+        for request, watched in list(self._watched.items()):
             if self.identity(request).username != user or request.names["vhost"] != vhost:
                 continue
             try:
-                check(request)
+                watched.check(request)
             except HttpError as error:
                 request.revoke(error)
             except PenstockError as error:

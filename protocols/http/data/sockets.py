@@ -60,6 +60,8 @@ SUBPROTOCOL: Final = "penstock.v1.json"
 _SUBSCRIPTIONS_MAX: Final = 100
 _CREDIT: Final = (100, 0, 10_000)
 _ID_MAX: Final = 100
+_POLICY: Final = 1008
+"""RFC 6455 7.4.1: a message, or whoever it is from, violates a policy."""
 
 Fields = dict[str, Any]
 
@@ -115,6 +117,7 @@ class _Talk:
     async def run(self, session: WsSession) -> None:
         """See `Conversation`."""
         self.session = session
+        self.request.on_gone = self._refused
         try:
             with self.sockets.access.watched(self.request, self._recheck):
                 while (text := await session.receive_text()) is not None:
@@ -136,6 +139,11 @@ class _Talk:
         """A subscription is over, and not because the client said so."""
         if self._heard.pop(id, None) is not None:
             self.send("ended", id=id, reason=reason)
+
+    def _refused(self) -> None:
+        """The login has ended, and all that goes on by it."""
+        if self.request.refusal is not None:
+            self.session.close(_POLICY, self.request.refusal.detail)
 
     def _recheck(self, _: Request) -> None:
         for id, one in list(self._heard.items()):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tests.reference.queue_model import Arguments, QueueModel
-from tests.support.queue_drivers import Driver, Inside, Outside
+from tests.support.queue_drivers import PATIENCE_S, Driver, Inside, Outside
 
 ARGUMENTS = st.builds(
     Arguments,
@@ -124,14 +123,14 @@ class QueueMachine(RuleBasedStateMachine):
     def agrees(self) -> None:
         """Eventually; at once where time stands still."""
         expected = (len(self.model.ready), len(self.model.dead)), self.model.got
-        deadline = time.monotonic() + self.driver.patience_s
+        deadline = self.driver.spent_s() + PATIENCE_S
         while True:
             deliveries = self.driver.deliveries()
             told = {name: [got[:2] for got in gots] for name, gots in deliveries.items()}
             seen = self.driver.counts(), told
             if seen == expected:
                 break
-            assert time.monotonic() < deadline, f"{seen} is not {expected}"
+            assert self.driver.spent_s() < deadline, f"{seen} is not {expected}"
         for gots in deliveries.values():
             for number, _, _, handle in gots:
                 if number in self.model.out and self.model.holding_of(number):

@@ -76,6 +76,8 @@ class TlsOptions:
     key_password: str = ""
     ca_file: str = ""
     """Who may have signed client certificates."""
+    crl_file: str = ""
+    """Which of these certificates are revoked; "" = that is not looked at."""
     verify_client: Literal["none", "optional", "required"] = "none"
     min_version: Literal["1.2", "1.3"] = "1.2"
     ciphers: str = ""
@@ -158,7 +160,7 @@ class Tls:
 
     def _files(self) -> list[str]:
         options = self.options
-        named = [options.cert_file, options.key_file, options.ca_file]
+        named = [options.cert_file, options.key_file, options.ca_file, options.crl_file]
         for host in options.hosts:
             named += (host.cert_file, host.key_file)
         return [name for name in named if name]
@@ -223,9 +225,29 @@ class Tls:
                 key="tls.ca_file",
                 remedy="give the file with the certificates of the client CAs",
             )
+        if options.crl_file:
+            self._check_revocation(context)
         if alpn:
             context.set_alpn_protocols(list(alpn))
         return context
+
+    def _check_revocation(self, context: ssl.SSLContext) -> None:
+        """Refuse what is revoked, and whatever has no list in force that could say so."""
+        name = self.options.crl_file
+        if context.verify_mode is ssl.CERT_NONE:
+            raise ConfigError(
+                f'{name} is given, but verify_client is "none": no client shows a certificate',
+                key="tls.crl_file",
+                remedy='set tls.verify_client to "optional" or "required"',
+            )
+        _check_readable(name, "tls.crl_file", b"-----BEGIN X509 CRL-----", "list of revoked certificates")
+        try:
+            context.load_verify_locations(name)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"{name} cannot be used: {error.reason}", key="tls.crl_file", remedy=_REMEDY
+            ) from None
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_CHAIN
 
 
 _REMEDY: Final = "give a readable PEM file"

@@ -225,6 +225,13 @@ def refused(gateway: Gateway, port: int, tls: ssl.SSLContext) -> None:
                 raise ConnectionResetError("closed")
 
 
+def shaken(port: int, tls: ssl.SSLContext) -> None:
+    """The handshake is done on both sides: in TLS 1.2 the server has seen the certificate by then."""
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+        tls.wrap_socket(plain, server_hostname="localhost").close()
+
+
 def test_a_certificate_that_is_shown_must_be_valid(
     gateway: Gateway, authority: Authority, tmp_path: Path
 ) -> None:
@@ -241,6 +248,31 @@ def test_a_certificate_can_be_required(authority: Authority, tmp_path: Path) -> 
         refused(strict, strict.ports["amqps"], context(authority))
         amqp(strict, context(authority, authority.client("anybody"))).close()
         wait_for(lambda: "peer did not return a certificate" in strict.log_text())
+
+
+def test_a_revoked_certificate_is_refused_on_every_listener(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    good, bad = authority.client("good"), authority.client("bad")
+    lists = authority.revoke(bad)
+    more = {"tls__crl_file": str(lists), "tls__verify_client": "required", "mqtt__wss_listen": "127.0.0.1:0"}
+    with Gateway(tmp_path / "g", settings=settings(authority, authority.server(), **more)) as gateway:
+        ports = [gateway.ports[name] for name in ("amqps", "mqtts", "wss", "http_tls", "management_tls")]
+        for port in ports:
+            shaken(port, context(authority, good))
+            refused(gateway, port, context(authority, bad))
+        reason = "the client's certificate is refused: certificate revoked"
+        wait_for(lambda: gateway.log_text().count(reason) == len(ports))
+        # A new list holds from the next connection on, and one that is over lets nobody in.
+        authority.revoke(good)
+        os.kill(gateway.pid, signal.SIGHUP)
+        wait_for(lambda: gateway.log_text().count("the certificates were reloaded") == 1)
+        shaken(ports[1], context(authority, bad))
+        refused(gateway, ports[1], context(authority, good))
+        authority.revoke(expired=True)
+        os.kill(gateway.pid, signal.SIGHUP)
+        wait_for(lambda: gateway.log_text().count("the certificates were reloaded") == 2)
+        refused(gateway, ports[1], context(authority, good))
+        wait_for(lambda: "the client's certificate is refused: CRL has expired" in gateway.log_text())
 
 
 def test_plain_text_on_a_tls_port_and_tls_on_a_plain_port(gateway: Gateway, authority: Authority) -> None:

@@ -64,6 +64,22 @@ class Authority:
         alternatives = [x509.DNSName(f"{user}.example.org")]
         return self._make(user, subject, alternatives, ExtendedKeyUsageOID.CLIENT_AUTH, expired)
 
+    def revoke(self, *pairs: Pair, expired: bool = False) -> Path:
+        """The file with the list of those that are revoked: these and no others."""
+        now = datetime.now(UTC)
+        listed = x509.CertificateRevocationListBuilder().issuer_name(self._name)
+        listed = listed.last_update(now - timedelta(days=5))
+        listed = listed.next_update(now + timedelta(days=-1 if expired else 5))
+        for pair in pairs:
+            number = x509.load_pem_x509_certificate(pair.cert.read_bytes()).serial_number
+            entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now)
+            listed = listed.add_revoked_certificate(entry.build())
+        file = self.folder / "revoked.pem"
+        made = self.folder / "revoked.new"
+        made.write_bytes(listed.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        made.replace(file)
+        return file
+
     def _make(
         self,
         file: str,

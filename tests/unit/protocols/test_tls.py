@@ -320,6 +320,14 @@ MISTAKES = {
     "certificate as key": ({"key_file": "{0}/server.pem"}, r"tls\.key_file: .*server\.pem holds no private"),
     "key not in cert_file": ({"key_file": ""}, r"tls\.key_file: .*server\.pem holds no private key"),
     "key of another": ({"key_file": "{0}/other.key"}, r"tls\.key_file: .*other\.key is not the key of"),
+    "revoked, and nobody is asked": (
+        {"ca_file": "{0}/server.pem", "crl_file": "{0}/server.pem"},
+        r'tls\.crl_file: .*verify_client is "none"',
+    ),
+    "no list of revoked ones": (
+        {"ca_file": "{0}/server.pem", "verify_client": "optional", "crl_file": "{0}/server.pem"},
+        r"tls\.crl_file: .*server\.pem holds no list of revoked certificates",
+    ),
     "no CA": ({"verify_client": "required"}, r"tls\.ca_file: .*nobody is trusted"),
     "CA unreadable": ({"ca_file": "{0}/none.pem"}, r"tls\.ca_file: cannot read .*none\.pem"),
     "cipher": ({"ciphers": "ROT13"}, r"tls\.ciphers: OpenSSL knows no cipher in 'ROT13'"),

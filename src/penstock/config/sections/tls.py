@@ -37,6 +37,15 @@ class Tls:
             Text("a path"), "PEM file with the certificates of the CAs that may sign client certificates."
         ),
     )
+    crl_file: str = field(
+        default="",
+        metadata=option(
+            Text("a path"),
+            "PEM file with the lists of revoked certificates (CRL) of the CAs in ca_file. A client is "
+            "refused when its certificate, or that of a CA above it, is on the list of its CA, and when the "
+            'file has no list of that CA that is in force. "" = revocation is not looked at.',
+        ),
+    )
     verify_client: Literal["none", "optional", "required"] = field(
         default="none",
         metadata=option(

@@ -153,6 +153,8 @@ class Access:
         for request, watched in list(self._watched.items()):
             if self.identity(request).username != user or request.names["vhost"] != vhost:
                 continue
+            if request.refusal is not None:
+                continue  # its login has ended, and that is what it is told
             try:
                 watched.check(request)
             except HttpError as error:

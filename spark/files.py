@@ -6,6 +6,7 @@ that know such folders prune by day.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PARTITION", "DataFile", "write_files"]
+__all__ = ["PARTITION", "DataFile", "sync", "write_files"]
 
 PARTITION: Final = "event_date"
 _ROW_GROUP_BYTES: Final = 64 << 20
@@ -118,3 +119,12 @@ class _File:
     def discard(self) -> None:
         self._writer.close()
         self.path.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Put a file, or what a folder lists, on the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -36,7 +36,7 @@ def start_rows(
     `every_s` None: take what is there and end. Raises SparkError when table and checkpoint do not fit.
     """
     table = open_table(to)
-    table.create(arrow_schema_of(frame.schema))
+    table.create(arrow_schema_of(frame.schema), moment)
     if not (checkpoint / "metadata").exists() and table.paths():
         raise SparkError(
             f"the table {to} has rows, and the checkpoint {checkpoint} knows nothing of them",

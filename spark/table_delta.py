@@ -41,7 +41,7 @@ class DeltaFormat:
         found: int | None = self._table().transaction_version(f"penstock:{who}")
         return found
 
-    def create(self, schema: pa.Schema) -> None:
+    def create(self, schema: pa.Schema, moment: str = "append_time") -> None:
         """See `Table`."""
         from deltalake import DeltaTable, Schema
 

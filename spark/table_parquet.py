@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.files import PARTITION, DataFile
+from penstock.spark.files import PARTITION, DataFile, sync
 from penstock.spark.tables import same_columns, with_partition
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ParquetFormat:
         """See `Table`."""
         return [str(self.path / file.path) for file in self.files()]
 
-    def create(self, schema: pa.Schema) -> None:
+    def create(self, schema: pa.Schema, moment: str = "append_time") -> None:
         """See `Table`."""
         columns = [f"{field.name} {field.type}" for field in with_partition(schema)]
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -79,9 +79,9 @@ class ParquetFormat:
     def publish(self, who: str, files: Sequence[DataFile], first: int, last: int) -> None:
         """See `Table`."""
         for file in files:
-            _sync(self.path / file.path)
+            sync(self.path / file.path)
         for folder in {(self.path / file.path).parent for file in files}:
-            _sync(folder)
+            sync(folder)
         commit = {"log": who, "first": first, "last": last, "files": [asdict(file) for file in files]}
         _write_new(self._name(who, last), json.dumps(commit))
 
@@ -102,14 +102,6 @@ def _read(path: Path) -> Commit:
     return Commit(said["log"], said["first"], said["last"], tuple(DataFile(**file) for file in said["files"]))
 
 
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _write_new(path: Path, text: str) -> None:
     """Make a file whole, durably, or not at all. Raises FileExistsError."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -119,6 +111,6 @@ def _write_new(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.link(new, path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         new.unlink(missing_ok=True)

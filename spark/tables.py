@@ -5,6 +5,7 @@ micro-batch. So what is in the table is known from the table alone: a batch that
 nothing, and a job that reads a log goes on behind the last commit when its checkpoint is lost.
 
     delta:PATH      `table_delta`: the position is the version of the transaction of application penstock:WHO
+    iceberg:PLACE   `table_iceberg`: the position is the table's property penstock.position.WHO
     parquet:PATH    `table_parquet`: a JSON file for each commit lists its files; the others do not count
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.files import PARTITION, DataFile
@@ -20,19 +21,25 @@ from penstock.spark.files import PARTITION, DataFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Table", "open_table", "same_columns", "with_partition"]
+__all__ = ["TABLES", "Table", "open_table", "same_columns", "with_partition"]
+
+TABLES: Final = "delta:PATH, iceberg:FOLDER/NAMESPACE.TABLE or parquet:PATH"
 
 
 class Table(Protocol):
     """What a job needs of a table format."""
 
-    path: Path
+    @property
+    def path(self) -> Path:
+        """The folder that files are written in."""
 
     def position(self, who: str) -> int | None:
         """Behind the last thing of `who` that the table has; None: it has none."""
 
-    def create(self, schema: pa.Schema) -> None:
-        """Make the table if there is none, with these columns and `event_date`, by which it is partitioned.
+    def create(self, schema: pa.Schema, moment: str = "append_time") -> None:
+        """Make the table if there is none, partitioned by the day of the column `moment`.
+
+        Formats without such partitions have the column `event_date` besides.
 
         Raises SparkError when it has other columns.
         """
@@ -50,13 +57,16 @@ class Table(Protocol):
 def open_table(uri: str) -> Table:
     """The table of a URI such as delta:/lake/traffic. Raises SparkOptionError."""
     from penstock.spark.table_delta import DeltaFormat
+    from penstock.spark.table_iceberg import IcebergFormat
     from penstock.spark.table_parquet import ParquetFormat
 
     kind, colon, path = uri.partition(":")
-    if not colon or kind not in ("delta", "parquet") or not path:
-        raise SparkOptionError("to", uri, "give delta:PATH or parquet:PATH")
-    place = Path(path.removeprefix("//")).absolute()
-    return DeltaFormat(place) if kind == "delta" else ParquetFormat(place)
+    if not colon or kind not in ("delta", "iceberg", "parquet") or not path:
+        raise SparkOptionError("to", uri, f"give {TABLES}")
+    place = path.removeprefix("//")
+    if kind == "iceberg":
+        return IcebergFormat(place)
+    return (DeltaFormat if kind == "delta" else ParquetFormat)(Path(place).absolute())
 
 
 def with_partition(schema: pa.Schema) -> pa.Schema:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import PenstockError
 from penstock.spark.jobs.registry import Job, registered
 from penstock.spark.options import parse_duration_s
+from penstock.spark.tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -47,7 +48,7 @@ def add_choice(parser: argparse.ArgumentParser, *, data: bool = True, stream: bo
 
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", required=True, metavar="TABLE", help="delta:PATH or parquet:PATH")
+    parser.add_argument("--to", required=True, metavar="TABLE", help=TABLES)
     parser.add_argument(
         "--checkpoint", required=True, type=Path, metavar="DIR", help="where the job notes how far it is"
     )

@@ -26,6 +26,8 @@ _PACKAGES: Final = {
     "deltalake": (1, 2),
     "pika": (1, 3),
 }
+_OPTIONAL: Final = {"pyiceberg": (0, 12)}
+"""Needed for some tables only."""
 _INSTALL: Final = "pip install 'penstock[spark]'"
 
 Finding = tuple[bool, str, str]
@@ -44,8 +46,7 @@ def _java() -> Finding:
     return int(found[1]) >= _JAVA_LEAST, f"Java {found[1]} ({java})", remedy
 
 
-def _package(name: str, least: tuple[int, int]) -> Finding:
-    remedy = _INSTALL
+def _package(name: str, least: tuple[int, int], remedy: str = _INSTALL) -> Finding:
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -85,6 +86,9 @@ def findings(data: Path | None) -> Iterator[Finding]:
     yield _java()
     for name, least in _PACKAGES.items():
         yield _package(name, least)
+    for name, least in _OPTIONAL.items():
+        fine, found, remedy = _package(name, least, "pip install 'penstock[iceberg]'")
+        yield fine or found == f"no {name}", f"{found}{'' if fine else ': no tables in Iceberg'}", remedy
     yield _source()
     if data is not None:
         yield _log(data)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.spark.errors import SparkError
 from penstock.spark.files import PARTITION
 from penstock.spark.jobs.common import DATA, choice_of, log_source
-from penstock.spark.tables import open_table
+from penstock.spark.tables import TABLES, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     """Arguments that say where messages come from."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=log_source, metavar="LOG", help=DATA)
-    source.add_argument("--from", dest="table", metavar="TABLE", help="a table: delta:PATH or parquet:PATH")
+    source.add_argument("--from", dest="table", metavar="TABLE", help=f"a table: {TABLES}")
     parser.add_argument("--where", metavar="SQL", help="a condition on the columns of the table")
 
 

@@ -20,11 +20,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import DataScan
 
 from demo.data import Reading, readings
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.running import run_to_end
-from penstock.spark.table_parquet import ParquetFormat
+from penstock.spark.tables import open_table
 from tests.spark.test_source import publish, wait_for_end
 from tests.support.brokers import ROOT, Gateway
 
@@ -32,23 +34,48 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def table_at(kind: str, folder: Path) -> str:
+    return f"iceberg:{folder}/gw.traffic" if kind == "iceberg" else f"{kind}:{folder}"
+
+
+def iceberg_scan(uri: str) -> DataScan:
+    folder, _, name = uri.partition(":")[2].rpartition("/")
+    return SqlCatalog("default", uri=f"sqlite:///{folder}/catalog.db").load_table(name).scan()
+
+
 def rows_of(uri: str) -> pa.Table:
+    """What a reader of the format that is none of ours finds."""
     kind, _, path = uri.partition(":")
     if kind == "delta":
         return DeltaTable(path).to_pyarrow_table()
-    files = [f"{path}/{file.path}" for file in ParquetFormat(Path(path)).files()]
-    return ds.dataset(files, format="parquet").to_table()
+    if kind == "iceberg":
+        return iceberg_scan(uri).to_arrow()
+    return ds.dataset(open_table(uri).paths(), format="parquet").to_table()
+
+
+def count_of(uri: str) -> int:
+    """How many rows there are, by what the table says of its files."""
+    kind, _, path = uri.partition(":")
+    if kind == "iceberg":
+        folder = Path(path).parent
+        if not (folder / "gw" / "traffic" / "metadata").is_dir():
+            return 0
+        return sum(task.file.record_count for task in iceberg_scan(uri).plan_files())
+    if not DeltaTable.is_deltatable(path):
+        return 0
+    actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    return sum(actions.column("num_records").to_pylist())
 
 
 def payloads(uri: str) -> list[str]:
     return sorted(body.decode() for body in rows_of(uri).column("payload").to_pylist())
 
 
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
 def test_each_message_is_in_the_table_once(
     spark: SparkSession, gateway: Gateway, tmp_path: Path, kind: str
 ) -> None:
-    to, checkpoint = f"{kind}:{tmp_path / 'table'}", tmp_path / "checkpoint"
+    to, checkpoint = table_at(kind, tmp_path / "table"), tmp_path / "checkpoint"
 
     def run() -> None:
         options = {"maxOffsetsPerTrigger": "300", "exchanges": "amq.topic"}
@@ -75,10 +102,10 @@ def test_each_message_is_in_the_table_once(
     wait_for_end(gateway, end)
     run()
     assert payloads(to) == sorted(sent)
-    if kind == "delta":
-        found = {path.name for path in (tmp_path / "table").glob("event_date=*/*.parquet")}
-        listed = {Path(uri).name for uri in DeltaTable(str(tmp_path / "table")).file_uris()}
-        assert found == listed, "what a repeated micro-batch wrote is gone"
+    found = {str(path) for path in (tmp_path / "table").rglob("event_date=*/*.parquet")}
+    assert found == set(open_table(to).paths()), "what a repeated micro-batch wrote is gone"
+    if kind == "iceberg":
+        assert spark.read.parquet(*open_table(to).paths()).count() == 500
 
 
 @contextmanager
@@ -149,12 +176,8 @@ class Publisher:
 def wait_for_rows(to: str, process: subprocess.Popen[bytes], log: Path, least: int) -> int:
     """Wait until the table has at least so many rows; how many it has."""
     deadline = time.monotonic() + 1800
-    path = to.partition(":")[2]
     while True:
-        found = 0
-        if DeltaTable.is_deltatable(path):
-            actions = pa.table(DeltaTable(path).get_add_actions(flatten=True))
-            found = sum(actions.column("num_records").to_pylist())
+        found = count_of(to)
         if found >= least:
             return found
         assert process.poll() is None, log.read_text()[-5000:]
@@ -162,11 +185,12 @@ def wait_for_rows(to: str, process: subprocess.Popen[bytes], log: Path, least: i
         time.sleep(0.1)
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_the_table_has_what_was_published_over_kills_of_gateway_and_job(
-    gateway: Gateway, tmp_path: Path
+    gateway: Gateway, tmp_path: Path, kind: str
 ) -> None:
     items = readings()[:6000]
-    to, checkpoint, log = f"delta:{tmp_path / 'table'}", tmp_path / "checkpoint", tmp_path / "job.log"
+    to, checkpoint, log = table_at(kind, tmp_path / "table"), tmp_path / "checkpoint", tmp_path / "job.log"
     publisher = Publisher(gateway)
     with job(gateway, to, checkpoint, log, "--every", "1s") as process:
         publisher.publish(items[:1000])

@@ -56,6 +56,7 @@ def test_the_doctor_names_what_is_missing_and_how_it_comes(
     assert "MISSING pyspark 3.5.1" in said
     assert "pip install 'penstock[spark]', which brings 4.2 or newer" in said
     assert "there is no log in" in said
+    assert "ok      pyiceberg 99.0" in said
 
 
 def test_the_doctor_finds_a_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -67,8 +68,8 @@ def test_the_doctor_finds_a_log(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 
 def test_a_table_of_no_known_format_is_refused() -> None:
-    with pytest.raises(SparkOptionError, match="give delta:PATH or parquet:PATH"):
-        open_table("iceberg:x")
+    with pytest.raises(SparkOptionError, match="give delta:PATH, iceberg:FOLDER"):
+        open_table("hudi:x")
 
 
 def test_files_that_no_commit_lists_do_not_count(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The walk over old segments that finds the records of a pattern which had no feed back then."""
 
+from collections.abc import Iterable
 from typing import final
 
 from typing_extensions import Buffer
@@ -18,8 +19,12 @@ class KeyScan:
     """Some entry of the last `take` is to be asked about."""
     damaged: int
     """Places where what should be a batch was none, and was passed over."""
-    def __init__(self, lp: int) -> None:
-        """`lp`: records of other partitions are passed over."""
+    def __init__(self, lp: int, floor: int = 0, keepers: Iterable[tuple[int, int]] = ()) -> None:
+        """`lp`: records of other partitions are passed over.
+
+        `floor`: the LSN below which retention wants nothing that no keeper does; `keepers`: a feed's id and
+        the LSN from which on it is kept, each. A record in feeds of keepers is seen when one of them has it.
+        """
 
     def clear(self) -> None:
         """Forget all key blocks."""

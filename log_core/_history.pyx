@@ -4,7 +4,11 @@
 Owns a table of the key blocks met so far, each with a verdict that somebody else gives (`decide`): records
 with the same encoding and key block go to the same places. A walk is done twice: the first one lists the key
 blocks that nobody decided about yet, the second one takes the record numbers. Delayed records are left out,
-for they were not published yet; so are batches that are damaged, which `damaged` counts.
+for they were not published yet; so are batches that are damaged, which `damaged` counts. Batches in blocks
+are looked at as those that lie in the file as they are.
+
+What no retention wants is passed over, though it may still be there: a record below `floor`, or in feeds of
+keepers (`keepers`) below where each of them begins.
 
     a place of the table: | hash u64 | enc u8, key block, owned | size u32 | verdict u8 |    open addressing
 """
@@ -15,8 +19,10 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 from penstock.log_core._batch cimport (
-    BATCH_ALIGN, BATCH_HEADER, F_DELAYED, F_HALF, KIND_RECORDS, BatchHeader, Found, RecordHeader, check_batch,
+    BATCH_ALIGN, BATCH_HEADER, F_DELAYED, F_HALF, F_LIST, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader,
+    Found, RecordHeader, check_batch, columns_size,
 )
+from penstock.log_core._blocks cimport Walker
 
 cdef enum:
     FREE = 0
@@ -45,9 +51,24 @@ cdef class KeyScan:
     cdef size_t pending_count
     cdef uint32_t* entries
     cdef size_t count, capacity
+    cdef Walker walker               # of the batches in a block
+    cdef uint64_t floor              # records below it are wanted by keepers only
+    cdef uint64_t* starts            # by feed id: where a keeper begins; 0: it is none's
+    cdef uint32_t feeds              # entries of `starts`
 
-    def __cinit__(self, uint32_t lp):
+    def __cinit__(self, uint32_t lp, uint64_t floor=0, keepers=()):
+        cdef uint32_t feed
+        cdef uint64_t start
         self.lp = lp
+        self.floor = floor
+        self.walker = Walker()
+        keepers = list(keepers)
+        self.feeds = 1 + max((feed for feed, _ in keepers), default=0)
+        self.starts = <uint64_t*>calloc(self.feeds, sizeof(uint64_t))
+        if self.starts == NULL:
+            raise MemoryError()
+        for feed, start in keepers:
+            self.starts[feed] = max(start, <uint64_t>1)
         self.mask = 1023
         self.places = <Place*>calloc(self.mask + 1, sizeof(Place))
         self.pending = <uint64_t*>malloc(PENDING_MAX * sizeof(uint64_t))
@@ -59,6 +80,23 @@ cdef class KeyScan:
         free(self.places)
         free(self.pending)
         free(self.entries)
+        free(self.starts)
+
+    cdef bint is_kept(self, const RecordHeader* record, uint64_t lsn, const uint32_t* lists) noexcept nogil:
+        # Whether some retention wants a record.
+        cdef const uint32_t* feeds = &record.feed
+        cdef uint32_t n = 1, k
+        cdef uint64_t start
+        cdef bint decided = False
+        if record.flags & F_LIST:
+            n = lists[record.feed]
+            feeds = lists + record.feed + 1
+        for k in range(n):
+            start = self.starts[feeds[k]] if feeds[k] < self.feeds else 0
+            if start and lsn >= start:
+                return True
+            decided |= start > 0
+        return lsn >= self.floor and not decided
 
     cpdef clear(self):
         cdef size_t i
@@ -110,12 +148,6 @@ cdef class KeyScan:
         cdef size_t at = offset
         cdef Found found
         cdef const BatchHeader* header
-        cdef const RecordHeader* record
-        cdef const uint8_t* blob
-        cdef uint64_t lsn, hashed
-        cdef uint32_t k
-        cdef Place* place
-        cdef uint32_t* grown
         cdef int verdict
         cdef bint damaged = False
         while at + BATCH_HEADER <= size:
@@ -135,45 +167,84 @@ cdef class KeyScan:
             at += header.len
             if header.base_lsn >= last:
                 break
-            if header.kind != KIND_RECORDS or header.lp != self.lp or header.base_lsn + header.count <= first:
-                continue
-            record = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
-            blob = <const uint8_t*>header + header.blob_off
-            for k in range(header.count):
-                lsn = header.base_lsn + k
-                if first <= lsn < last and not record.flags & (F_DELAYED | F_HALF):
-                    place = self.find(record.enc, blob + record.off, record.key, &hashed)
-                    if place.verdict == FREE:
-                        if self.pending_count == PENDING_MAX:
-                            return 0
-                        if 2 * self.keys > self.mask:
-                            if self.grow() < 0:
-                                return -1
-                            place = self.find(record.enc, blob + record.off, record.key, &hashed)
-                        place.key = <uint8_t*>malloc(<size_t>record.key + 1)
-                        if place.key == NULL:
+            if header.kind == KIND_BLOCK:
+                verdict = self.walk_block(header, first, last, base, take)
+            else:
+                verdict = self.walk_batch(header, first, last, base, take)
+            if verdict:
+                return min(verdict, 0)
+        return 0
+
+    cdef int walk_block(self, const BatchHeader* block, uint64_t first, uint64_t last, uint64_t base,
+                        bint take) noexcept nogil:
+        # As `walk_batch`.
+        cdef const BatchHeader* header
+        cdef int failed
+        if block.base_pos <= first:
+            return 0
+        with gil:
+            failed = self.walker.enter(block)
+        while not failed:
+            header = self.walker.next_inside()
+            if header == NULL:
+                failed = self.walker.found.reason != NULL
+                break
+            failed = self.walk_batch(header, first, last, base, take)
+            if failed:
+                return failed
+        if failed and take:
+            self.damaged += 1
+        return 0
+
+    cdef int walk_batch(self, const BatchHeader* header, uint64_t first, uint64_t last, uint64_t base,
+                        bint take) noexcept nogil:
+        # 0; 1: enough key blocks are listed; -1: no memory.
+        cdef const RecordHeader* record = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
+        cdef const uint32_t* lists = <const uint32_t*>(
+            <const uint8_t*>record + RECORD_HEADER * <size_t>header.count + columns_size(header.cols, header.count))
+        cdef const uint8_t* blob = <const uint8_t*>header + header.blob_off
+        cdef uint64_t lsn, hashed
+        cdef uint32_t k
+        cdef Place* place
+        cdef uint32_t* grown
+        if header.kind != KIND_RECORDS or header.lp != self.lp or header.base_lsn + header.count <= first:
+            return 0
+        for k in range(header.count):
+            lsn = header.base_lsn + k
+            if (first <= lsn < last and not record.flags & (F_DELAYED | F_HALF)
+                    and self.is_kept(record, lsn, lists)):
+                place = self.find(record.enc, blob + record.off, record.key, &hashed)
+                if place.verdict == FREE:
+                    if self.pending_count == PENDING_MAX:
+                        return 1
+                    if 2 * self.keys > self.mask:
+                        if self.grow() < 0:
                             return -1
-                        place.key[0] = record.enc
-                        memcpy(place.key + 1, blob + record.off, record.key)
-                        place.size = <uint32_t>record.key + 1
-                        place.hash = hashed
-                        place.verdict = UNKNOWN
-                        self.pending[self.pending_count] = hashed
-                        self.pending_count += 1
-                        self.keys += 1
-                    elif take and place.verdict >= YES:
-                        if self.count == self.capacity:
-                            self.capacity = 1024 if self.capacity == 0 else 2 * self.capacity
-                            grown = <uint32_t*>realloc(self.entries, self.capacity * sizeof(uint32_t))
-                            if grown == NULL:
-                                return -1
-                            self.entries = grown
-                        self.entries[self.count] = <uint32_t>(lsn - base)
-                        if place.verdict == ASK:
-                            self.entries[self.count] |= <uint32_t>0x80000000
-                            self.asks = True
-                        self.count += 1
-                record += 1
+                        place = self.find(record.enc, blob + record.off, record.key, &hashed)
+                    place.key = <uint8_t*>malloc(<size_t>record.key + 1)
+                    if place.key == NULL:
+                        return -1
+                    place.key[0] = record.enc
+                    memcpy(place.key + 1, blob + record.off, record.key)
+                    place.size = <uint32_t>record.key + 1
+                    place.hash = hashed
+                    place.verdict = UNKNOWN
+                    self.pending[self.pending_count] = hashed
+                    self.pending_count += 1
+                    self.keys += 1
+                elif take and place.verdict >= YES:
+                    if self.count == self.capacity:
+                        self.capacity = 1024 if self.capacity == 0 else 2 * self.capacity
+                        grown = <uint32_t*>realloc(self.entries, self.capacity * sizeof(uint32_t))
+                        if grown == NULL:
+                            return -1
+                        self.entries = grown
+                    self.entries[self.count] = <uint32_t>(lsn - base)
+                    if place.verdict == ASK:
+                        self.entries[self.count] |= <uint32_t>0x80000000
+                        self.asks = True
+                    self.count += 1
+            record += 1
         return 0
 
     def unknown(self, const uint8_t[::1] data not None, size_t offset, uint64_t first, uint64_t last, uint64_t base):

@@ -2,10 +2,10 @@
 """Rewriting a closed segment so that it holds only what somebody still needs.
 
 A record stays when its number is marked, when one of its feeds is needed there, or when all of its partition
-is. Records that stay and
-follow one another are one batch; LSNs, times, flags and columns do not change. State and notes go: checkpoints
-behind the segment have the tables. The last batch shall be a note (`end_note`) with the LSN that follows the
-segment, so that a reader knows where it ended. A segment is taken in pieces: no more than one is in memory.
+is and it is in no keeper's feed (`keepers`), which would say it. Records that stay and follow one another are
+one batch; LSNs, times, flags and columns do not change. State and notes go: checkpoints behind the segment
+have the tables. The last batch shall be a note (`end_note`) with the LSN that follows the segment, so that a
+reader knows where it ended. A segment is taken in pieces: no more than one is in memory.
 """
 
 cimport cython
@@ -45,6 +45,7 @@ cdef class Needs:
         free(self.bits)
         free(self.first)
         free(self.last)
+        free(self.keepers)
 
     cpdef int need(self, uint64_t position) except -1:
         cdef uint64_t record = position - self.base
@@ -52,33 +53,53 @@ cdef class Needs:
             self.bits[record >> 3] |= <uint8_t>(1 << (record & 7))
         return 0
 
-    cpdef int need_feed(self, uint32_t feed, uint64_t from_pos, uint64_t to_pos) except -1:
+    cdef int know(self, uint32_t feed) except -1:
+        # Have room for what is said of a feed.
         cdef uint32_t size, k
         cdef uint32_t* grown
+        cdef uint8_t* flags
+        if feed < self.feeds:
+            return 0
+        size = max(feed + 1, 2 * self.feeds, <uint32_t>1024)
+        grown = <uint32_t*>realloc(self.first, size * sizeof(uint32_t))
+        if grown == NULL:
+            raise MemoryError()
+        self.first = grown
+        grown = <uint32_t*>realloc(self.last, size * sizeof(uint32_t))
+        if grown == NULL:
+            raise MemoryError()
+        self.last = grown
+        flags = <uint8_t*>realloc(self.keepers, size)
+        if flags == NULL:
+            raise MemoryError()
+        self.keepers = flags
+        for k in range(self.feeds, size):
+            self.first[k] = NONE
+            self.last[k] = 0
+            self.keepers[k] = 0
+        self.feeds = size
+        return 0
+
+    cpdef int need_feed(self, uint32_t feed, uint64_t from_pos, uint64_t to_pos) except -1:
         from_pos = max(from_pos, self.base)
         to_pos = min(to_pos, self.end)
         if from_pos >= to_pos:
             return 0
-        if feed >= self.feeds:
-            size = max(feed + 1, 2 * self.feeds, <uint32_t>1024)
-            grown = <uint32_t*>realloc(self.first, size * sizeof(uint32_t))
-            if grown == NULL:
-                raise MemoryError()
-            self.first = grown
-            grown = <uint32_t*>realloc(self.last, size * sizeof(uint32_t))
-            if grown == NULL:
-                raise MemoryError()
-            self.last = grown
-            for k in range(self.feeds, size):
-                self.first[k] = NONE
-                self.last[k] = 0
-            self.feeds = size
+        self.know(feed)
         self.first[feed] = min(self.first[feed], <uint32_t>(from_pos - self.base))
         self.last[feed] = max(self.last[feed], <uint32_t>(to_pos - self.base))
         return 0
 
     def need_partition(self, uint32_t lp):
         self.partitions.add(lp)
+
+    def need_kept(self, keepers not None):
+        cdef uint32_t feed
+        cdef uint64_t start
+        for feed, start in keepers:
+            self.know(feed)
+            self.keepers[feed] = 1
+            self.need_feed(feed, start, self.end)
 
     def need_marked(self, const uint8_t[::1] bits not None):
         cdef size_t k, size = <size_t>((self.end - self.base) // 8 + 1)
@@ -91,6 +112,8 @@ cdef class Needs:
         cdef uint32_t crc = crc32c_of(0, self.bits, (self.end - self.base) // 8 + 1)
         cdef uint32_t k
         for k in range(self.feeds):
+            if self.keepers[k]:
+                crc = crc32c_of(crc, <const uint8_t*>&k, 4)
             if self.first[k] < self.last[k]:
                 crc = crc32c_of(crc, <const uint8_t*>&k, 4)
                 crc = crc32c_of(crc, <const uint8_t*>&self.first[k], 4)
@@ -101,6 +124,16 @@ cdef class Needs:
 
     cdef bint needs_feed(self, uint32_t feed, uint32_t record) noexcept nogil:
         return feed < self.feeds and self.first[feed] <= record < self.last[feed]
+
+    cdef bint has_keeper(self, const RecordHeader* record, const uint32_t* lists) noexcept nogil:
+        cdef uint32_t k, feed
+        if not record.flags & F_LIST:
+            return record.feed < self.feeds and self.keepers[record.feed]
+        for k in range(lists[record.feed]):
+            feed = lists[record.feed + 1 + k]
+            if feed < self.feeds and self.keepers[feed]:
+                return True
+        return False
 
     cdef bint is_needed(self, const RecordHeader* record, uint64_t lsn, const uint32_t* lists) noexcept nogil:
         cdef uint32_t number = <uint32_t>(lsn - self.base), k
@@ -114,6 +147,12 @@ cdef class Needs:
                     return True
             return False
         return self.needs_feed(record.feed, number)
+
+    cdef bint stays(self, const BatchHeader* header, const RecordHeader* record, uint32_t number,
+                    const uint32_t* lists, bint whole) noexcept nogil:
+        if whole and not (self.feeds and self.has_keeper(record, lists)):
+            return True
+        return self.is_needed(record, header.base_lsn + number, lists)
 
     def survivors(self, const uint8_t[::1] data not None, size_t offset, size_t room=CHUNK_BYTES):
         cdef Output out
@@ -158,7 +197,7 @@ cdef class Needs:
             free(out.data)
 
     cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept, bint whole) noexcept nogil:
-        # Put what stays of a batch, all of it when it is wanted `whole`; -1: no memory.
+        # Put what stays of a batch, all that no keeper decides about when it is wanted `whole`; -1: no memory.
         cdef const RecordHeader* records = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
         cdef const uint32_t* lists = <const uint32_t*>(
             <const uint8_t*>records + RECORD_HEADER * <size_t>header.count + columns_size(header.cols, header.count))
@@ -166,12 +205,11 @@ cdef class Needs:
         cdef uint32_t first = 0, count, k
         cdef uint32_t* memo = NULL               # by word of the batch's feed lists: its place in the copy, + 1
         while True:
-            while first < header.count and not (
-                    whole or self.is_needed(&records[first], header.base_lsn + first, lists)):
+            while first < header.count and not self.stays(header, &records[first], first, lists, whole):
                 first += 1
             count = 0
-            while first + count < header.count and (whole or self.is_needed(
-                    &records[first + count], header.base_lsn + first + count, lists)):
+            while first + count < header.count and self.stays(
+                    header, &records[first + count], first + count, lists, whole):
                 count += 1
             if count == 0:
                 break

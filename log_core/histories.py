@@ -82,9 +82,20 @@ class Histories:
                 feed.append_stored(part.base, part.count, part.first_record, part.last_record)
                 segment.feeds.append(feed)
 
-    def search(self, first: int, last: int, matcher: Matcher, done: Done, *, durable: bool) -> None:
+    def search(
+        self,
+        first: int,
+        last: int,
+        matcher: Matcher,
+        done: Done,
+        *,
+        durable: bool,
+        floor: int,
+        keepers: Sequence[tuple[int, int]],
+    ) -> None:
         """Find the records with LSNs in [first, last), all written, that `matcher` wants, into a new feed.
 
+        `floor`, `keepers`: what of that retention wants, see `KeyScan`.
         With `durable` its row is put before `done` is called; put that of the feed in the same turn.
         """
         manifest = self._manifest
@@ -94,11 +105,13 @@ class Histories:
             self._files,
             self._folder,
             head,
-            self._segments.live,
+            self._segments,
             (first, last),
             matcher,
             self._post,
             durable=durable,
+            floor=floor,
+            keepers=keepers,
         )
         self._searches[search] = None
 
@@ -108,7 +121,7 @@ class Histories:
                 parts = search.run()
             except Stopped:
                 return
-            except (OSError, MemoryError, Undecided):
+            except (OSError, ValueError, MemoryError, Undecided):
                 _LOG.exception("what was published before could not be searched")
             self._post(found, parts)
 

@@ -28,13 +28,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from penstock.log_core._batch import Batch, Record
+from penstock.log_core._batch import BLOCK, Batch, Record
+from penstock.log_core._blocks import contents
 from penstock.log_core._crc import crc32c
 from penstock.log_core._history import KeyScan
 from penstock.log_core.errors import Damage
 from penstock.log_core.files import Files
 from penstock.log_core.layout import HEAD_BYTES, HISTORY, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.segment import Marks, Segment
+from penstock.log_core.segment import Marks, Segments
 
 __all__ = ["HISTORY_TABLE", "Matcher", "Part", "Search", "read_history", "read_history_entries"]
 
@@ -89,29 +90,33 @@ class Search:
         files: Files,
         folder: Folder,
         head: Head,
-        segments: Sequence[Segment],
+        segments: Segments,
         span: tuple[int, int],
         matcher: Matcher,
         post: Callable[..., None],
         *,
         durable: bool,
+        floor: int = 0,
+        keepers: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Args:
         head: Of the file, its `number` the feed's id.
-        segments: Where to look, oldest first.
+        segments: Where to look: in those that are live now.
         span: LSNs [first, last).
         post: Runs something on the loop.
         durable: The file must survive a power cut.
+        floor, keepers: What of that retention wants; see `KeyScan`.
         """
         self._files = files
         self._folder = folder
         self._head = head
-        self._segments = [(s.path, s.base_lsn, s.next_lsn, s.end, s.marks or Marks()) for s in segments]
+        self._live = list(segments.live)
+        self._swap = segments.swap
         self._first, self._last = span
         self._matcher = matcher
         self._post = post
         self._durable = durable
-        self._scan = KeyScan(matcher.lp)
+        self._scan = KeyScan(matcher.lp, floor, keepers)
         self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
         self.stopped = False
 
@@ -179,11 +184,13 @@ class Search:
         return parts
 
     def _found(self) -> Iterator[tuple[int, bytes]]:
-        for path, base, next_lsn, end, marks in self._segments:
-            if next_lsn <= self._first or base >= self._last or end <= WAL_HEAD_BYTES:
+        for segment in self._live:
+            base = segment.base_lsn
+            if segment.next_lsn <= self._first or base >= self._last or segment.end <= WAL_HEAD_BYTES:
                 continue
             try:
-                file = path.open("rb")
+                with self._swap:  # a rewriting that was under way may end now
+                    file, end, marks = segment.path.open("rb"), segment.end, segment.marks or Marks()
             except FileNotFoundError:
                 continue  # retention let go of it in the meantime
             with file, contextlib.closing(mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ)) as data:
@@ -207,17 +214,13 @@ class Search:
     def _asked(self, view: memoryview, offset: int, base: int, entries: bytes) -> bytes:
         """Without those of the records to be asked about that are not wanted."""
         kept = bytearray()
-        batch: Batch | None = None
+        batches = _batches(view, offset)
+        batch = next(batches)
         for entry in memoryview(entries).cast("I"):
             lsn = base + (entry & ~_ASK)
             if entry & _ASK:
-                while batch is None or lsn >= batch.base_lsn + batch.count:
-                    size = int.from_bytes(view[offset : offset + 4], "little")
-                    try:
-                        batch = Batch.parse(view[offset : offset + size])
-                        offset += size
-                    except ValueError:
-                        offset += 32
+                while lsn >= batch.base_lsn + batch.count:
+                    batch = next(batches)
                 if not self._ask(self._wanted, batch.record(lsn - batch.base_lsn)):
                     continue
             kept += (entry & ~_ASK).to_bytes(4, "little")
@@ -253,6 +256,20 @@ class Search:
             self._answers.put(self._matcher.is_wanted(record))
         except Exception as error:
             self._answers.put(error)
+
+
+def _batches(view: memoryview, offset: int) -> Iterator[Batch]:
+    """The batches from `offset` on, those in blocks included, without what is damaged."""
+    while offset < len(view):
+        size = int.from_bytes(view[offset : offset + 4], "little")
+        try:
+            batch = Batch.parse(view[offset : offset + size])
+        except ValueError:
+            offset += 32
+            continue
+        with contextlib.suppress(ValueError):
+            yield from contents(view[offset : offset + size]) if batch.kind == BLOCK else [batch]
+        offset += size
 
 
 def read_history(path: Path) -> list[Part]:

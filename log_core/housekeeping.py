@@ -20,7 +20,7 @@ from penstock.log_core.compaction import Compacted, is_due, survivors
 from penstock.log_core.layout import WAL_HEAD_BYTES
 from penstock.log_core.manifest import CleanMark
 from penstock.log_core.retention import Kept, kept
-from penstock.log_core.sealing import seal, worth_a_look
+from penstock.log_core.sealing import seal, unwanted_bytes, worth_a_look
 from penstock.log_core.segment import EVERYBODY, OWN
 from penstock.log_core.upkeep import deletable
 
@@ -82,6 +82,7 @@ class Housekeeping:
             self._unfinished.remove(segment)
             self.finish(segment)
         self._feeds.trim()
+        self._log.keepers.tend()
         self._measure_one()
         self.delete_old()
         self.seal_one()
@@ -189,7 +190,8 @@ class Housekeeping:
             return
         live = self._segments.live
         log = self._log
-        count = deletable(live, log.low_water(), self.checkpoints[-1], self.retained.lowest)
+        needed = min(log.low_water(), log.keepers.low)
+        count = deletable(live, needed, self.checkpoints[-1], self.retained.lowest)
         # What only delayed records keep; looked at even when there is nothing, for it follows the disk.
         needed = log.delays.low_water(live)
         log.delays.mover.look([segment for segment in live[:count] if segment.next_lsn > needed])
@@ -304,15 +306,19 @@ class Housekeeping:
             return
         candidates = [s for s in self._segments.live[:-1] if not log.delays.waits_in(s)]
         retained = self.retained
-        segment = worth_a_look(candidates, retained, self.checkpoints[-1], log.wall_ms() / 1000)
+        now_s = log.wall_ms() / 1000
+        segment = worth_a_look(
+            candidates, lambda s: unwanted_bytes(s, retained, log.keepers), self.checkpoints[-1], now_s
+        )
         if segment is None:
             return
-        segment.looked_at = log.wall_ms() / 1000
+        segment.looked_at = now_s
         needs = Needs(segment.base_lsn, segment.next_lsn)
         assert segment.held is not None
         thinned = retained.unwanted(segment)
         for lp in segment.held.keys() - thinned - {OWN}:
             needs.need_partition(lp)
+        needs.need_kept(log.keepers.starts_in(segment))
         self.busy = True
         log.mark_needs(needs, lambda: self._rewrite(segment, needs, thinned))
 

@@ -40,6 +40,7 @@ from penstock.log_core.histories import Done, Histories
 from penstock.log_core.history import Matcher
 from penstock.log_core.holds import Holds
 from penstock.log_core.housekeeping import Housekeeping
+from penstock.log_core.keepers import Keepers
 from penstock.log_core.layout import Folder
 from penstock.log_core.lock import Lock
 from penstock.log_core.mailbox import Mailbox
@@ -119,6 +120,8 @@ class Log(Writer):
         self._feeds = Feeds(
             self.tables, self._segments, self._reader, self._inbox.post, options.feed_cache_bytes
         )
+        self.keepers = Keepers(self.tables, self._feeds, self._segments, self.wall_ms)
+        """What is kept for longer or shorter than its partition's traffic."""
         self._closing: list[tuple[Segment, int]] = []  # rolled, with descriptors, until they are synced
         self._needed_from = 0  # as of the last `tend`: the scrub's thread may not ask the queues
         self._closed = False
@@ -208,6 +211,7 @@ class Log(Writer):
             self._inbox.post,
         )
         self._begin(found)
+        self.keepers.restore()
         self.recovery.warnings += self._histories.restore()
         self._committer = Committer(self._files, lambda *result: self._inbox.post(self._on_synced, *result))
         self._watcher = Watcher(
@@ -319,6 +323,7 @@ class Log(Writer):
         """Forget a feed; targets that still have it may go on pushing to it in vain."""
         if feed.is_history:
             self._histories.forget(feed)
+        self.keepers.forget(feed)
         self._feeds.drop(feed)
 
     def target(self, feeds: Sequence[Feed], durable: bool) -> Target:
@@ -486,8 +491,14 @@ class Log(Writer):
         return self._reader.position_for_time(time_ms) or self.appender.next_lsn
 
     def first_lsn(self, lp: int) -> int:
-        """The oldest position from which on all traffic of a partition can be replayed."""
+        """The oldest position from which on all traffic of a partition can be replayed, but for what keepers
+        let go of.
+        """
         return self._housekeeping.retained.first_of(lp)
+
+    def oldest_lsn(self, lp: int) -> int:
+        """The oldest position from which on some traffic of a partition can be replayed."""
+        return self.keepers.first_of(lp, self.first_lsn(lp))
 
     def retention_of(self, lp: int) -> Retention:
         """How much traffic of a partition is kept."""
@@ -517,8 +528,12 @@ class Log(Writer):
 
         def written(ok: bool) -> None:
             if ok:
-                start = max(first, self.first_lsn(matcher.lp))
-                self._histories.search(start, last, matcher, done, durable=durable)
+                floor = self.first_lsn(matcher.lp)
+                start = max(first, self.keepers.first_of(matcher.lp, floor))
+                keepers = self.keepers.starts(matcher.lp)
+                self._histories.search(
+                    start, last, matcher, done, durable=durable, floor=floor, keepers=keepers
+                )
             else:
                 done(None, False)
 
@@ -574,7 +589,7 @@ class Log(Writer):
         if self.failed is not None or self._closed:
             return
         self.producers.expire()
-        self._needed_from = self.low_water()
+        self._needed_from = min(self.low_water(), self.keepers.low)
         self._reader.retry()
         low = free_bytes is not None and free_bytes < self.options.min_free_bytes
         self._pressure.set("the disk is nearly full", low, alarm="disk")
@@ -614,7 +629,7 @@ class Log(Writer):
         age_s = self._clock() - segment.min_ts / 1000
         held = segment.held or {}
         shortest_s = min((self.retention_of(lp).keep_s for lp in held if lp != OWN), default=age_s)
-        limit_s = max(shortest_s, _AGE_MIN_S)
+        limit_s = max(min(shortest_s, self.keepers.shortest_s), _AGE_MIN_S)
         if not segment.min_ts or age_s < limit_s or self.appender.in_unit:
             return
         self.flush()

@@ -1,6 +1,7 @@
 """Sealing: a closed segment that leaves traffic retention is rewritten with what is still needed.
 
-It leaves it partition by partition (`retention`): what some want is kept whole, the others are thinned.
+It leaves it partition by partition (`retention`): what some want is kept whole, the others are thinned. And
+feed by feed, where something has a retention of its own (`keepers`).
 
 So one queue that nobody consumes keeps its own messages, not all that was written in between; a stream keeps
 its retention; and what is left of a segment that nobody needs is its head. Until then a segment stays as it
@@ -25,7 +26,7 @@ import contextlib
 import logging
 import mmap
 import os
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -33,11 +34,12 @@ from typing import Final
 from penstock.log_core._blocks import pack
 from penstock.log_core._seal import Needs, end_note
 from penstock.log_core.files import Files
+from penstock.log_core.keepers import Keepers
 from penstock.log_core.layout import SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
 from penstock.log_core.retention import Kept
 from penstock.log_core.segment import OWN, Marks, Segment, Segments
 
-__all__ = ["LOOK_EACH_S", "seal", "worth_a_look"]
+__all__ = ["LOOK_EACH_S", "seal", "unwanted_bytes", "worth_a_look"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
@@ -48,12 +50,12 @@ _WORTH: Final = 0.75
 
 
 def worth_a_look(
-    segments: Sequence[Segment], retained: Kept, checkpoint_lsn: int, now_s: float
+    segments: Sequence[Segment], unwanted: Callable[[Segment], int], checkpoint_lsn: int, now_s: float
 ) -> Segment | None:
     """The segment to look at next: never looked at, or longest ago; None: none is due.
 
     It must be indexed, a checkpoint behind it must have the tables, for its state is thrown away, and so much
-    of it must be beyond retention that a rewriting can be worth it.
+    of it must be beyond retention (`unwanted` bytes) that a rewriting can be worth it.
     """
     due = [
         segment
@@ -62,14 +64,17 @@ def worth_a_look(
         and segment.next_lsn <= checkpoint_lsn + 1
         and now_s - segment.looked_at >= LOOK_EACH_S
         and segment.end > WAL_HEAD_BYTES + 96  # there is more than the note of its end
-        and _unwanted_bytes(segment, retained) >= (1 - _WORTH) * (segment.end - WAL_HEAD_BYTES)
+        and unwanted(segment) >= (1 - _WORTH) * (segment.end - WAL_HEAD_BYTES)
     ]
     return min(due, key=lambda segment: segment.looked_at, default=None)
 
 
-def _unwanted_bytes(segment: Segment, retained: Kept) -> int:
-    held = segment.held
-    return sum(held[lp] for lp in retained.unwanted(segment)) if held is not None else 0
+def unwanted_bytes(segment: Segment, retained: Kept, keepers: Keepers) -> int:
+    """Bytes of a closed segment that no retention wants, about."""
+    if segment.held is None:
+        return 0
+    unwanted = sum(segment.held[lp] for lp in retained.unwanted(segment))
+    return unwanted + (keepers.released_bytes(segment) if segment.next_lsn <= retained.leased else 0)
 
 
 def seal(

@@ -83,7 +83,7 @@ def find_position(log: Log, lp: int, since: Since, found: Callable[[int], None])
 
     def clamped(position: int) -> None:
         # Older segments hold only what some queue needs.
-        found(max(position, log.first_lsn(lp)))
+        found(max(position, log.oldest_lsn(lp)))
 
     if since.position:
         clamped(since.position)

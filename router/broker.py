@@ -207,6 +207,10 @@ class Broker:
                 self._restore_vhost(decode_table(value))
             for _, value in tables.items("policy"):
                 self._restore_policy(decode_table(value))
+            for name, thing, kept, feed in self.feeds.stored_keepers():
+                self.vhosts[name].retentions.restore(thing, kept, feed)
+            for vhost in self.vhosts.values():
+                vhost.retentions.refresh()
             for _, value in tables.items("exchange"):
                 self._restore_exchange(decode_table(value))
             restore_seen(self.log, self.vhosts)

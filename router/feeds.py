@@ -1,6 +1,7 @@
 """The feeds behind slots: made by a slot's first queue, let go by its last one, dropped when nobody reads
 them any more. A queue that may refuse messages has a feed of its own, and so has a stream, whose
-feed forgets nothing in a restart. An MQTT session has some, too: see `sessions`.
+feed forgets nothing in a restart. An MQTT session has some, too: see `sessions`; and what has a traffic
+retention of its own: see `retentions`.
 
 A queue that is unbound still reads what was routed to it before, so a feed outlives its slot until the last
 membership is read to its end. A feed with a durable queue has a row in the table `feed`: the log rebuilds
@@ -39,6 +40,8 @@ class Feeds:
             bytes(value): feed_of_key(key) for key, value in log.tables.items(FEED_TABLE) if value
         }
         """Feeds of the last run by what they belong to, until a slot takes them over."""
+        self.retaining: set[str] = set()
+        """The vhosts whose routes depend on which queues stand in a slot: see `retentions`."""
 
     def join(
         self, vhost: str, slot: Slot, entry: QueueEntry, tag: int = 0, from_pos: int | None = None
@@ -48,6 +51,8 @@ class Feeds:
         slot.members[entry] = count + 1
         if count:
             return 0
+        if vhost in self.retaining:
+            slot.touch()
         if entry.own_feed is not None:
             slot.guarded += (entry,)
             slot.touch()
@@ -87,6 +92,8 @@ class Feeds:
             slot.members[entry] = count
             return 0
         del slot.members[entry]
+        if entry.queue.vhost in self.retaining:
+            slot.touch()
         if entry.own_feed is not None:
             slot.guarded = tuple(other for other in slot.guarded if other is not entry)
             slot.touch()
@@ -132,6 +139,17 @@ class Feeds:
         feed = self._log.new_feed(keeps=True)
         self._keep(feed, row)
         return feed
+
+    def of_keeper(self, vhost: str, lp: int, thing: str, name: str) -> Feed:
+        """A new keeper's feed: of a vhost with that log partition, of an exchange or queue."""
+        row = encode_table({"vhost": vhost, "keeper": thing, "name": name})
+        feed = self._log.keepers.new(lp, row)
+        self._queues.used(feed)
+        return feed
+
+    def drop_keeper(self, feed: Feed) -> None:
+        """Forget a keeper's feed."""
+        self._queues.unused(feed)
 
     def of_session(self, *, durable: bool) -> Feed:
         """A new feed of a session's own; its session says whose it is."""
@@ -187,6 +205,17 @@ class Feeds:
             for row in rows
             if "exchange" in row
         ]
+
+    def stored_keepers(self) -> list[tuple[str, str, str, Feed]]:
+        """(vhost, what it is, name, feed) of the keepers of the last run, which are in use again."""
+        rows = [(stored, decode_table(stored)) for stored in self._stored]
+        found = []
+        for stored, row in rows:
+            if "keeper" in row:
+                feed = self._log.feed(self._stored.pop(stored))
+                self._queues.used(feed)
+                found.append((row["vhost"], row["keeper"], row["name"], feed))
+        return found
 
     def restored(self) -> int:
         """All slots have theirs: drop the feeds nobody reads. How many were dropped."""

@@ -304,7 +304,7 @@ class Halves:
             raise route.error
         if route.special:
             raise HalfRefused
-        if not place.key[0] and not route.target.feeds:
+        if not place.key[0] and not route.routed:
             # The default exchange, and the topic is gone: it would be published to nobody.
             raise NotFound("queue", text(place.key[2:]), place.vhost)
         return route

@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.router.arguments import Arguments
 from penstock.router.errors import InvalidParameter
+from penstock.router.limits import RETENTION_BYTES, RETENTION_SECONDS
 
 __all__ = ["EFFECTLESS", "check_definition", "is_for_type", "merge_operator", "with_policy"]
 
@@ -70,6 +71,9 @@ _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "initial-cluster-size": (_number(0), "cluster size"),
     "target-group-size": (_number(1), "target group size"),
     "consumer-timeout": (_number(0), "consumer timeout"),
+    # Our own, for exchanges and queues: see `retentions`.
+    RETENTION_SECONDS: (_number(0), "number of seconds"),
+    RETENTION_BYTES: (_number(0), "number of bytes"),
     # Of features that are not here, as definitions of older servers and of plug-ins have them.
     "ha-mode": (_any, ""),
     "ha-params": (_any, ""),
@@ -96,6 +100,8 @@ EFFECTLESS: Final = frozenset(_KEYS) - {
     "max-age",
     "cleanup",
     "consumer-timeout",
+    RETENTION_SECONDS,
+    RETENTION_BYTES,
 }
 """Keys that are accepted and kept and change nothing: they are about clusters, memory, and other servers."""
 
@@ -135,10 +141,16 @@ _LOWEST: Final = frozenset(
         "max-in-memory-bytes",
         "delivery-limit",
         "consumer-timeout",
+        RETENTION_SECONDS,
+        RETENTION_BYTES,
     }
 )
 """Where two say something the lower number counts."""
 _OPERATOR_KEYS: Final = _LOWEST | {"overflow", "target-group-size"}
+
+
+_NOT_OF_QUEUES: Final = frozenset({"alternate-exchange", RETENTION_SECONDS, RETENTION_BYTES})
+"""Keys that do not become arguments."""
 
 
 def check_definition(definition: object, *, operator: bool) -> dict[str, object]:
@@ -188,7 +200,7 @@ def with_policy(arguments: Arguments, definition: Definition, queue_type: str) -
     """
     merged = dict(arguments)
     for key, value in definition.items():
-        if key == "alternate-exchange":
+        if key in _NOT_OF_QUEUES:
             continue
         argument = f"x-{key}"
         own = merged.get(argument)

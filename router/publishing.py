@@ -205,8 +205,9 @@ class Publishing:
         if refusing or absent:
             kept = {entry.own_feed for entry in (*refusing, *absent)}
             target = self._log.target([feed for feed in target.feeds if feed not in kept], route.durable)
+        keepers = self._log.keepers
         lsn = self._log.appender.next_lsn - 1
-        if target.feeds or not refusing:
+        if not refusing or any(feed not in keepers for feed in target.feeds):
             lsn = self._log.appender.append_record(
                 route.lp, target, key, props, body, flags, priority, enc, ttl_ms, origin
             )

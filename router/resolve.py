@@ -27,6 +27,7 @@ from penstock.subscriptions.dispatch import Kind
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
+    from penstock.router.retentions import Retentions
     from penstock.subscriptions._cursor import Cursor
 
 __all__ = ["Resolver"]
@@ -50,6 +51,7 @@ class Resolver:
         log: TargetMaker,
         default_slot: Callable[[bytes], Slot | None],
         lp: int = 0,
+        retentions: Retentions | None = None,
     ) -> None:
         """Args:
         vhost: Its name, for errors.
@@ -59,6 +61,7 @@ class Resolver:
         default_slot: The slot of the queue of that name in the default exchange, made when it is the
             first to ask; None when there is no such queue.
         lp: The log partition of the vhost.
+        retentions: What has a retention of its own; None: nothing.
         """
         self._vhost = vhost
         self._exchanges = exchanges
@@ -66,6 +69,7 @@ class Resolver:
         self._log = log
         self._default_slot = default_slot
         self._lp = lp
+        self._retentions = retentions
         self._routes: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
 
     def refused(self, error: RoutingError) -> Route:
@@ -98,6 +102,7 @@ class Resolver:
         feeds: dict[Feed, None] = {}
         scopes: list[Scope] = []
         guards: list[Cursor] = []
+        passed: list[Slot] = []
         per_message = durable = False
         seen = {first}
         ahead = [first]
@@ -123,6 +128,7 @@ class Resolver:
                     feeds[slot.feed] = None
                     durable = durable or slot.entry.durable
                     continue
+                passed.append(slot)
                 for own in slot.owns:
                     feeds[own.feed] = None
                     durable = durable or own.entry.durable
@@ -148,7 +154,11 @@ class Resolver:
                     ahead.append(other)
         if per_message and subject.headers is None:
             return self._route((), scopes, (), False, True)
-        return self._route(tuple(feeds), scopes, tuple(guards), durable, False)
+        return self._route(tuple(feeds), scopes, tuple(guards), durable, False, self._kept(seen, passed))
+
+    def _kept(self, exchanges: Iterable[Exchange], slots: Iterable[Slot]) -> tuple[Feed, ...]:
+        retentions = self._retentions
+        return tuple(retentions.of(exchanges, slots)) if retentions is not None and retentions.is_on else ()
 
     def _route(
         self,
@@ -157,11 +167,12 @@ class Resolver:
         guards: tuple[Cursor, ...],
         durable: bool,
         per_message: bool,
+        kept: tuple[Feed, ...] = (),
     ) -> Route:
-        identity = (feeds, tuple(scopes), durable, per_message)
+        identity = (feeds, kept, tuple(scopes), durable, per_message)
         route = self._routes.get(identity)
         if route is None:
-            target = self._log.target(feeds, durable)
+            target = self._log.target((*feeds, *kept), durable)
             route = Route(
                 target, tuple(scopes), bool(feeds), durable, per_message, lp=self._lp, guards=guards
             )

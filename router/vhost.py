@@ -27,6 +27,7 @@ from penstock.router.publishing import Published, Publishing
 from penstock.router.queue_methods import Declared, Deleted, QueueMethods
 from penstock.router.replies import Replies
 from penstock.router.resolve import Resolver
+from penstock.router.retentions import Retentions
 from penstock.router.sessions import Sessions, Subscribed, Unsubscribed
 from penstock.router.shares import Shares
 from penstock.router.subscriptions import Subscriptions
@@ -60,7 +61,11 @@ class Vhost(QueueMethods):
         """The queues of shared subscriptions."""
         self.subscriptions = Subscriptions(self)
         """Named subscriptions to streams."""
-        resolver = Resolver(name, self.exchanges, self._names, broker.log, self._default_slot, self.lp)
+        self.retentions = Retentions(self)
+        """What is kept for replay by policy."""
+        resolver = Resolver(
+            name, self.exchanges, self._names, broker.log, self._default_slot, self.lp, self.retentions
+        )
         self.firehose = Firehose(self)
         self.publishing = Publishing(
             name, broker.log, self.topology, resolver, broker.authorizer, self.firehose
@@ -201,6 +206,7 @@ class Vhost(QueueMethods):
     def _policies_changed(self, changed: Sequence[Policy]) -> None:
         """Let everything that one of these is, or was, for live by what counts now."""
         self._apply_policies(list(self.queues.values()), changed)
+        self.retentions.policies_changed(changed)
         for told in self.broker.on_policies_changed:
             told(self, changed)
         for exchange in self.exchanges.values():
@@ -245,6 +251,7 @@ class Vhost(QueueMethods):
                 if exchange.name in self.exchanges:
                     lsn = max(lsn, self._remove_exchange(exchange))
             lsn = max(lsn, self.retained.clear(), self.policies.clear())
+            self.retentions.clear()
         self.topology.renew()
         return lsn
 

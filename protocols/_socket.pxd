@@ -16,6 +16,8 @@ cdef class SocketTransport(Wire):
 
     cdef int failed(self, error) except -1
     cdef int read(self) except -1
+    cdef Py_ssize_t send_now(self, const void* start, Py_ssize_t size) except -2
+    cdef int keep(self, bytes data, Py_ssize_t sent) except -1
     cdef int drain(self) except -1
     cdef int watch(self) except -1
     cdef int lose(self, object exc) except -1

@@ -16,6 +16,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.string cimport strerror
 
+from penstock.protocols.outbuffer cimport OutBuffer
+
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* buf, size_t size, int flags)
     ssize_t c_send "send"(int fd, const void* buf, size_t size, int flags)
@@ -180,22 +182,40 @@ cdef class SocketTransport:
         self.send(b"".join(list_of_data))
 
     cpdef int send(self, bytes data) except -1:
-        cdef ssize_t sent
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+        cdef Py_ssize_t sent, size = PyBytes_GET_SIZE(data)
         if self.closing or size == 0:
             return 0
+        sent = self.send_now(PyBytes_AS_STRING(data), size)
+        if sent < 0 or sent == size:
+            return 0
+        return self.keep(data, sent)
+
+    cdef int send_output(self, OutBuffer out) except -1:
+        # As a rule the socket takes all, and no bytes object is made of it.
+        cdef Py_ssize_t sent = self.send_now(out._start, out.size)
+        if sent < 0 or sent == out.size:
+            return out.drop()
+        return self.keep(out.take(), sent)
+
+    cdef Py_ssize_t send_now(self, const void* start, Py_ssize_t size) except -2:
+        """How many bytes the socket takes at once; -1: the connection is lost."""
+        cdef ssize_t sent
+        if self.waiting_size:
+            return 0
+        sent = c_send(self.fd, start, size, MSG_NOSIGNAL)
+        if sent >= 0:
+            return sent
+        if errno == EAGAIN or errno == EINTR:
+            return 0
+        self.lose(_error(errno))
+        return -1
+
+    cdef int keep(self, bytes data, Py_ssize_t sent) except -1:
+        """Send the rest later: all of `data` but its first `sent` bytes."""
         if not self.waiting_size:
-            sent = c_send(self.fd, PyBytes_AS_STRING(data), size, MSG_NOSIGNAL)
-            if sent == size:
-                return 0
-            if sent < 0:
-                if errno != EAGAIN and errno != EINTR:
-                    return self.lose(_error(errno))
-                sent = 0
             self.front_sent = sent
-            size -= sent
         self.waiting.append(data)
-        self.waiting_size += size
+        self.waiting_size += PyBytes_GET_SIZE(data) - sent
         self.watch()
         return self.mark()
 

@@ -19,6 +19,7 @@ cdef class Wire:                    # a socket, as a stream uses it
     cdef bint closing
     cdef Py_ssize_t waiting_size    # bytes that wait for the socket
     cpdef int send(self, bytes data) except -1
+    cdef int send_output(self, OutBuffer out) except -1
 
 
 cdef class Stream(Sink):

@@ -63,6 +63,9 @@ cdef class Wire:
     cpdef int send(self, bytes data) except -1:
         raise NotImplementedError
 
+    cdef int send_output(self, OutBuffer out) except -1:
+        return self.send(out.take())
+
 
 cdef class Stream(Sink):
     def __init__(self, loop not None, Turns turns not None, Py_ssize_t output_mark):
@@ -210,21 +213,27 @@ cdef class Stream(Sink):
         self.send_out()
 
     cdef int send_out(self) except -1:
-        cdef bytes data
         cdef Wire wire = self.wire
-        cdef bint open_
-        if self.out.size:
-            data = self.out.take()
-            open_ = not wire.closing if wire is not None else (
-                self.transport is not None and not self.transport.is_closing())
-            if open_:
-                self.bytes_out += PyBytes_GET_SIZE(data)
-                self.writes += 1
-                self.last_write_at = monotonic()
-                if wire is not None:
-                    wire.send(data)
+        cdef Py_ssize_t size = self.out.size
+        cdef bytes data
+        if size:
+            # What a receiver does not wait for comes behind the send.
+            if wire is not None:
+                if wire.closing:
+                    self.out.drop()
+                    size = 0
+                else:
+                    wire.send_output(self.out)
+            else:
+                data = self.out.take()
+                if self.transport is None or self.transport.is_closing():
+                    size = 0
                 else:
                     self.transport.write(data)
+            if size:
+                self.bytes_out += size
+                self.writes += 1
+                self.last_write_at = monotonic()
                 if not self.writable and self.transport.get_write_buffer_size() > OUTPUT_FULL * self.output_mark:
                     self.hold("output")
         if self.throttled and self.writable:

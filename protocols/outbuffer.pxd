@@ -14,6 +14,7 @@ cdef class OutBuffer:
     cdef int _grow(self, Py_ssize_t n) except -1
     cpdef int write(self, const uint8_t[::1] data) except -1
     cpdef bytes take(self)
+    cdef int drop(self) except -1
 
     cdef inline uint8_t* reserve(self, Py_ssize_t n) except NULL:
         """Room for `n` bytes behind what is committed; valid until the next reserve, write or take."""

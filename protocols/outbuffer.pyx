@@ -10,7 +10,7 @@ cut to its size when it is taken. It knows no protocol and no transport.
     +---------------------------+---------------+
 
 Growth doubles, so that n bytes cost O(n). A new buffer begins with about the size of the last one
-(between 512 B and 256 KiB), so a busy connection does not grow its buffer step by step each tick
+(between some 500 B and 256 KiB), so a busy connection does not grow its buffer step by step each tick
 and an idle one holds nothing.
 """
 
@@ -26,7 +26,7 @@ cdef extern from "Python.h":
     char* _bytes_start "PyBytes_AS_STRING"(PyObject* object)
 
 cdef enum:
-    FIRST_MIN = 512
+    FIRST_MIN = 479                 # with a bytes object's head 512, the largest that Python's own allocator gives
     FIRST_MAX = 262144
 
 
@@ -40,6 +40,16 @@ cdef class OutBuffer:
 
     def __dealloc__(self):
         Py_XDECREF(self._bytes)
+
+    cdef int drop(self) except -1:
+        """Forget everything committed."""
+        if self._bytes != NULL:
+            self._last = self.size
+            Py_XDECREF(self._bytes)
+            self._bytes = NULL
+            self._start = NULL
+            self._capacity = self.size = 0
+        return 0
 
     cdef int _grow(self, Py_ssize_t n) except -1:
         cdef Py_ssize_t capacity

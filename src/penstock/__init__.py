@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.sdk.half import Group
     from penstock.sdk.message import Message, MessageId
     from penstock.sdk.producer import Producer
+    from penstock.sdk.retrying import Retry
     from penstock.sdk.schema import Schema
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Message",
     "MessageId",
     "Producer",
+    "Retry",
     "Schema",
     "__version__",
     "connect",
@@ -37,6 +39,7 @@ _PLACES = {
     "Message": "message",
     "MessageId": "message",
     "Producer": "producer",
+    "Retry": "retrying",
     "Schema": "schema",
 }
 

@@ -28,6 +28,7 @@ from penstock.sdk import client as aio
 from penstock.sdk import consumer as aio_consumer
 from penstock.sdk import half as aio_half
 from penstock.sdk import producer as aio_producer
+from penstock.sdk import retrying as aio_retrying
 from penstock.sdk import transaction as aio_transaction
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message, MessageId
@@ -214,25 +215,24 @@ class Producer(_Face[aio_producer.Producer]):
         self.close()
 
 
-class Consumer(_Face[aio_consumer.Consumer]):
-    """See `penstock.Consumer`; `with` opens it, `for` gives out its messages until it is closed."""
+Taking = TypeVar("Taking", aio_consumer.Consumer, aio_retrying.RetryingConsumer)
 
-    receive = _waits(aio_consumer.Consumer.receive)
-    receive_many = _waits(aio_consumer.Consumer.receive_many)
-    pull = _waits(aio_consumer.Consumer.pull)
-    ack = _waits(aio_consumer.Consumer.ack)
-    ack_cumulative = _waits(aio_consumer.Consumer.ack_cumulative)
-    nack = _waits(aio_consumer.Consumer.nack)
-    reject = _waits(aio_consumer.Consumer.reject)
-    seek = _waits(aio_consumer.Consumer.seek)
-    pause = _waits(aio_consumer.Consumer.pause)
-    go_on = _waits(aio_consumer.Consumer.go_on)
-    close = _waits(aio_consumer.Consumer.close)
+
+class _Taking(_Face[Taking]):
+    """What gives out messages: `with` opens it, `for` gives them out until it is closed."""
 
     def open(self) -> Self:
         """Register with the gateway. Raises Busy, ClientError."""
         self._portal.run(self._inner.open())
         return self
+
+    def close(self) -> None:
+        """Give back what was not acknowledged. Idempotent."""
+        self._portal.run(self._inner.close())
+
+    def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
+        """At least one message and what else is here, `most` at most; [] when none came in time."""
+        return self._portal.run(self._inner.receive_many(most, timeout_s))
 
     def batches(self, most: int = 1000) -> Iterator[list[Message]]:
         """`receive_many`, until it is closed."""
@@ -252,15 +252,42 @@ class Consumer(_Face[aio_consumer.Consumer]):
         try:
             yield message
         except BaseException:
-            self.nack(message)
+            self._portal.run(_given_back(message))
             raise
-        self.ack(message)
+        self._portal.run(self._inner.ack(message))
 
     def __enter__(self) -> Self:
         return self.open()
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+async def _given_back(message: Message) -> None:
+    await message.source.consumer.give_back(message)
+
+
+class Consumer(_Taking[aio_consumer.Consumer]):
+    """See `penstock.Consumer`."""
+
+    receive = _waits(aio_consumer.Consumer.receive)
+    pull = _waits(aio_consumer.Consumer.pull)
+    ack = _waits(aio_consumer.Consumer.ack)
+    ack_cumulative = _waits(aio_consumer.Consumer.ack_cumulative)
+    nack = _waits(aio_consumer.Consumer.nack)
+    reject = _waits(aio_consumer.Consumer.reject)
+    seek = _waits(aio_consumer.Consumer.seek)
+    pause = _waits(aio_consumer.Consumer.pause)
+    go_on = _waits(aio_consumer.Consumer.go_on)
+
+
+class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer]):
+    """See `penstock.sdk.retrying`."""
+
+    receive = _waits(aio_retrying.RetryingConsumer.receive)
+    ack = _waits(aio_retrying.RetryingConsumer.ack)
+    nack = _waits(aio_retrying.RetryingConsumer.nack)
+    retry_later = _waits(aio_retrying.RetryingConsumer.retry_later)
 
 
 class Client(_Face[aio.Client]):
@@ -272,6 +299,12 @@ class Client(_Face[aio.Client]):
     subscribe = _makes(aio.Client.subscribe, Consumer)
     reader = _makes(aio.Client.reader, Consumer)
     transaction = _makes(aio.Client.transaction, Transaction)
+
+    def retrying(
+        self, topic: str, subscription: str, retry: aio_retrying.Retry | None = None, **options: Any
+    ) -> RetryingConsumer:
+        """A consumer whose failures come again by a retry topic; see `penstock.sdk.retrying`."""
+        return RetryingConsumer(self._portal, self._inner.retrying(topic, subscription, retry, **options))
 
     @property
     def admin(self) -> Admin:

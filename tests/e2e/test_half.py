@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,18 +15,6 @@ from penstock.testing import Gateway
 pytestmark = pytest.mark.timeout(300)
 
 WAIT_S = 60.0
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(tmp_path / "data") as gateway:
-        yield gateway
-
-
-@pytest.fixture
-async def client(gateway: Gateway) -> AsyncIterator[penstock.Client]:
-    async with penstock.connect(gateway.url) as client:
-        yield client
 
 
 def unasked(question: Question) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,18 +26,6 @@ from penstock.testing import Gateway
 pytestmark = pytest.mark.timeout(300)
 
 WAIT_S = 60.0
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(tmp_path / "data") as gateway:
-        yield gateway
-
-
-@pytest.fixture
-async def client(gateway: Gateway) -> AsyncIterator[penstock.Client]:
-    async with penstock.connect(gateway.url) as client:
-        yield client
 
 
 async def take(consumer: penstock.Consumer, n: int) -> list[penstock.Message]:

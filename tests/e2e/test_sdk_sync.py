@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +14,6 @@ from penstock.testing import Gateway
 pytestmark = pytest.mark.timeout(300)
 
 WAIT_S = 60.0
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(tmp_path / "data") as gateway:
-        yield gateway
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.sdk.consumer import Consumer
     from penstock.sdk.half import Group
     from penstock.sdk.producer import Producer
+    from penstock.sdk.retrying import Retry, RetryingConsumer
     from penstock.sdk.transaction import Transaction
 
 __all__ = ["Client", "connect"]
@@ -316,6 +317,17 @@ class Client:
                 "sticky": None if ranges is None else True,
             }
         return Consumer(self, "subscribe", fields, prefetch, prefetch_bytes)
+
+    def retrying(
+        self, topic: str, subscription: str, retry: Retry | None = None, **options: Any
+    ) -> RetryingConsumer:
+        """A consumer whose failures come again by a retry topic; see `penstock.sdk.retrying`.
+
+        `options` are those of `subscribe`.
+        """
+        from penstock.sdk.retrying import Retry, RetryingConsumer
+
+        return RetryingConsumer(self, topic, subscription, retry or Retry(), options)
 
     def reader(
         self,

@@ -11,7 +11,7 @@ import asyncio
 import json
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native import kinds
@@ -68,6 +68,8 @@ class Consumer:
         self._error: ClientError | None = None
         self._acks: list[tuple[int, int]] = []
         self._is_paused = False
+        self.give_back: Callable[[Message], Awaitable[None]] = self.nack
+        """What becomes of a message whose `process` block raised."""
         self._loop: asyncio.AbstractEventLoop
         self._source = Source(self)
         self.events: deque[dict[str, Any]] = deque(maxlen=100)
@@ -181,6 +183,20 @@ class Consumer:
                 self.handle = 0
                 self.failed(Closed(f"the gateway closed the consumer: {event['reason']}"))
 
+    @property
+    def waiting(self) -> int:
+        """Messages that are here and not given out."""
+        return len(self._waiting)
+
+    def arrival(self) -> asyncio.Future[None]:
+        """Done when there may be something to receive; cancel it when it is not waited for. Raises Closed,
+        ClientError."""
+        if self._error is not None:
+            raise self._error
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._arrived.append(future)
+        return future
+
     def _wake(self) -> None:
         while self._arrived:
             future = self._arrived.popleft()
@@ -193,10 +209,7 @@ class Consumer:
     async def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message; None: none came in time. Raises Closed, ClientError."""
         while not self._waiting:
-            if self._error is not None:
-                raise self._error
-            future: asyncio.Future[None] = self._loop.create_future()
-            self._arrived.append(future)
+            future = self.arrival()
             try:
                 async with asyncio.timeout(timeout_s):
                     await future

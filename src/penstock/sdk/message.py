@@ -131,4 +131,4 @@ class _Processing:
         if kind is None:
             await self._message.source.consumer.ack(self._message)
         else:
-            await self._message.source.consumer.nack(self._message)
+            await self._message.source.consumer.give_back(self._message)

@@ -11,7 +11,7 @@ from penstock.protocols.native import kinds
 from penstock.protocols.native._records import encode_records
 from penstock.sdk.consumer import Consumer, joined, packed
 from penstock.sdk.errors import ClientError
-from penstock.sdk.message import PLAIN, Message, properties_block
+from penstock.sdk.message import Message, properties_block
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,6 +43,7 @@ class Transaction:
         to: Producer | None = None,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
+        properties: Mapping[str, Any] | None = None,
     ) -> None:
         """Send a message by `to`, or by the producer the transaction was made by, with the commit."""
         producer = to or self._producer
@@ -50,7 +51,7 @@ class Transaction:
             raise ClientError("the transaction has no producer of its own", remedy="say by whom: to=producer")
         bodies, props = self._sends.setdefault(producer, ([], []))
         bodies.append(body.encode() if isinstance(body, str) else bytes(body))
-        props.append(PLAIN if key is None and not headers else properties_block(key, headers, None, True))
+        props.append(properties_block(key, headers, None, True, properties))
 
     def ack(self, messages: Message | Iterable[Message]) -> None:
         """They are done with the commit."""

@@ -1,0 +1,144 @@
+"""Retry topics and pauses of the SDK, against a gateway in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import penstock
+import penstock.sync
+from penstock.sdk.errors import StaleDelivery
+from penstock.testing import Gateway
+
+pytestmark = pytest.mark.timeout(300)
+
+WAIT_S = 60.0
+SOON = (0.01, 0.04)
+
+
+async def next_of(consumer: Any) -> penstock.Message:
+    found: penstock.Message | None = await consumer.receive(WAIT_S)
+    assert found is not None, "nothing came"
+    return found
+
+
+async def backlog(client: penstock.Client, topic: str) -> int:
+    described = (await client.admin.describe(topic))["subscriptions"]["s"]
+    return int(described["backlog"] + described["unacked"])
+
+
+async def test_a_failure_comes_again_counted_and_holds_up_nobody(client: penstock.Client) -> None:
+    async with client.producer("t") as producer:
+        first = await producer.send("bad", key="k", headers={"h": 1}, content_type="text/plain")
+        await producer.send("good")
+    async with client.retrying("t", "s", penstock.Retry(SOON, max=2), start="earliest") as consumer:
+        with pytest.raises(ZeroDivisionError):
+            async with (await next_of(consumer)).process() as message:
+                assert message.body == b"bad"
+                1 / 0  # noqa: B018
+        seen = [await next_of(consumer), await next_of(consumer)]
+        by_body = {message.body: message for message in seen}
+        again = by_body[b"bad"]
+        assert set(by_body) == {b"good", b"bad"}
+        assert (again.routing_key, again.key, again.properties["content_type"]) == (
+            "t-s-RETRY",
+            "k",
+            "text/plain",
+        )
+        assert {
+            name: again.headers[name] for name in ("h", "x-retries", "x-first-topic", "x-first-position")
+        } == {
+            "h": 1,
+            "x-retries": 1,
+            "x-first-topic": "t",
+            "x-first-position": first.position,
+        }
+        await consumer.ack(seen, durable=True)
+    assert (await backlog(client, "t"), await backlog(client, "t-s-RETRY")) == (0, 0)
+
+
+async def test_after_so_many_tries_it_goes_to_the_dead_letter_topic(client: penstock.Client) -> None:
+    async with client.producer("t") as producer:
+        await producer.send("never")
+    await client.admin.create_topic("t-s-DLQ")
+    async with (
+        client.reader("t-s-DLQ", start="earliest") as dead,
+        client.retrying("t", "s", penstock.Retry(SOON, max=3), start="earliest") as consumer,
+    ):
+        tries = []
+        for _ in range(4):
+            message = await next_of(consumer)
+            tries.append(message.headers.get("x-retries", 0))
+            await consumer.retry_later(message)
+        assert tries == [0, 1, 2, 3]
+        buried = await next_of(dead)
+        assert (buried.body, buried.headers["x-retries"], buried.routing_key) == (b"never", 3, "t-s-DLQ")
+        assert await consumer.receive(0.2) is None
+    assert (await backlog(client, "t"), await backlog(client, "t-s-RETRY")) == (0, 0)
+
+
+async def test_a_message_that_is_not_ours_any_more_is_not_put_off(client: penstock.Client) -> None:
+    async with client.producer("t") as producer:
+        await producer.send("a")
+    async with client.retrying("t", "s", start="earliest") as consumer:
+        message = await next_of(consumer)
+        await client.admin.seek("t", "s", "earliest")
+        assert (await next_of(consumer)).body == b"a"
+        with pytest.raises(StaleDelivery):
+            await consumer.retry_later(message)
+
+
+async def test_a_wait_that_is_told_and_the_waits_that_double() -> None:
+    retry = penstock.Retry((1, 10), max=5)
+    assert [retry.delay_of(n) for n in (0, 1, 2, 3, 4, 1000)] == [1, 2, 4, 8, 10, 10]
+
+
+async def test_closing_ends_the_loop(client: penstock.Client) -> None:
+    consumer = client.retrying("t2", "s", create=True)
+    await consumer.open()
+
+    async def run() -> list[bytes]:
+        return [message.body async for message in consumer]
+
+    running = asyncio.create_task(run())
+    async with client.producer("t2") as producer:
+        await producer.send("a")
+    await consumer.close()
+    assert await asyncio.wait_for(running, WAIT_S) in ([], [b"a"])
+
+
+def test_the_sync_face_has_it_too(gateway: Gateway) -> None:
+    with penstock.sync.connect(gateway.url) as client:
+        with client.producer("t") as producer:
+            producer.send("bad")
+        with client.retrying("t", "s", penstock.Retry(SOON), start="earliest") as consumer:
+            message = consumer.receive(WAIT_S)
+            assert message is not None
+            with pytest.raises(ZeroDivisionError), consumer.process(message):
+                1 / 0  # noqa: B018
+            for again in consumer:
+                assert again.headers["x-retries"] == 1
+                with consumer.process(again):
+                    break
+
+
+async def test_a_paused_consumer_and_a_paused_subscription_get_nothing(client: penstock.Client) -> None:
+    async with (
+        client.producer("t") as producer,
+        client.subscribe("t", "s") as first,
+        client.subscribe("t", "s") as second,
+    ):
+        await first.pause()
+        await producer.send_many([b"%d" % i for i in range(10)])
+        got = [await next_of(second) for _ in range(10)]
+        await second.ack(got, durable=True)
+        await client.admin.pause("t", "s")
+        await first.go_on()
+        await producer.send("later")
+        described = (await client.admin.describe("t"))["subscriptions"]["s"]
+        assert (described["paused"], described["backlog"], first.waiting) == (True, 1, 0)
+        await second.pause()
+        await client.admin.resume("t", "s")
+        assert (await next_of(first)).body == b"later"

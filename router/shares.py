@@ -38,16 +38,21 @@ class Shares:
         """Those that there are."""
         return list(self.entries)
 
-    def queue(self, name: str, *, durable: bool) -> Queue:
-        """The queue; made, durable or not, when there is none."""
+    def queue(self, name: str, *, durable: bool, kind: Kind = Kind.SHARED) -> Queue:
+        """The queue; made, durable or not, when there is none.
+
+        `kind`: who gets what, SHARED, RANDOM or SINGLE; another one than in the last run is taken up.
+        """
         entry = self.entries.get(name)
         if entry is None:
             vhost = self._vhost
             with vhost.changing():
-                queue = vhost.broker.queues.create(name, vhost.name, durable=durable, kind=Kind.SHARED)
+                queue = vhost.broker.queues.create(name, vhost.name, durable=durable, kind=kind)
                 entry = self._add(name, queue)
                 if durable:
                     self._put(entry)
+        elif not entry.queue.consumer_count:
+            entry.queue.kind = kind
         return entry.queue
 
     def keep(self, name: str) -> int:
@@ -83,7 +88,7 @@ class Shares:
         return entry
 
     def restore(self, name: str, qid: int) -> None:
-        """Put back the durable queue of the last run."""
+        """Put back the durable queue of the last run; `queue` says of what kind it is."""
         queue = self._vhost.broker.queues.restore(qid, name, self._vhost.name, kind=Kind.SHARED)
         self._add(name, queue)
 

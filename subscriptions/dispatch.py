@@ -7,6 +7,7 @@ back what they had no room for.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,8 @@ class Kind(Enum):
 
     SHARED = "shared"
     """Every consumer its turn: an AMQP queue."""
+    RANDOM = "random"
+    """As shared, but whose turn it is is drawn anew for each run of messages."""
     EXCLUSIVE = "exclusive"
     """One consumer at most: an MQTT session."""
     SINGLE = "single active"
@@ -81,6 +84,15 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
 
 def pump_shared(queue: Queue, budget: int) -> Pause:
     """One message per turn to each outlet with credit, among those of the highest priority that has any."""
+    return _pump_in_turn(queue, budget, drawn=False)
+
+
+def pump_random(queue: Queue, budget: int) -> Pause:
+    """The same, the turns drawn for each take."""
+    return _pump_in_turn(queue, budget, drawn=True)
+
+
+def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
     if len(queue.outlets) == 1:
         return pump_exclusive(queue, budget)
     cursor = queue.cursor
@@ -91,6 +103,8 @@ def pump_shared(queue: Queue, budget: int) -> Pause:
             return Pause.NO_CREDIT
         wanted = min(each * step, budget, TAKE_MAX)
         n = cursor.take(wanted)
+        if drawn:
+            random.shuffle(outlets)
         turn = queue.turn % step
         queue.turn = (turn + n) % step
         took = 0
@@ -166,6 +180,7 @@ def _deliver(queue: Queue, outlet: Outlet, first: int, step: int) -> int:
 
 PUMPS: Final[Mapping[Kind, Callable[[Queue, int], Pause]]] = {
     Kind.SHARED: pump_shared,
+    Kind.RANDOM: pump_random,
     Kind.EXCLUSIVE: pump_exclusive,
     Kind.SINGLE: pump_exclusive,
     Kind.PREFERRED: pump_preferred,

@@ -471,7 +471,7 @@ class Queue(Served):
         What consumers would take at once is not counted as waiting: it will be gone when this turn ends.
         """
         cursor, rules = self.cursor, self.cursor.rules
-        served = self.outlets if self.kind is Kind.SHARED else self.outlets[:1]
+        served = self.outlets if self.kind in (Kind.SHARED, Kind.RANDOM) else self.outlets[:1]
         hungry = sum(outlet.credit() for outlet in served)
         waiting = max(cursor.ready_count() - hungry, 0)
         if 0 <= rules.length_max < waiting + 1:

@@ -66,7 +66,7 @@ class Clients:
         self.tick = broker.tick
         self._clock = clock
         self.backlog = Backlog(options)
-        self.shares = Shares(self.backlog, options.queue_qos0_messages)
+        self.shares = Shares(self.backlog, options)
         self._connect_rate = options.max_connect_rate
         self._connects: Bucket | None = None
         self._disconnects = options.queue_full == "disconnect"

@@ -51,6 +51,10 @@ class MqttOptions:
     """What happens to a session with more."""
     queue_qos0_messages: bool = False
     """Messages of QoS 0 wait for sessions that are away, too."""
+    shared_strategy: Literal["round-robin", "random", "sticky"] = "round-robin"
+    """Which member of a shared subscription gets the next message."""
+    shared_strategy_of: Sequence[str] = ()
+    """GROUP=STRATEGY, for groups that have another one."""
     dead_letter_topic: str = ""
     """Where dropped messages are published; "" = nowhere."""
     max_connect_rate: int = 0

@@ -4,10 +4,10 @@
     $queue/<filter>             the same with one group for all, called $queue
     $exclusive/<filter>         a group that has one member at most; it gets retained messages too
 
-A group is one queue of kind shared over the feed of its filter (`Vhost.shares`), with a consumer for each
-connected member: one message per turn to each that has credit. It exists while some session is subscribed; it
-is durable once a session that outlives its connection is. While no member is connected messages wait in it,
-but for those of QoS 0 (unless `mqtt.queue_qos0_messages`).
+A group is one queue over the feed of its filter (`Vhost.shares`), with a consumer for each connected member:
+by default one message per turn to each that has credit, else as `mqtt.shared_strategy` says. It exists while
+some session is subscribed; it is durable once a session that outlives its connection is. While no member is
+connected messages wait in it, but for those of QoS 0 (unless `mqtt.queue_qos0_messages`).
 
 What a member had under way when its connection was lost: QoS 1 goes to another member at once, QoS 2 stays
 the session's (`_ids`). After a restart the group's cursor gives those once more; `claims` says whose they
@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt._deliver import Choice
 from penstock.protocols.mqtt.reasons import Malformed
+from penstock.subscriptions.dispatch import Kind
 
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.backlog import Backlog
     from penstock.protocols.mqtt.clients import Client
     from penstock.protocols.mqtt.delivery import Delivery
+    from penstock.protocols.mqtt.options import MqttOptions
     from penstock.router.vhost import Vhost
     from penstock.subscriptions._cursor import Cursor
     from penstock.subscriptions.queue import Queue
@@ -44,6 +46,9 @@ __all__ = [
 ]
 
 _NEVER: Final = 2**64 - 1
+
+_KINDS: Final = {"round-robin": Kind.SHARED, "random": Kind.RANDOM, "sticky": Kind.SINGLE}
+"""What a strategy of the options is to the group's queue."""
 
 
 def is_shared(topic: str) -> bool:
@@ -159,9 +164,11 @@ class Member:
 class Shares:
     """All groups of a broker."""
 
-    def __init__(self, backlog: Backlog, keeps_qos0: bool) -> None:
+    def __init__(self, backlog: Backlog, options: MqttOptions) -> None:
         self._backlog = backlog
-        self._keeps_qos0 = keeps_qos0
+        self._keeps_qos0 = options.queue_qos0_messages
+        self._strategy = options.shared_strategy
+        self._strategies = dict(one.rpartition("=")[::2] for one in options.shared_strategy_of)
         self._all: dict[tuple[str, str], Share] = {}
 
     def __len__(self) -> int:
@@ -186,7 +193,7 @@ class Shares:
         if share is not None and is_exclusive(topic):
             raise Taken(topic)
         if share is None:
-            queue = vhost.shares.queue(name, durable=client.persistent)
+            queue = vhost.shares.queue(name, durable=client.persistent, kind=self._kind_of(name))
             share = self._made(vhost, name, queue)
         try:
             lsn = vhost.shares.subscribe(name, topic_filter, client.identity)
@@ -199,6 +206,10 @@ class Shares:
             lsn = max(lsn, vhost.shares.keep(name))
         self._add(share, client, topic)
         return lsn
+
+    def _kind_of(self, name: str) -> Kind:
+        group, _ = split_shared(name)
+        return _KINDS[self._strategies.get(group, self._strategy)]
 
     def _made(self, vhost: Vhost, name: str, queue: Queue) -> Share:
         self._backlog.limit(vhost, queue, lambda: None)
@@ -230,7 +241,7 @@ class Shares:
         name, _ = _name(topic)
         share = self._all.get((vhost.name, name))
         if share is None:
-            queue = vhost.shares.queue(name, durable=True)
+            queue = vhost.shares.queue(name, durable=True, kind=self._kind_of(name))
             share = self._all[vhost.name, name] = self._made(vhost, name, queue)
         self._add(share, client, topic)
 

@@ -81,6 +81,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "allow_networks",
             "refuse_networks",
             "ports",
+            "shared_strategy_of",
         )
 
 
@@ -251,6 +252,9 @@ def test_a_value_written_as_text(text: str, key: str, value: object) -> None:
         ("amqp.listen=localhost:x", "'x' is no port"),
         ("mqtt.listen=127.0.0.1:5672", "mqtt.listen: 127.0.0.1:5672 is also the address of amqp.listen"),
         ("mqtt.allow_anonymous=yes", '"loopback", true, false'),
+        ("mqtt.shared_strategy_of=g=fair", "'g=fair' is not GROUP=round-robin or random or sticky"),
+        ("mqtt.shared_strategy_of==sticky", "'=sticky' is not GROUP="),
+        ("mqtt.shared_strategy_of=g=sticky,g=random", "'g' is there twice"),
         ("auth.users=ann", "not written as a TOML value"),
         ("auth.users=[{name='ann'}]", "'ann' needs either password or password_hash"),
         ("auth.users=[{name='ann',password='x',password_hash='y'}]", "needs either"),

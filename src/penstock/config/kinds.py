@@ -31,6 +31,7 @@ __all__ = [
     "Listen",
     "Names",
     "Networks",
+    "Pairs",
     "Seconds",
     "Share",
     "Switch",
@@ -382,6 +383,37 @@ class Names(Kind):
 
     def toml(self, value: object) -> str:
         return super().toml(self.plain(value))
+
+
+@dataclass(frozen=True)
+class Pairs(Names):
+    """A list of NAME=VALUE with values of a choice; the last `=` counts, each name stands there once."""
+
+    values: tuple[str, ...]
+    name: str
+    """What the names are of, for people."""
+
+    def from_value(self, value: object) -> tuple[str, ...]:
+        pairs = super().from_value(value)
+        seen = set()
+        for pair in pairs:
+            name, _, chosen = pair.rpartition("=")
+            if not name or chosen not in self.values:
+                raise BadValue(f"{pair!r} is not {self._form}", f'write it as "group={self.values[0]}"')
+            if name in seen:
+                raise BadValue(f"{name!r} is there twice", "leave one of them out")
+            seen.add(name)
+        return pairs
+
+    def from_text(self, text: str) -> tuple[str, ...]:
+        return self.from_value(list(super().from_text(text)))
+
+    @property
+    def _form(self) -> str:
+        return f"{self.name}={' or '.join(self.values)}"
+
+    def range(self) -> str:
+        return f"a list of {self._form}"
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Stack:
 
     async def reason(self) -> str:
         """Why the last connection ended."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             while not self.made or self.listener.connections:
                 await asyncio.sleep(0.001)
         return self.made[-1].reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from penstock.config.kinds import (
     KIB,
@@ -13,6 +13,7 @@ from penstock.config.kinds import (
     Count,
     Listen,
     Names,
+    Pairs,
     Seconds,
     Switch,
     Text,
@@ -22,6 +23,8 @@ from penstock.config.kinds import (
 from penstock.config.sections.listener import TlsListener
 
 __all__ = ["Mqtt"]
+
+SHARED_STRATEGIES: Final = ("round-robin", "random", "sticky")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,21 @@ class Mqtt(TlsListener):
             Switch(),
             "Messages of QoS 0 wait for sessions that are away too, and for groups of which all members are, "
             "until a restart.",
+        ),
+    )
+    shared_strategy: Literal["round-robin", "random", "sticky"] = field(
+        default="round-robin",
+        metadata=option(
+            Choice(SHARED_STRATEGIES),
+            'Which connected member of a shared subscription gets the next message. "random" = drawn for '
+            'each run of messages; "sticky" = all go to the member that came first, until it is gone.',
+        ),
+    )
+    shared_strategy_of: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Pairs(SHARED_STRATEGIES, "GROUP"),
+            "Groups of shared subscriptions with another strategy.",
         ),
     )
     dead_letter_topic: str = field(

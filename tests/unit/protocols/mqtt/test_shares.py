@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 
@@ -58,6 +59,51 @@ def test_each_message_goes_to_one_member_in_turn(gateway: Gateway, version: int,
     assert sorted(n for each in got for n in each) == list(range(30))
     assert [len(each) for each in got] == [10, 10, 10]
     assert all(each == sorted(each) for each in got)
+
+
+def test_a_sticky_group_has_one_member_that_gets_all_until_it_is_gone(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data", options=MqttOptions(shared_strategy="sticky"))
+    members = [member(gateway, f"m{i}") for i in range(3)]
+    publish(gateway, 0, 10)
+    assert [len(peer.publishes()) for peer in members] == [10, 0, 0]
+    members[0].drop()  # what it had not acknowledged goes on with the next one, and so does the rest
+    publish(gateway, 10, 20)
+    assert [sorted(numbers(peer.publishes())) for peer in members[1:]] == [list(range(20)), []]
+    gateway.stop()
+
+
+def test_a_random_group_draws_who_is_next(tmp_path: Path) -> None:
+    gateway = Gateway(tmp_path / "data", options=MqttOptions(shared_strategy="random"))
+    members = [member(gateway, f"m{i}", qos=0) for i in range(3)]
+    order = []
+    for i in range(60):
+        publish(gateway, i, i + 1, qos=0)
+        got = [numbers(peer.publishes()) for peer in members]
+        assert sorted(n for each in got for n in each) == [i]
+        order.append(got.index([i]))
+    assert set(order) == {0, 1, 2}
+    assert order != order[:3] * 20  # by chance once in 3**57
+    gateway.stop()
+
+
+def test_a_group_may_have_a_strategy_of_its_own_and_another_one_after_a_restart(tmp_path: Path) -> None:
+    options = MqttOptions(shared_strategy="random", shared_strategy_of=["g=sticky"])
+    gateway = Gateway(tmp_path / "data", options=options)
+    members = [keeper(gateway, f"m{i}") for i in range(2)]
+    others = [member(gateway, f"o{i}", topic="$share/h/t/#") for i in range(2)]
+    publish(gateway, 0, 10)
+    assert [len(peer.publishes()) for peer in members] == [10, 0]
+    assert sum(len(peer.publishes()) for peer in others) == 10
+    for peer in members:
+        peer.drop()
+    gateway.options = MqttOptions()
+    gateway = gateway.restart()
+    members = [keeper(gateway, f"m{i}", resubscribe=False) for i in range(2)]
+    for peer in members:
+        peer.publishes()
+    publish(gateway, 20, 30)
+    assert [len(peer.publishes()) for peer in members] == [5, 5]
+    gateway.stop()
 
 
 def test_groups_and_plain_subscriptions_do_not_share_with_each_other(gateway: Gateway) -> None:

@@ -5,8 +5,10 @@ A front end derives from `Front` what needs more (timers, state) and opens one l
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final, Protocol
 
 from penstock.config import Address
@@ -46,6 +48,8 @@ class Front:
         self._max = max_connections
         self._pressure = False
         self._full: frozenset[str] = frozenset()
+        self._sockets: dict[str, Callable[[], socket.socket]] = {}
+        """What makes the listening socket of a listener anew, where it was."""
 
     def open(
         self,
@@ -67,8 +71,11 @@ class Front:
             StartError: the address cannot be listened on.
 
         """
-        listening = listening_socket(section or self._section, address.host, address.port, option=option)
+        section = section or self._section
+        listening = listening_socket(section, address.host, address.port, option=option)
         self._listen(name, listening, factory, tls, websocket)
+        port = self.listeners[name].port  # which the system may have chosen
+        self._sockets[name] = partial(listening_socket, section, address.host, port, option=option)
 
     def open_unix(self, name: str, path: str, factory: Callable[[], Connection], *, option: str) -> None:
         """Accept connections at a path of the file system; they count as from 127.0.0.1.
@@ -78,6 +85,7 @@ class Front:
 
         """
         self._listen(name, unix_socket(self._section, path, option=option), factory, None, None)
+        self._sockets[name] = partial(unix_socket, self._section, path, option=option)
 
     def _listen(
         self,
@@ -119,6 +127,19 @@ class Front:
         log.on_pressure.append(lambda paused: self.pressure(paused, quotas.full))
         quotas.on_change.append(lambda full: self.pressure(log.paused, full))
         self.pressure(log.paused, quotas.full)
+
+    async def suspend(self, timeout: float, *, but: Collection[str] = ()) -> None:
+        """Close listeners and end their connections as at a stop, all `but` these, until `resume`."""
+        chosen = [listener for name, listener in self.listeners.items() if name not in but]
+        for listener in chosen:
+            listener.stop_accepting()
+        await asyncio.gather(*(listener.drain(timeout) for listener in chosen))
+
+    def resume(self) -> None:
+        """Accept connections again, at the addresses from before. Raises StartError."""
+        for name, listener in self.listeners.items():
+            if not listener.accepting:
+                listener.reopen(self._sockets[name]())
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; open connections stay."""

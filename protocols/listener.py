@@ -231,6 +231,18 @@ class Listener:
         if not self.connections:
             self._empty.set()
 
+    @property
+    def accepting(self) -> bool:
+        """Whether somebody may connect."""
+        return self._socket is not None
+
+    def reopen(self, listening: socket.socket) -> None:
+        """Accept again, after `drain`, on `listening`, which is owned from now on."""
+        assert self._socket is None and not self.connections
+        self._socket = listening
+        self._timer = self._loop.call_later(1.0, self._check)
+        self._loop.add_reader(listening.fileno(), self._accept)
+
     # Looking after
 
     def _check(self) -> None:

@@ -60,6 +60,10 @@ class Registry:
         """(name, listener) of all; names are those of the ready line: "amqp", "amqps" and so on."""
         return (pair for front in self.fronts.values() for pair in front.listeners.items())
 
+    def accepting(self) -> Iterator[tuple[str, Listener]]:
+        """The same, of those that somebody can connect to."""
+        return ((name, listener) for name, listener in self.listeners() if listener.accepting)
+
     def of(self, protocol: str) -> list[Listener]:
         """The listeners of a front end."""
         front = self.fronts.get(protocol)

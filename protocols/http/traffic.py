@@ -25,6 +25,7 @@ from penstock.protocols.http.headers import (
     numbered,
 )
 from penstock.protocols.http.messages import HttpError
+from penstock.router.limits import BACKLOG_BYTES
 from penstock.router.names import join_key_block, split_key_block, text
 from penstock.router.publishing import Published, union
 
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from penstock.subscriptions._cursor import Cursor
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Messages", "Shown", "Taken", "kept", "log_failed", "take"]
+__all__ = ["Messages", "Shown", "Taken", "check_accepting", "kept", "log_failed", "take"]
 
+_RETRY_S: Final = 5
 _TTL_MAX: Final = 2**32 - 1
 _SPECIAL: Final = frozenset({"CC", "BCC", DELIVER_AFTER, DELIVER_AT, PRODUCER, SEQUENCE})
 _PLAIN: Final = {"content_type", "delivery_mode"}
@@ -131,6 +133,25 @@ async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
 def log_failed() -> HttpError:
     """What waited for the log is told that it failed."""
     return HttpError(503, "log_failed", "the log failed; see the gateway's log")
+
+
+def check_accepting(broker: Broker, vhost: Vhost) -> None:
+    """Before a publish: raises HttpError 503 while the log takes no messages, 429 while it takes none for
+    this vhost."""
+    if vhost.full:
+        raise HttpError(
+            429,
+            "quota",
+            f"vhost '{vhost.name}' holds more than its {BACKLOG_BYTES}; try again when some is consumed",
+            retry_after_s=_RETRY_S,
+        )
+    if broker.log.paused:
+        raise HttpError(
+            503,
+            "paused",
+            "the log takes no messages for now: memory, disk or the disk's speed; try again",
+            retry_after_s=_RETRY_S,
+        )
 
 
 async def take(queue: Queue) -> Taken | None:

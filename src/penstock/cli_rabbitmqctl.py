@@ -30,13 +30,6 @@ _NO_USER: Final = 67
 _UNAVAILABLE: Final = 69
 _FAILED: Final = 70
 
-_NEVER: Final = {
-    "stop_app": "the gateway and its process stop together: send it SIGTERM",
-    "start_app": "the gateway and its process start together: run `penstock serve`",
-}
-"""Verbs that mean nothing here, and what to do instead."""
-
-
 _SIZE: Final = re.compile(r"([0-9]{1,15})((?:[kmgt]i?b?)?)", re.IGNORECASE)
 _UNITS: Final = {
     "": 1,
@@ -79,9 +72,6 @@ def run(words: Sequence[str]) -> int:
         if parsed.verb == "help":
             print("\n".join(sorted(_VERBS)))
             return 0
-        if parsed.verb in _NEVER:
-            print(f"Error:\n{parsed.verb}: {_NEVER[parsed.verb]}", file=sys.stderr)
-            return _FAILED
         verb = _VERBS.get(parsed.verb)
         if verb is None:
             raise _Usage(f"Command '{parsed.verb}' not found; there are {', '.join(sorted(_VERBS))}")
@@ -462,6 +452,14 @@ def _set_memory(call: _Call) -> None:
     call.client.request("PUT", f"nodes/{segment(node['name'])}/memory-high-watermark", body)
 
 
+def _application(call: _Call) -> None:
+    (node,) = call.client.get("nodes")
+    stops = call.parsed.verb == "stop_app"
+    call.say(f"{'Stopping rabbit application on' if stops else 'Starting'} node {node['name']} ...")
+    body = {"state": "stopped" if stops else "running"}
+    call.client.request("PUT", f"nodes/{segment(node['name'])}/application", body)
+
+
 def _ping(call: _Call) -> None:
     (node,) = call.client.get("nodes")
     call.say(f"Will ping {node['name']}. This only checks if the OS process is running and registered.")
@@ -528,6 +526,8 @@ _VERBS: Final[dict[str, tuple[int, Callable[[_Call], None]]]] = {
     "import_definitions": (0, _import_definitions),
     "status": (0, _status),
     "set_vm_memory_high_watermark": (1, _set_memory),
+    "stop_app": (0, _application),
+    "start_app": (0, _application),
     "ping": (0, _ping),
     "await_startup": (0, _ping),
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pika
 import pytest
 
@@ -168,12 +170,41 @@ def test_rabbitmqctls_mistakes_have_its_exit_codes(gateway: Gateway) -> None:
     assert "not found" in penstock(gateway, *ctl, "make_coffee", code=64).stderr
     assert "not enough arguments" in penstock(gateway, *ctl, "set_permissions", "x", code=64).stderr
     assert 'User "nobody" does not exist' in penstock(gateway, *ctl, "delete_user", "nobody", code=67).stderr
-    assert "SIGTERM" in penstock(gateway, *ctl, "stop_app", code=70).stderr
     penstock(gateway, *ctl, "trace_on", "-p", "nowhere", code=67)
     penstock(None, *ctl, "list_queues", code=69, url="http://127.0.0.1:9")
     users = json.loads(penstock(gateway, *ctl, "list_users", "--formatter", "json").stdout)
     assert users == [{"user": "guest", "tags": ["administrator"]}]
     assert "penstock version" in penstock(gateway, *ctl, "status").stdout
+
+
+def test_stop_app_ends_clients_and_keeps_what_the_broker_has(gateway: Gateway) -> None:
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
+    ctl = ("rabbitmqctl", "-q")
+    connection = pika.BlockingConnection(parameters)
+    channel = connection.channel()
+    channel.queue_declare("stopped", durable=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", "stopped", b"kept")
+    assert "Stopping rabbit application" in penstock(gateway, "rabbitmqctl", "stop_app").stdout
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        connection.process_data_events(time_limit=60)
+    assert closed.value.reply_code == 320
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        pika.BlockingConnection(parameters)
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", gateway.mqtt_port), timeout=60)
+    assert penstock(gateway, *ctl, "stop_app").stdout == "", "what is stopped stays so"
+    rows = penstock(gateway, *ctl, "list_queues", "name", "messages").stdout.splitlines()
+    assert "stopped\t1" in rows, "the management API goes on"
+    health = f"http://127.0.0.1:{gateway.ports['management']}/api/health/checks/"
+    for check in ("is-in-service", "ready-to-serve-clients", "protocol-listener/amqp"):
+        assert httpx.get(health + check, auth=("guest", "guest"), timeout=60).status_code == 503, check
+    penstock(gateway, *ctl, "start_app")
+    for check in ("is-in-service", "ready-to-serve-clients", "protocol-listener/amqp"):
+        assert httpx.get(health + check, auth=("guest", "guest"), timeout=60).status_code == 200, check
+    socket.create_connection(("127.0.0.1", gateway.mqtt_port), timeout=60).close()
+    with pika.BlockingConnection(parameters) as again:
+        assert again.channel().basic_get("stopped", auto_ack=True)[2] == b"kept"
 
 
 def test_the_memory_watermark_blocks_publishers_until_it_is_raised(gateway: Gateway) -> None:

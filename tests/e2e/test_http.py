@@ -141,6 +141,56 @@ def test_plain_messages_are_refused_one_by_one(http: httpx.Client, gateway: Gate
     api.close()
 
 
+def test_publishers_are_refused_under_a_memory_alarm_and_consumers_go_on(
+    http: httpx.Client, gateway: Gateway, queue: str
+) -> None:
+    api = Api(gateway)
+    node = f"nodes/{api.get('overview')['node']}/memory-high-watermark"
+    publish = {"properties": {}, "routing_key": queue, "payload": "x", "payload_encoding": "string"}
+    body = {"messages": [{"value": "1"}, {"value": "2"}]}
+    assert http.post(f"queues/{queue}/messages", json=body).status_code == 200
+    passed = threading.Event()
+
+    def slow() -> Iterator[bytes]:
+        """A body that began before the alarm, and ends in it."""
+        yield b'{"value": '
+        assert passed.wait(90)
+        yield b'"3"}'
+
+    late: list[httpx.Response] = []
+
+    def post_slowly() -> None:
+        headers = {"content-type": "application/json"}
+        with httpx.Client(base_url=http.base_url, auth=http.auth, timeout=90) as client:
+            late.append(client.post(f"queues/{queue}/messages", content=slow(), headers=headers))
+
+    thread = threading.Thread(target=post_slowly)
+    thread.start()
+    try:
+        assert api.status("PUT", node, {"fraction": 1e-7}) == 200
+        until(lambda: api.status("GET", "health/checks/alarms") == 503)
+        refused = http.post(f"queues/{queue}/messages", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (503, "paused")
+        assert int(refused.headers["retry-after"]) * 1000 == refused.json()["retry_after_ms"]
+        assert refused.json()["retryable"]
+        asked = api.send("POST", "exchanges/%2F/amq.default/publish", publish)
+        assert asked.status_code == 503 and int(asked.headers["retry-after"]) > 0
+        passed.set()
+        thread.join(90)
+        assert [one.status_code for one in late] == [503]
+        taken = pull(http, queue)
+        assert [one["value"] for one in taken] == ["1", "2"], "nothing of what was refused"
+        handles = {"handles": [one["handle"] for one in taken]}
+        assert http.post(f"queues/{queue}/ack", json=handles).status_code == 200
+    finally:
+        passed.set()
+        thread.join(90)
+        assert api.status("PUT", node, {"bytes": 1 << 40}) == 200
+    until(lambda: http.post(f"queues/{queue}/messages", json=body).status_code == 200)
+    assert api.send("POST", "exchanges/%2F/amq.default/publish", publish).json() == {"routed": True}
+    api.close()
+
+
 def test_requests_sent_without_waiting_are_answered_in_order(gateway: Gateway, queue: str) -> None:
     count, body = 100, b'{"value": "x"}'
     head = (

@@ -12,9 +12,8 @@ from penstock.errors import PenstockError
 from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.login import bearer
 from penstock.protocols.http.messages import HttpError, Request
-from penstock.protocols.http.traffic import Messages, kept
+from penstock.protocols.http.traffic import Messages, check_accepting, kept
 from penstock.router.identity import Actor, Identity
-from penstock.router.limits import BACKLOG_BYTES
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queue import Queue
 
 __all__ = ["Access"]
-
-_RETRY_S = 5
 
 
 class Timer(Protocol):
@@ -163,21 +160,8 @@ class Access:
                 request.revoke(self.app.translate(error))
 
     def accepting(self, vhost: Vhost) -> None:
-        """Raises HttpError: 503 while the log takes no messages, 429 while it takes none for this vhost."""
-        if vhost.full:
-            raise HttpError(
-                429,
-                "quota",
-                f"vhost '{vhost.name}' holds more than its {BACKLOG_BYTES}; try again when some is consumed",
-                retry_after_s=_RETRY_S,
-            )
-        if self.broker.log.paused:
-            raise HttpError(
-                503,
-                "paused",
-                "the log takes no messages for now: memory, disk or the disk's speed; try again",
-                retry_after_s=_RETRY_S,
-            )
+        """Whether messages are taken now. Raises HttpError: 503, or 429 for this vhost only."""
+        check_accepting(self.broker, vhost)
 
     async def kept(self, lsn: int, ack: str) -> None:
         """Wait for what was promised: "none", "written" or "fsync". Raises HttpError."""

@@ -96,6 +96,7 @@ class Publisher:
             raise HttpError(400, "bad_field", f"ack is one of {', '.join(ACKS)}")
         access.accepting(vhost)
         body = await request.body(BODY_MAX)
+        access.accepting(vhost)  # it may have taken a while
         identity = access.identity(request)
         key = request.headers.get("idempotency-key", "")
         once = self._idempotency.once(key, vhost.name, identity.username, request.target, body)

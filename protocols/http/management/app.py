@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.management import (
+    application,
     certificates,
     connections,
     definitions,
@@ -21,6 +22,7 @@ __all__ = ["add_management"]
 
 _GROUPS = (
     overview,
+    application,
     certificates,
     queues,
     exchanges,

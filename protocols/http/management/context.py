@@ -81,6 +81,13 @@ class Management:
         """Bytes above which publishers wait; 0: there is no limit."""
         return self.registry.memory.limit_bytes if self.registry.memory is not None else 0
 
+    @property
+    def is_running(self) -> bool:
+        """Clients can connect: their listeners were not stopped."""
+        clients = ("amqp", "mqtt", "native")
+        found = [listener for name in clients for listener in self.registry.of(name)]
+        return not found or any(listener.accepting for listener in found)
+
     # Who asks
 
     def identity(self, request: Request) -> Identity:

@@ -14,7 +14,7 @@ from penstock.protocols.http.management.context import (
 )
 from penstock.protocols.http.management.exchanges import exchange_name
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.traffic import Taken, take
+from penstock.protocols.http.traffic import Taken, check_accepting, take
 from penstock.router.errors import NotFound
 
 __all__ = ["add"]
@@ -40,6 +40,7 @@ class _Messages:
         api = self._api
         vhost = api.vhost(request, change=True)
         body = fields_of(await request.json(), ("properties", "routing_key", "payload", "payload_encoding"))
+        check_accepting(api.broker, vhost)
         payload = _payload(text_of(body, "payload"), text_of(body, "payload_encoding"))
         try:
             published = api.messages.publish(

@@ -94,7 +94,7 @@ def add(api: Management) -> None:
         ("/api/health/checks/virtual-hosts", handlers.healthy),
         ("/api/health/checks/node-is-quorum-critical", handlers.single_node),
         ("/api/health/checks/node-is-mirror-sync-critical", handlers.single_node),
-        ("/api/health/checks/is-in-service", handlers.healthy),
+        ("/api/health/checks/is-in-service", handlers.in_service),
         ("/api/health/checks/ready-to-serve-clients", handlers.ready),
         ("/api/health/checks/below-node-connection-limit", handlers.healthy),
         ("/api/health/checks/metadata-store/initialized", handlers.healthy),
@@ -265,7 +265,7 @@ class _Overview:
                 "port": listener.port,
                 "socket_opts": [],
             }
-            for name, listener in api.registry.listeners()
+            for name, listener in api.registry.accepting()
         ]
 
     def _contexts(self) -> list[dict[str, Any]]:
@@ -279,7 +279,7 @@ class _Overview:
                 "ip": listener.address.rpartition(":")[0].strip("[]"),
                 "port": str(listener.port),
             }
-            for name, listener in api.registry.listeners()
+            for name, listener in api.registry.accepting()
             if name in _CONTEXTS
         ]
 
@@ -373,7 +373,7 @@ class _Overview:
             "ra_open_file_metrics": {},
             "name": api.node,
             "type": "disc",
-            "running": True,
+            "running": api.is_running,
             "being_drained": False,
             **views.stats(_FIGURES[:-1], self._figures()[:-1], rates[:-1]),
             **views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
@@ -420,7 +420,7 @@ class _Overview:
         text = request.names["port"]
         if not text.isdigit():
             raise HttpError(400, "bad_request", "the port is a number")
-        ports = [listener.port for _, listener in self._api.registry.listeners()]
+        ports = [listener.port for _, listener in self._api.registry.accepting()]
         if int(text) in ports:
             return json_response({"status": "ok", "port": int(text)})
         return json_response(
@@ -429,7 +429,7 @@ class _Overview:
 
     async def protocol_listener(self, request: Request) -> Response:
         wanted = request.names["protocol"]
-        protocols = [_PROTOCOLS[name] for name, _ in self._api.registry.listeners()]
+        protocols = [_PROTOCOLS[name] for name, _ in self._api.registry.accepting()]
         if wanted in protocols:
             return json_response({"status": "ok", "protocol": wanted})
         return json_response(
@@ -446,13 +446,19 @@ class _Overview:
         """What is so whenever this process answers."""
         return json_response({"status": "ok"})
 
+    async def in_service(self, request: Request) -> Response:
+        if self._api.is_running:
+            return json_response({"status": "ok"})
+        return json_response({"status": "failed", "reason": "the listeners are stopped (start_app)"}, 503)
+
     async def alarms_of(self, request: Request) -> Response:
         if request.names["node"] != self._api.node:
             raise absent()
         return await self.alarms(request)
 
     async def ready(self, request: Request) -> Response:
-        if self._api.registry.of("amqp") and self._api.broker.log.failed is None:
+        serves = any(listener.accepting for listener in self._api.registry.of("amqp"))
+        if serves and self._api.broker.log.failed is None:
             return json_response({"status": "ok"})
         return json_response({"status": "failed", "reason": "not serving AMQP clients"}, 503)
 

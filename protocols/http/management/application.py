@@ -1,0 +1,55 @@
+"""PUT /api/nodes/N/application: what `rabbitmqctl stop_app` and `start_app` do.
+
+    {"state": "stopped"}    listeners of clients are closed and their connections ended as at a stop
+    {"state": "running"}    they listen again, at the same addresses
+
+What the broker has stays as it is, webhooks go on, and so do the management API and the metrics: what is
+stopped by HTTP is started by HTTP. A restart of the process begins with all listeners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from penstock.errors import StartError
+from penstock.protocols.http.management.context import Management, absent, fields_of
+from penstock.protocols.http.messages import HttpError, Request, Response, json_response
+
+__all__ = ["add"]
+
+_STAY: Final = ("management", "management_tls", "metrics")
+"""Listeners that are never stopped."""
+_DRAIN_S: Final = 10.0
+
+
+def add(api: Management) -> None:
+    """Serve this path."""
+    api.app.routes.add("PUT", "/api/nodes/{node}/application", _Application(api).put)
+
+
+class _Application:
+    def __init__(self, api: Management) -> None:
+        self._api = api
+        self._changing = asyncio.Lock()
+
+    async def put(self, request: Request) -> Response:
+        """Stop or start; what is so already is fine."""
+        api = self._api
+        api.require(request)
+        if request.names["node"] != api.node:
+            raise absent()
+        state = fields_of(await request.json(), ("state",))["state"]
+        if state not in ("stopped", "running"):
+            raise HttpError(400, "bad_request", 'state is "stopped" or "running"')
+        fronts = list(api.registry.fronts.values())
+        async with self._changing:
+            if state == "stopped":
+                await asyncio.gather(*(front.suspend(_DRAIN_S, but=_STAY) for front in fronts))
+            else:
+                try:
+                    for front in fronts:
+                        front.resume()
+                except StartError as error:
+                    raise HttpError(503, "unavailable", str(error)) from error
+        return json_response({"state": state})

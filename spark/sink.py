@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from penstock.spark.credentials import with_password, without_password
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.messages import Envelope, message_of
 from penstock.spark.schema import COLUMNS
@@ -61,7 +62,7 @@ class WriteOptions:
                 raise SparkOptionError(name, given[name], f"the options are {', '.join(known.values())}")
         url = given.get("url", "")
         if not re.match(r"amqps?://", url):
-            raise SparkOptionError("url", url, "give amqp://USER:PASSWORD@HOST:PORT/VHOST")
+            raise SparkOptionError("url", without_password(url), "give amqp://USER:PASSWORD@HOST:PORT/VHOST")
         rate = given.get("rate", "0")
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", rate):
             raise SparkOptionError("rate", rate, "give messages per second")
@@ -156,7 +157,7 @@ def publish(options: WriteOptions, batches: Iterator[pa.RecordBatch], producer: 
     sent = 0
     began = time.monotonic()
     try:
-        connection = pika.BlockingConnection(pika.URLParameters(options.url))
+        connection = pika.BlockingConnection(pika.URLParameters(with_password(options.url)))
         try:
             channel = connection.channel()
             channel.tx_select()

@@ -18,6 +18,7 @@ from penstock.log_core._scan import Scanner
 from penstock.log_core.layout import Folder
 from penstock.sdk.errors import ConnectionLost
 from penstock.sdk.log_client import READ_MAX, LogClient
+from penstock.spark.credentials import with_password
 from penstock.spark.errors import SparkError
 
 __all__ = [
@@ -169,7 +170,7 @@ def log_client(url: str) -> LogClient:
     key = (os.getpid(), url)  # Spark forks its workers
     client = _clients.get(key)
     if client is None or client.lost:
-        client = _clients[key] = LogClient(url)
+        client = _clients[key] = LogClient(with_password(url))
     return client
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DATA", "add_choice", "choice_of", "every", "log_source", "program", "run_stream"]
 
-DATA: Final = "penstock's data folder, or the URL of its native listener (penstock://USER:PASSWORD@HOST:PORT)"
+DATA: Final = "penstock's data folder, or the URL of its native listener (penstock://USER@HOST:PORT)"
 _CHOICES: Final = {
     "topics": "MQTT topic filters, comma separated",
     "exchanges": "exchanges, comma separated",

@@ -70,7 +70,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add_input(parser)
     add_choice(parser, data=False)
     parser.add_argument("--requeue", action="store_true", help="send them into the queues they died in")
-    parser.add_argument("--url", help="the gateway: amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    parser.add_argument("--url", help="the gateway: amqp://USER@HOST:PORT/VHOST")
     parser.add_argument("--name", help="of this run; repeat a run under its name after a failure")
 
 

@@ -59,7 +59,7 @@ def send(
 def _add(parser: argparse.ArgumentParser) -> None:
     add_input(parser)
     add_choice(parser, data=False)
-    parser.add_argument("--url", required=True, help="the gateway: amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    parser.add_argument("--url", required=True, help="the gateway: amqp://USER@HOST:PORT/VHOST")
     parser.add_argument(
         "--name", required=True, help="of this run; repeat a run under its name after a failure"
     )

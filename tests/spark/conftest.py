@@ -27,6 +27,10 @@ SETTINGS = {
 }
 
 
+PASSWORD = "not-in-a-plan"
+"""Of URLs that have none."""
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session."""
@@ -35,6 +39,7 @@ def spark() -> Iterator[SparkSession]:
     # Whatever the machine's environment says: the workers are of this interpreter.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    os.environ["PENSTOCK_PASSWORD"] = PASSWORD
     master = os.environ.get("PENSTOCK_TEST_SPARK_MASTER")
     running = session("penstock tests", cores=2, memory="600m", master=master, settings=SETTINGS)
     yield running

@@ -13,8 +13,10 @@ from paho.mqtt import publish as mqtt
 from paho.mqtt.properties import Properties
 
 from penstock.sdk.log_client import LogClient
+from penstock.spark.credentials import with_password
 from penstock.spark.log_view import LogView
 from penstock.spark.running import run_to_end
+from tests.spark.conftest import PASSWORD
 from tests.support.brokers import Gateway
 
 if TYPE_CHECKING:
@@ -172,10 +174,11 @@ def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
         "log.segment_bytes": "1MiB",
         "log.checkpoint_bytes": "1MiB",
         "log.traffic_retention_bytes": "0",
+        "auth.users": f"[{{name='spark', password='{PASSWORD}', tags=['administrator']}}]",
     }
     with Gateway(tmp_path / "gateway", settings=settings) as gateway:
-        url = f"penstock://guest:guest@127.0.0.1:{gateway.ports['native']}"
-        client = LogClient(url)
+        url = f"penstock://spark@127.0.0.1:{gateway.ports['native']}"
+        client = LogClient(with_password(url))
         client.hold("until it starts", 1, 3600)
         publish(gateway, 0, MESSAGES)
         end = wait_for_end(gateway, 0)
@@ -197,5 +200,11 @@ def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
         local = spark.read.format("penstock").options(endpoint=url, cursor="count")
         assert local.load(str(gateway.data_dir)).where("protocol = 'mqtt'").count() == MESSAGES // 2
         assert [reader["name"] for reader in client.holds()] == ["count", "ml"]
-        assert spark.read.format("penstock").load(url).count() == MESSAGES
+        remote = spark.read.format("penstock").load(url)
+        assert remote.count() == MESSAGES
+        # The password comes from the environment, and is nowhere to be seen.
+        assert "penstock" in remote._jdf.queryExecution().toString()
+        assert PASSWORD not in remote._jdf.queryExecution().toString()
+        kept = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+        assert PASSWORD.encode() not in b"".join(kept)
         client.close()

@@ -432,11 +432,11 @@ class HalfRefused(RoutingError):
 
 
 class HalfUnknown(RoutingError):
-    """No half message of this id is undecided."""
+    """No half message of this id, or name, is undecided."""
 
-    def __init__(self, id: int) -> None:
+    def __init__(self, id: int | str) -> None:
         super().__init__(
-            f"there is no undecided message {id} of this user",
+            f"there is no undecided message {id!r} of this user",
             remedy="it was committed, rolled back or given up before",
         )
         self.id = id

@@ -9,7 +9,8 @@ if the work was done, though the producer may die at any moment.
     rollback   the row goes
 
 It is asked about first after `check_after_ms`, then every `check_each_ms`, as long as somebody of its place
-(vhost, user, group, and what it is published to) is there. After `max_checks` questions, or when it is older
+(vhost, user, group, and what it is published to) is there; when nobody is, at its own address, if it has one
+(`SCHEME:WHERE`; front ends are couriers for schemes). After `max_checks` questions, or when it is older
 than `expires_ms`, it is given up: it goes to the dead-letter topic, or is dropped, and is counted. Questions
 are counted anew after a restart; the age goes on.
 
@@ -92,6 +93,10 @@ class Half:
     rules: Rules
     prepared_ms: int
     size: int
+    name: str = ""
+    """What its user calls it; "": nothing."""
+    ask_at: str = ""
+    """Where is asked when no producer of its place is there; "": nowhere."""
     due_ms: int = 0
     """When it is looked at next."""
     checks: int = 0
@@ -113,7 +118,10 @@ class Halves:
         self._halves: dict[int, Half] = {}
         self._at: dict[Place, dict[int, None]] = {}
         self._due: list[tuple[int, int]] = []
+        self._names: dict[tuple[str, str, str], int] = {}
         self._askers: dict[Place, deque[Ask]] = {}
+        self.couriers: dict[str, Ask] = {}
+        """By the scheme of the addresses that they ask at."""
         self._bytes = 0
         self._timer: Any = None
         self._closed = False
@@ -128,7 +136,8 @@ class Halves:
             head, block, _ = _decoded(value)
             place = Place(head["vhost"], head["user"], head["group"], block)
             rules = Rules(**{name: head[name] for name in Rules.__slots__})
-            half = Half(int.from_bytes(key, "big"), place, rules, head["prepared_ms"], len(value))
+            names = head.get("name", ""), head.get("ask_at", "")
+            half = Half(int.from_bytes(key, "big"), place, rules, head["prepared_ms"], len(value), *names)
             self._enter(half, head["prepared_ms"] + rules.check_after_ms)
 
     def close(self) -> None:
@@ -140,8 +149,12 @@ class Halves:
 
     # What producers do
 
-    def prepare(self, place: Place, rules: Rules, message: HalfMessage) -> tuple[int, int]:
+    def prepare(
+        self, place: Place, rules: Rules, message: HalfMessage, *, name: str = "", ask_at: str = ""
+    ) -> tuple[int, int]:
         """Keep a message; its id, and the LSN to wait for. Who may publish it was asked before.
+
+        One whose name an undecided one of its user has is that one: what is sent again is kept once.
 
         Raises:
             TooManyHalves: so many are undecided.
@@ -149,6 +162,9 @@ class Halves:
             RoutingError: there is nothing to publish it to.
 
         """
+        known = self._names.get((place.vhost, place.user, name)) if name else None
+        if known is not None:
+            return known, self._log.appender.next_lsn - 1
         size = len(message.props) + len(message.body)
         if len(self._halves) >= HALVES_MAX or self._bytes + size > BYTES_MAX:
             raise TooManyHalves(len(self._halves), self._bytes)
@@ -160,7 +176,9 @@ class Halves:
                 "user": place.user,
                 "group": place.group,
                 "prepared_ms": now_ms,
-                **{name: getattr(rules, name) for name in Rules.__slots__},
+                "name": name,
+                "ask_at": ask_at,
+                **{rule: getattr(rules, rule) for rule in Rules.__slots__},
             }
         )
         sizes = _HEAD.pack(
@@ -175,7 +193,7 @@ class Halves:
         id = self._log.appender.next_lsn
         value = b"".join((sizes, head, place.key, message.props, message.body))
         lsn = self._tables.put(_TABLE, id.to_bytes(8, "big"), value)
-        self._enter(Half(id, place, rules, now_ms, len(value)), now_ms + rules.check_after_ms)
+        self._enter(Half(id, place, rules, now_ms, len(value), name, ask_at), now_ms + rules.check_after_ms)
         return id, lsn
 
     def find(self, id: int, vhost: str, user: str) -> Half:
@@ -184,6 +202,13 @@ class Halves:
         if half is None or (half.place.vhost, half.place.user) != (vhost, user):
             raise HalfUnknown(id)
         return half
+
+    def named(self, name: str, vhost: str, user: str) -> Half:
+        """An undecided one by the name its user gave it. Raises HalfUnknown."""
+        id = self._names.get((vhost, user, name))
+        if id is None:
+            raise HalfUnknown(name)
+        return self._halves[id]
 
     def commit(self, half: Half) -> tuple[int, int]:
         """Publish it; its position, and the LSN to wait for. Atomic.
@@ -228,6 +253,8 @@ class Halves:
 
     def _enter(self, half: Half, due_ms: int) -> None:
         self._halves[half.id] = half
+        if half.name:
+            self._names[half.place.vhost, half.place.user, half.name] = half.id
         self._bytes += half.size
         self._at.setdefault(half.place, {})[half.id] = None
         self._look_at(half, due_ms)
@@ -273,6 +300,10 @@ class Halves:
             self.asked += 1
             askers.rotate(-1)
             askers[0](half, self._message(half))
+        elif (courier := self.couriers.get(half.ask_at.partition(":")[0])) is not None:
+            half.checks += 1
+            self.asked += 1
+            courier(half, self._message(half))
 
     def _give_up(self, half: Half) -> None:
         self.given_up += 1
@@ -290,6 +321,8 @@ class Halves:
 
     def _leave(self, half: Half) -> int:
         del self._halves[half.id]
+        if half.name:
+            del self._names[half.place.vhost, half.place.user, half.name]
         self._bytes -= half.size
         ids = self._at[half.place]
         del ids[half.id]

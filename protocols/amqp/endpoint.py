@@ -14,6 +14,7 @@ from penstock import __version__
 from penstock.config import Address
 from penstock.errors import PenstockError
 from penstock.protocols.amqp.facts import connection_facts
+from penstock.protocols.amqp.half import serve_questions
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
 from penstock.protocols.amqp.session import Login, Session, State
 from penstock.protocols.connection import Connection, Wiring
@@ -220,6 +221,7 @@ async def serve(
     def connection() -> Connection:
         return AmqpConnection(wiring, broker, options)
 
+    serve_questions(broker)
     front = Front("amqp", wiring, max_connections=server.max_connections)
     if amqp.address is not None:
         front.open("amqp", amqp.address, connection)

@@ -16,6 +16,7 @@ from penstock.protocols.amqp import firehose
 from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.delay import delay_ms, due_ms, names, served, undelayed
 from penstock.protocols.amqp.errors import soft, type_name
+from penstock.protocols.amqp.half import Decided, Prepared, decide, half_of, prepare
 from penstock.protocols.amqp.producer import numbered
 from penstock.protocols.amqp.properties import (
     decode_properties,
@@ -28,6 +29,8 @@ from penstock.protocols.values import Table, Value
 from penstock.router._routes import Route
 from penstock.router.deduplication import Seen
 from penstock.router.delay_names import delay_name
+from penstock.router.errors import HalfUnknown, NotFound, TooManyHalves
+from penstock.router.half import HalfMessage
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, text, wire
 from penstock.router.publishing import Published, union
 from penstock.router.replies import REPLY_TO, is_reply_key
@@ -66,6 +69,8 @@ class Message:
     """The topic under which MQTT clients find it retained."""
     name: bytes | None = None
     """What stands for its name while it is delayed."""
+    half: Prepared | Decided | None = None
+    """What it has to do with half messages."""
     cancels: bytes | None = None
     """What stands for the name of the delayed message that it cancels; it goes nowhere itself."""
 
@@ -85,6 +90,9 @@ def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) 
 
     """
     message = check(channel, key, bits, block, body)
+    if message.half is not None:
+        _half(channel, message, message.half)
+        return
     way = routed(channel, message)
     if channel.transaction is not None:
         channel.transaction.publish(message)
@@ -98,6 +106,34 @@ def publish(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) 
             kept = message.retained_as is not None or message.cancels is not None
             synced = (message.persistent and way.durable) or kept
             codec.expect_confirm(channel.core, published.lsn, synced)
+
+
+def _half(channel: Channel, message: Message, half: Prepared | Decided) -> None:
+    """Keep the message for a decision, or decide about one that is kept."""
+    if channel.transaction is not None:
+        raise soft(
+            406, "half messages have no part in transactions of a channel; use a channel with confirms"
+        )
+    if message.due_ms or message.delay_ms or message.name is not None or len(message.keys) != 1:
+        raise soft(406, "a half message has no delay and no copies")
+    codec = channel.session.codec
+    try:
+        if isinstance(half, Decided):
+            lsn = decide(channel, half)
+        else:
+            route = routed(channel, message).route
+            if message.mandatory and not route.routed:
+                raise NotFound("queue", text(message.keys[0][2:]), channel.vhost.name)
+            flags = PERSISTENT if message.persistent else 0
+            kept = HalfMessage(message.block, message.body, flags, message.priority, message.ttl_ms)
+            lsn = prepare(channel, half, message.keys[0], kept)
+    except (HalfUnknown, TooManyHalves):
+        if not channel.core.confirming:
+            raise
+        codec.expect_refusal(channel.core)
+        return
+    if channel.core.confirming:
+        codec.expect_confirm(channel.core, lsn, True)
 
 
 def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) -> Message:
@@ -127,7 +163,8 @@ def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) ->
     number = numbered(channel.vhost.name, headers)
     what = (keys, mandatory, block, body, headers, persistent, priority, ttl_ms)
     ids = (_delay_name(channel, key, name), _delay_name(channel, key, cancelled))
-    return Message(*what, due, delay, number, retained_as, *ids)
+    half = half_of(headers)
+    return Message(*what, due, delay, number, retained_as, ids[0], half, ids[1])
 
 
 def _delay_name(channel: Channel, key: bytes, name: str | None) -> bytes | None:

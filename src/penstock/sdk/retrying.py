@@ -3,7 +3,7 @@
     retry = penstock.Retry((1, 300), max=5)
     async with client.retrying("orders", "billing", retry) as consumer:
         async for message in consumer:
-A message that is given back so is published to the subscription's retry topic, for later, and
+            async with message.process():       # raises: it comes again after 1 s, then 2 s, ... 300 s
                 ...
 
 A message that is given back so is published to the subscription's retry topic, for later, and acknowledged.

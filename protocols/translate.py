@@ -12,7 +12,7 @@ function raises for any bytes: what cannot be read is left out.
 | topic `a/b` | exchange `amq.topic`, key `a.b`; `x-mqtt-topic` when the key does not tell it |
 | QoS 0 / 1, 2 | delivery-mode 1 / 2, header `x-mqtt-publish-qos` |
 | RETAIN | header `x-mqtt-retain` |
-| payload format | header `x-mqtt-payload-format`; content-encoding `utf-8` for 1 |
+| payload format | header `x-mqtt-payload-format`; content-encoding `utf-8` for 1, if there is none |
 | content type | content-type |
 | response topic | reply-to `/topic/<key>`, `x-reply-to-topic`; `x-mqtt-response-topic` when needed |
 | response topic `$amq/queue/<name>` | reply-to `<name>` |
@@ -340,8 +340,6 @@ def amqp091_from_mqtt5(topic: bytes, block: bytes, flags: int) -> tuple[bytes, b
     found, users = _decode_block(block)
     if 0x01 in found:
         headers[b"x-mqtt-payload-format"] = found[0x01] & 1
-        if found[0x01] == 1:
-            fields["content-encoding"] = b"utf-8"
     if 0x02 in found:
         fields["expiration"] = str(found[0x02] * 1000).encode()
     content_type = found.get(0x03)
@@ -360,6 +358,8 @@ def amqp091_from_mqtt5(topic: bytes, block: bytes, flags: int) -> tuple[bytes, b
             headers[b"x-correlation-id"] = bytearray(correlation)
     if users:
         _put_users(users, fields, headers)
+    if found.get(0x01) == 1:
+        fields.setdefault("content-encoding", b"utf-8")
     key_block = bytes((len(EXCHANGE),)) + EXCHANGE + bytes((len(key),)) + key
     return key_block, _encode_header(fields)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,6 +20,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.e2e.mqtt_clients import Client, connected
+from tests.reference import mqtt_frames as f
+from tests.support.mqtt_wire import Wire
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -94,6 +97,12 @@ FROM_MQTT311 = [
         {"routing_key": "{unique}.é"},
         {"topic": "{unique}/é"},
     ),
+    Case(
+        "topic that is longer than a routing key",
+        {"topic": "{unique}/" + "x" * 300},
+        {"headers": headers(**{"x-mqtt-topic": "{unique}/" + "x" * 300})},
+        {"topic": "{unique}/" + "x" * 300},
+    ),
     Case("empty payload", {"payload": b""}, {"payload": b""}, {"payload": b""}),
 ]
 
@@ -110,6 +119,12 @@ FROM_MQTT5 = [
         {"PayloadFormatIndicator": 0},
         {"content_encoding": None, "headers": headers(**{"x-mqtt-payload-format": 0})},
         {"PayloadFormatIndicator": 0},
+    ),
+    Case(
+        "payload format 1 with an encoding of its own",
+        {"PayloadFormatIndicator": 1, "UserProperty": [("amqp-content-encoding", "gzip")]},
+        {"content_encoding": "gzip", "headers": headers(**{"x-mqtt-payload-format": 1})},
+        {"PayloadFormatIndicator": 1, "UserProperty": [("amqp-content-encoding", "gzip")]},
     ),
     Case("content type", {"ContentType": "a/b"}, {"content_type": "a/b"}, {"ContentType": "a/b"}),
     Case(
@@ -192,14 +207,27 @@ FROM_MQTT5 = [
                 ("amqp-message-id", "m-1"),
                 ("amqp-priority", "7"),
                 ("amqp-timestamp", "1770091506"),
+                ("amqp-type", "t"),
+                ("amqp-app-id", "app"),
+                ("amqp-cluster-id", "c"),
             ]
         },
-        {"message_id": "m-1", "priority": 7, "timestamp": 1770091506},
+        {
+            "message_id": "m-1",
+            "priority": 7,
+            "timestamp": 1770091506,
+            "type": "t",
+            "app_id": "app",
+            "cluster_id": "c",
+        },
         {
             "UserProperty": [
                 ("amqp-message-id", "m-1"),
                 ("amqp-priority", "7"),
                 ("amqp-timestamp", "1770091506"),
+                ("amqp-type", "t"),
+                ("amqp-app-id", "app"),
+                ("amqp-cluster-id", "c"),
             ]
         },
     ),
@@ -220,6 +248,12 @@ FROM_AMQP = [
         {"headers": {"x-mqtt-publish-qos": 2}, "delivery_mode": 2},
         {"headers": {"x-mqtt-publish-qos": 2}},
         {"qos": 1, "UserProperty": []},
+    ),
+    Case(
+        "nor a QoS",
+        {"headers": {"x-mqtt-qos": 2}, "delivery_mode": 1},
+        {"headers": {"x-mqtt-qos": 2}},
+        {"qos": 0},
     ),
     Case("routing key", {}, {"exchange": "amq.topic", "routing_key": "{unique}.x"}, {"topic": TOPIC}),
     Case(
@@ -515,6 +549,32 @@ def test_a_time_to_live_counts_down_while_the_message_waits(
         with connected(mqtt_port, unique, expiry_s=0, **lasting) as back:
             left_ms = 1000 * seen_by_mqtt(back.next())["MessageExpiryInterval"]
     assert 500_000 < left_ms <= (600_000 if sender == receiver == AMQP else 599_000)
+
+
+@pytest.mark.parametrize("sender", KINDS)
+def test_subscription_identifiers_belong_to_the_delivery(
+    clients: Clients, mqtt_port: int, unique: str, sender: str
+) -> None:
+    """Whoever sent the message: the subscriber gets its own, and an AMQP consumer none."""
+    queue = clients.receiver(AMQP, unique)
+    with closing(Wire(mqtt_port, 5)) as subscriber:
+        subscriber.connect()
+        subscriber.subscribe((f"{unique}/#", 0), block=b"\x0b\x07")
+        clients.send(sender, {}, unique)
+        assert subscriber.message().props == {"subscription_id": [7]}
+    assert clients.receive(AMQP, queue)["headers"] in (None, headers())
+
+
+@pytest.mark.parametrize("version", [4, 5], ids=KINDS[:2])
+def test_dup_does_not_cross(clients: Clients, mqtt_port: int, unique: str, version: int) -> None:
+    """What a publisher sends again is for everybody else a message like any other."""
+    queue = clients.receiver(AMQP, unique)
+    with closing(Wire(mqtt_port, version)) as wire:
+        wire.connect()
+        props = b"" if version == 5 else None
+        wire.send(f.publish(f"{unique}/x", b"payload", qos=1, packet_id=1, dup=True, props=props))
+        seen = seen_by_amqp(clients.channel, queue)  # which sees to it that it is not marked as redelivered
+    assert seen["headers"] == headers()
 
 
 @pytest.mark.parametrize("version", [4, 5], ids=KINDS[:2])

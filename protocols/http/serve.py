@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.protocols.http import problems
 from penstock.protocols.http.app import HttpApp, Words
 from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.endpoint import HttpFront
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.messages import Request
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.options import WebhookOptions
@@ -46,6 +48,11 @@ class HttpOptions:
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
 
 
+def _is_open(request: Request) -> bool:
+    """Whether a request needs no login: for what is no secret."""
+    return openapi.is_open(request) or problems.is_open(request)
+
+
 def serve(
     broker: Broker,
     registry: Registry,
@@ -64,7 +71,8 @@ def serve(
     shared = shared or Shared()
     front = HttpFront("http", broker, server, loop, shared)
     messages = Messages(words)
-    data = HttpApp(words, needs_no_login=openapi.is_open)
+    data = HttpApp(words, needs_no_login=_is_open)
+    problems.add(data)
     webhooks = Webhooks(broker, messages, options.webhooks)
     front.before_drain.append(webhooks.drain)
     plane = DataPlane(data, broker, messages, webhooks)
@@ -73,7 +81,8 @@ def serve(
     managed = options.management is not None or options.management_tls is not None
     if not managed and options.metrics is None:
         return front
-    app = HttpApp(words, needs_no_login=openapi.is_open)
+    app = HttpApp(words, needs_no_login=_is_open)
+    problems.add(app)
     api = Management(
         app,
         broker,

@@ -37,7 +37,17 @@ if TYPE_CHECKING:
     from penstock.subscriptions._cursor import Cursor
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Messages", "Shown", "Taken", "check_accepting", "kept", "log_failed", "take"]
+__all__ = [
+    "Messages",
+    "Shown",
+    "Taken",
+    "check_accepting",
+    "check_properties",
+    "kept",
+    "log_failed",
+    "take",
+    "ttl_of",
+]
 
 _RETRY_S: Final = 5
 _TTL_MAX: Final = 2**32 - 1
@@ -282,7 +292,7 @@ class Messages:
         body: bytes,
         due_ms: int,
     ) -> _Outgoing:
-        checked = _checked(properties, identity)
+        checked = check_properties(properties, identity)
         headers = checked.get("headers") or {}
         keys, number = [routing_key], None
         if not _SPECIAL.isdisjoint(headers):
@@ -310,7 +320,7 @@ class Messages:
             headers,
             PERSISTENT if checked.get("delivery_mode") == 2 else 0,
             checked.get("priority", 0),
-            _ttl(checked.get("expiration")),
+            ttl_of(checked.get("expiration")),
             due_ms,
             number,
         )
@@ -374,6 +384,13 @@ class Messages:
             ttl_ms=one.ttl_ms,
         )
 
+    def encode_properties(self, properties: dict[str, Any]) -> bytes:
+        """The properties block of checked properties. Raises HttpError 400."""
+        try:
+            return self._words.encode_properties(properties)
+        except (ValueError, OverflowError, CodecError) as error:
+            raise HttpError(400, "bad_request", f"the message cannot be encoded: {error}") from error
+
     def with_header(self, props: bytes, name: str, value: str) -> bytes:
         """A properties block with one more header, or another value of it."""
         properties = dict(self._words.decode_properties(props))
@@ -398,7 +415,7 @@ class Messages:
         return Shown(exchange, routing_key.decode("utf-8", "replace"), properties, record.body)
 
 
-def _checked(properties: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+def check_properties(properties: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     """The properties of a message, each of its type. Raises HttpError."""
     checked: dict[str, Any] = {}
     for name, value in properties.items():
@@ -424,7 +441,7 @@ def _checked(properties: Mapping[str, Any], identity: Identity) -> dict[str, Any
     return checked
 
 
-def _ttl(expiration: str | None) -> int:
+def ttl_of(expiration: str | None) -> int:
     """Milliseconds, 0 = none. Raises HttpError."""
     if expiration is None:
         return 0

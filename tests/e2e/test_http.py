@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue as queue_module
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import paho.mqtt.client as paho
 import pika
 import pytest
 
@@ -126,6 +128,49 @@ def test_messages_of_all_kinds_keep_their_order_in_a_batch(
     taken = [one for _ in range(3) for one in pull(http, queue, max_messages=400, max_bytes=1 << 24)]
     assert [one["value"] for one in taken] == [str(at) for at in range(1200)]
     assert taken[3]["message_id"] == "three" and taken[700]["key"] == "k"
+
+
+def test_a_message_to_a_topic_is_one_of_mqtt(http: httpx.Client, gateway: Gateway, unique: str) -> None:
+    """A topic with dots, properties, and the retained message, as MQTT clients get them."""
+    got: queue_module.Queue[Any] = queue_module.Queue()
+    topic = f"{unique}/a.b"
+
+    def subscriber(topic_filter: str) -> paho.Client:
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        client.on_message = lambda *event: got.put(event[2])
+        client.on_subscribe = lambda *_: got.put("subscribed")
+        client.on_connect = lambda *_: client.subscribe(topic_filter, qos=2)
+        client.connect("127.0.0.1", gateway.mqtt_port)
+        client.loop_start()
+        assert got.get(timeout=60) == "subscribed"
+        return client
+
+    first = subscriber(f"{unique}/+")
+    body = {"value": {"t": 20}, "headers": {"unit": "C"}, "correlation_id": "c", "ttl_ms": 600_000}
+    path = f"mqtt/messages?topic={unique}/a.b"
+    assert http.post(f"{path}&qos=2&retain=true", json=body).status_code == 200
+    message = got.get(timeout=60)
+    assert (message.topic, message.payload, message.qos) == (topic, b'{"t":20}', 2)
+    assert ("unit", "C") in message.properties.UserProperty
+    assert message.properties.ContentType == "application/json"
+    assert message.properties.CorrelationData == b"c"
+    late = subscriber(topic)
+    message = got.get(timeout=60)
+    assert message.retain and message.payload == b'{"t":20}'
+    assert http.post(f"{path}&retain=true", content=b"", headers={"content-type": "a/b"}).status_code == 200
+    assert [got.get(timeout=60).payload for _ in range(2)] == [b"", b""], "both are told of its end"
+    for client in (first, late):
+        client.loop_stop()
+        client.disconnect()
+    third = subscriber(topic)
+    assert http.post(path, json={"value": "new"}).status_code == 200
+    assert got.get(timeout=60).payload == b"new", "nothing is retained any more"
+    third.loop_stop()
+    third.disconnect()
+    nowhere = http.post(f"mqtt/messages?topic=none/{unique}&mandatory=true", json={"value": "x"})
+    assert (nowhere.status_code, nowhere.json()["code"]) == (422, "unroutable")
+    for query, status in (("", 400), ("?topic=a/%23", 400), ("?topic=a&qos=3", 400), ("?topic=$SYS/a", 403)):
+        assert http.post(f"mqtt/messages{query}", json={"value": "x"}).status_code == status, query
 
 
 def test_plain_messages_are_refused_one_by_one(http: httpx.Client, gateway: Gateway, unique: str) -> None:
@@ -409,6 +454,8 @@ def test_a_stop_of_the_gateway_answers_those_who_wait(tmp_path: Path) -> None:
 def test_a_bad_body_is_refused_with_the_place(http: httpx.Client, queue: str, body: bytes, code: str) -> None:
     answer = http.post(f"queues/{queue}/messages", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (400, code), answer.text
+    page = httpx.get(f"http://127.0.0.1:{http.base_url.port}{answer.json()['type']}", timeout=60)
+    assert page.status_code == 200 and page.text.startswith(code), "its type leads to what it means"
     assert pull(http, queue, wait_ms=0) == []
 
 

@@ -21,6 +21,7 @@ from penstock.protocols.http.data.sse import TailHandlers
 from penstock.protocols.http.data.streams import StreamHandlers
 from penstock.protocols.http.data.tail import Tails
 from penstock.protocols.http.data.tokens import TokenHandlers
+from penstock.protocols.http.data.topics import TopicPublisher
 from penstock.protocols.http.data.transactions import Transactions
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.handlers import WebhookHandlers
@@ -48,6 +49,7 @@ class DataPlane:
         self.publisher = Publisher(access, idempotency)
         polls, leases = Polls(broker.tick), Leases(broker.tick, clock)
         members = Members(broker, messages, leases, clock)
+        self.topics = TopicPublisher(access, self.publisher)
         self.puller = Puller(access, polls, leases, members)
         self.transactions = Transactions(access, leases, idempotency)
         self.reader = StreamReader(access, polls)
@@ -65,6 +67,7 @@ class DataPlane:
         stream = f"{vhost}/streams/{{stream}}"
         subscription = f"{stream}/subscriptions/{{subscription}}"
         app.routes.add("POST", f"{exchange}/messages", self.publisher.to_exchange, quick=True)
+        app.routes.add("POST", f"{vhost}/mqtt/messages", self.topics.publish, quick=True)
         app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
         app.routes.add("GET", f"{vhost}/tail", self.tails.topic)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)

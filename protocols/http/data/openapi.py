@@ -170,6 +170,22 @@ def _paths() -> Json:
                 "Publish into a queue.", published, body=many, kinds=events, parameters=[acks, mandatory, key]
             )
         },
+        "/mqtt/messages": {
+            "post": _operation(
+                "Publish to an MQTT topic, as a client of MQTT 5 does.",
+                published,
+                body=many,
+                kinds=events,
+                parameters=[
+                    _query("topic", {"type": "string", "minLength": 1}, "Without wildcards.", required=True),
+                    _query("qos", {"enum": ["0", "1", "2"], "default": "1"}, "0: not for who is away."),
+                    _query("retain", {"enum": ["true", "false"]}, "It becomes the retained message."),
+                    acks,
+                    mandatory,
+                    key,
+                ],
+            )
+        },
         **_pulled(queue),
         "/transactions": {
             "post": _operation(

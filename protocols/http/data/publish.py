@@ -52,6 +52,8 @@ class Way:
     """The routing key of messages without one, or of all when `fixed`."""
     fixed: bool
     mandatory: bool
+    append: Callable[[Outgoing], Published] | None = None
+    """How, when it is not through an exchange. Raises HttpError."""
 
     def key_of(self, message: Outgoing) -> str:
         """The routing key of a message."""
@@ -89,19 +91,22 @@ class Publisher:
     async def _publish(
         self, request: Request, exchange: str, default: str, *, fixed: bool = False
     ) -> Response:
-        access = self._access
-        vhost = access.vhost(request)
+        vhost, identity = self._access.vhost(request), self._access.identity(request)
+        way = Way(identity, vhost, exchange, default, fixed, request.flag("mandatory"))
+        return await self.serve(request, way)
+
+    async def serve(self, request: Request, way: Way) -> Response:
+        """Publish what a request has, on its way."""
+        access, vhost, identity = self._access, way.vhost, way.identity
         ack = request.parameter("ack", "fsync")
         if ack not in ACKS:
             raise HttpError(400, "bad_field", f"ack is one of {', '.join(ACKS)}")
         access.accepting(vhost)
         body = await request.body(BODY_MAX)
         access.accepting(vhost)  # it may have taken a while
-        identity = access.identity(request)
         key = request.headers.get("idempotency-key", "")
         once = self._idempotency.once(key, vhost.name, identity.username, request.target, body)
         messages = messages_of(request, body)
-        way = Way(identity, vhost, exchange, default, fixed, request.flag("mandatory"))
         results, status, lsn = await self._append_all(way, messages, ack, once)
         response = json_response({"results": results}, status)
         if ack == "none":
@@ -164,7 +169,7 @@ class Publisher:
             if at and at % _AT_ONCE == 0:
                 await asyncio.sleep(0)
                 known = None
-            if message.plain:
+            if message.plain and way.append is None:
                 key = way.key_of(message)
                 if key != known:
                     known = key
@@ -208,7 +213,7 @@ class Publisher:
         repeated: set[int],
     ) -> None:
         try:
-            published = self._append(way, message)
+            published = way.append(message) if way.append is not None else self._append(way, message)
         except HttpError as error:
             refusals[at] = error
             lsns.append(0)

@@ -99,6 +99,7 @@ class Files:
 
     def replace(self, path: Path, content: bytes) -> None:
         """Give the name `path` to a new file with `content`, durably; whoever shares the old one keeps it."""
+        path = path.resolve()  # it may be a link to another folder (`places`)
         new = path.with_name(path.name + ".new")
         try:
             fd = self.create(new)
@@ -118,8 +119,12 @@ class Files:
         os.replace(source, target)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file; it may be gone already."""
+        """Remove a file; it may be gone already. Of a link, what it is to goes, too (`places`)."""
+        target = Path(os.readlink(path)) if path.is_symlink() else None
         path.unlink(missing_ok=True)
+        if target is not None:
+            self.reached("place.unlinked")
+            target.unlink(missing_ok=True)
 
     def free_bytes(self, folder: Path) -> int:
         """What this user may still write in the file system of `folder`."""

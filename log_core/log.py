@@ -45,6 +45,7 @@ from penstock.log_core.layout import Folder
 from penstock.log_core.lock import Lock
 from penstock.log_core.mailbox import Mailbox
 from penstock.log_core.options import LogOptions
+from penstock.log_core.places import Places
 from penstock.log_core.pressure import Pressure
 from penstock.log_core.producers import Producers
 from penstock.log_core.raw import RawFiles
@@ -165,6 +166,8 @@ class Log(Writer):
         return log
 
     def _start(self) -> None:
+        self._places = Places(self._files, self._folder, self.options.folders, self.options.min_free_bytes)
+        self._places.claim()
         found = recover(
             self._folder,
             self._files,
@@ -187,6 +190,7 @@ class Log(Writer):
         self._wal = Wal(
             self._files,
             self._folder,
+            self._places,
             self._upkeep.pool,
             log_id=manifest.log_id,
             epoch=manifest.epoch,
@@ -214,9 +218,7 @@ class Log(Writer):
         self.keepers.restore()
         self.recovery.warnings += self._histories.restore()
         self._committer = Committer(self._files, lambda *result: self._inbox.post(self._on_synced, *result))
-        self._watcher = Watcher(
-            self._files, self._folder.root, lambda free: self._inbox.post(self.tend, free)
-        )
+        self._watcher = Watcher(self._places.free_bytes, lambda free: self._inbox.post(self.tend, free))
         self.scrub = Scrub(
             self._folder,
             self._segments,

@@ -17,6 +17,8 @@ class LogOptions:
 
     segment_bytes: int = 64 * MIB
     """Size at which a WAL file is closed and the next begun; files are preallocated to it."""
+    folders: tuple[str, ...] = ()
+    """Further folders for segments (`places`)."""
     tail_cache_bytes: int = 128 * MIB
     """Memory for the newest batches."""
     read_cache_bytes: int = 48 * MIB

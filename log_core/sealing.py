@@ -93,7 +93,8 @@ def seal(
     `thinned`: the partitions of which only what is needed stays; `needs` has the others whole.
     `level`: of zstd, 0 = not compressed. Raises OSError, ValueError (it is damaged: it stays as it is).
     """
-    new = segment.path.with_name(segment.path.name + ".new")
+    path = segment.path.resolve()  # it may lie in another folder (`places`)
+    new = path.with_name(path.name + ".new")
     files.reached("seal.before")
     try:
         written = _write_survivors(files, new, segment, needs, level)
@@ -106,14 +107,14 @@ def seal(
     files.reached("seal.written")
     end, sparse, held = written
     with segments.swap:
-        files.rename(new, segment.path)
+        files.rename(new, path)
         saved, segment.end = segment.end - end, end
         segment.marks = sparse
         segment.held = held
         segment.thinned |= thinned - {OWN}
         segment.gaps = segment.sealed = True
     files.reached("seal.renamed")
-    files.sync_folder(folder.wal)
+    files.sync_folder(path.parent)
     files.reached("seal.done")
     segment.write_time_index(files, folder, log_id)
     segments.forget_marks(segment.number)

@@ -19,6 +19,7 @@ from typing import Final
 from penstock.log_core._active import ActiveFile
 from penstock.log_core.files import Files, is_full
 from penstock.log_core.layout import WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.places import Places
 from penstock.log_core.segment import Segment
 
 __all__ = ["Wal"]
@@ -33,6 +34,7 @@ class Wal(ActiveFile):
         self,
         files: Files,
         folder: Folder,
+        places: Places,
         worker: Executor,
         *,
         log_id: bytes,
@@ -43,6 +45,7 @@ class Wal(ActiveFile):
         super().__init__(files.write_batches)
         self._files = files
         self._folder = folder
+        self._places = places
         self._worker = worker
         self._log_id = log_id
         self._epoch = epoch
@@ -72,9 +75,8 @@ class Wal(ActiveFile):
             created_ms=self._now_ms(),
         )
         self._files.reached("roll.before")
-        fd = self._files.create(self._folder.segment(number))
+        fd = self._places.create(number, self._size)
         try:
-            self._files.allocate(fd, self._size)
             self._files.write_all(fd, head.encode(WAL_HEAD_BYTES), 0)
             self._files.fsync(fd)
             self._files.reached("roll.made")

@@ -8,10 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
-
-from penstock.log_core.files import Files
 
 __all__ = ["Watcher"]
 
@@ -22,10 +19,9 @@ _EACH_S: Final = 1.0
 class Watcher:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, files: Files, folder: Path, tell: Callable[[int | None], None]) -> None:
-        """`tell(free bytes)` is called by the thread; None: they are unknown."""
-        self._files = files
-        self._folder = folder
+    def __init__(self, free_bytes: Callable[[], int], tell: Callable[[int | None], None]) -> None:
+        """`tell` is called by the thread with what `free_bytes` says; None: it is unknown."""
+        self._free_bytes = free_bytes
         self._tell = tell
         self._stopping = False
         self._woken = threading.Event()
@@ -43,9 +39,9 @@ class Watcher:
                 return
             free: int | None = None
             try:
-                free = self._files.free_bytes(self._folder)
+                free = self._free_bytes()
             except OSError as error:
-                _LOG.warning("the free space of %s is unknown: %s", self._folder, error)
+                _LOG.warning("the free space is unknown: %s", error)
             self._tell(free)
 
     def look(self) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pika
@@ -179,10 +180,9 @@ def test_a_read_that_fails_is_told_and_tried_again_and_costs_nothing(gateway: Fa
     assert drained(gateway.amqp_port) == list(range(publisher.confirmed))
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+@contextmanager
+def _mounted(folder: Path) -> Iterator[Path]:
     """A file system of 64 MiB."""
-    folder = tmp_path / "disk"
     folder.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(folder)]
     mounted = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
@@ -193,14 +193,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with _mounted(tmp_path / "disk") as disk:
+        yield disk
+
+
+SMALL = {
+    "log.segment_bytes": "1MiB",
+    "log.min_free_bytes": "24MiB",
+    "log.checkpoint_bytes": "1MiB",
+    "log.traffic_retention_bytes": "0",
+}
+
+
+@pytest.fixture
 def on_small_disk(small_disk: Path, tmp_path: Path) -> Iterator[Gateway]:
-    settings = {
-        "log.segment_bytes": "1MiB",
-        "log.min_free_bytes": "24MiB",
-        "log.checkpoint_bytes": "1MiB",
-        "log.traffic_retention_bytes": "0",
-    }
-    gateway = Gateway(tmp_path / "gateway", settings=settings)
+    gateway = Gateway(tmp_path / "gateway", settings=SMALL)
     gateway.data_dir = small_disk / "data"
     with gateway:
         yield gateway
@@ -248,3 +256,24 @@ def test_a_disk_that_others_fill_holds_publishers_and_loses_nothing(
     assert got == list(range(publisher.confirmed))
     on_small_disk.kill9()
     on_small_disk.start()
+
+
+def test_a_folder_on_a_second_disk_takes_what_the_first_has_no_room_for(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    with _mounted(tmp_path / "second") as second:
+        gateway = Gateway(tmp_path / "gateway", settings={**SMALL, "log.folders": str(second)})
+        gateway.data_dir = small_disk / "data"
+        with gateway:
+            publisher = Publisher(gateway.amqp_port)
+            publisher.start()
+            wait(lambda: "publishers wait: the disk is nearly full" in gateway.log_text(), "alarm")
+            for disk in (small_disk, second):
+                segments = [path for path in disk.rglob("*.wal") if not path.is_symlink()]
+                assert sum(path.stat().st_size for path in segments) > 30 << 20, "both are in use"
+                assert _free(disk) > 16 << 20, "and none is full"
+            gateway.kill9()
+            gateway.start()
+            held = publisher.confirmed
+            got = drained(gateway.amqp_port, held)
+            assert sorted(set(got)) == list(range(len(set(got)))) and len(set(got)) >= held

@@ -31,8 +31,16 @@ class Dying(Unsynced):
     def __init__(self):
         super().__init__()
         Files.__init__(self)
+        self.looks = 0
 
-log = open_log(Path(sys.argv[1]), Dying(), checkpoint_bytes=100 * KIB)
+    def free_bytes(self, folder):
+        # Two of three segments go into the further folder.
+        self.looks += folder.name == "wal"
+        return (1 << 61) * (self.looks % 3 == 0) if folder.name == "wal" else 1 << 60
+
+further = sys.argv[1] + ".further"
+Path(further).mkdir(exist_ok=True)
+log = open_log(Path(sys.argv[1]), Dying(), checkpoint_bytes=100 * KIB, folders=(further,))
 feed = next((feed for feed in log.feeds.values()), None) or durable_feed(log)
 acked = stuck = 0
 
@@ -126,7 +134,8 @@ def test_a_kill_at_a_step_loses_nothing_confirmed(step: str, tmp_path: Path) -> 
 def _check(tmp_path: Path, lines: list[list[str]]) -> None:
     """The log starts, holds what was confirmed, and starts cleanly after that."""
     confirmed = [int(line[0]) for line in lines]
-    log = open_log(tmp_path)
+    further = f"{tmp_path}.further"
+    log = open_log(tmp_path, folders=(further,))
     assert log.recovery.holes == [] and log.recovery.truncated_bytes == 0
     if confirmed:
         feed = log.feed(int(lines[0][1]))
@@ -147,7 +156,9 @@ def _check(tmp_path: Path, lines: list[list[str]]) -> None:
             assert value is not None and int(value) >= lsn
     settle(log)
     log.close_sync()
-    again = open_log(tmp_path)
+    again = open_log(tmp_path, folders=(further,))
     assert again.recovery.clean and again.recovery.warnings == []
-    assert not list(tmp_path.rglob("*.new"))
+    assert not list(tmp_path.rglob("*.new")) and not list(Path(further).glob("*.new"))
+    linked = {Path(os.readlink(path)) for path in tmp_path.rglob("*.wal") if path.is_symlink()}
+    assert linked == set(Path(further).glob("*.wal"))
     again.close_sync()

@@ -165,7 +165,14 @@ class _Run:
             if self._copy_all:
                 self._copy(path, target, path.stat().st_size)
                 return
-            os.link(path, target)
+            try:
+                os.link(path.resolve(), target)
+            except OSError as error:
+                if error.errno != errno.EXDEV or not path.is_symlink():
+                    raise
+                # A segment in a folder of another disk.
+                self._copy(path, target, path.stat().st_size)
+                return
         except FileNotFoundError:
             if needed:
                 raise _Again from None

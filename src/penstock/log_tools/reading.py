@@ -26,6 +26,7 @@ from penstock.log_core.checkpoint import read_checkpoint
 from penstock.log_core.errors import Damage
 from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
 from penstock.log_core.manifest import Manifest
+from penstock.log_core.places import check_links
 from penstock.log_core.tables import Tables
 
 __all__ = [
@@ -96,6 +97,7 @@ def open_folder(path: Path) -> Folder:
     folder = Folder(path)
     if not folder.wal.is_dir():
         raise StartError(f"no log in {path}", remedy="name penstock's data folder with --data DIR")
+    check_links(folder)
     read_manifest(folder)
     return folder
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.config.kinds import GIB, MIB, AutoBytes, Bytes, Choice, Count, Seconds, Switch, Text, option
+from penstock.config.kinds import (
+    GIB,
+    MIB,
+    AutoBytes,
+    Bytes,
+    Choice,
+    Count,
+    Names,
+    Seconds,
+    Switch,
+    Text,
+    option,
+)
 
 __all__ = ["Log"]
 
@@ -22,6 +34,14 @@ class Log:
             Text("a path"),
             "The folder of the log; made when it does not exist. A relative path starts from the working "
             "folder.",
+        ),
+    )
+    folders: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Names(),
+            "Further folders for segments, on other disks; each must exist, and be of this gateway alone. "
+            "A new segment goes where most is free.",
         ),
     )
     segment_bytes: int = field(

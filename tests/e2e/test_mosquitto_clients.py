@@ -7,8 +7,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+
+from tests.support.brokers import BrokerMissing, Mosquitto
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -157,3 +160,46 @@ def test_the_figures_under_sys(mqtt_port: int, version: str) -> None:
     assert figures["$SYS/broker/version"].startswith("penstock ")
     assert figures["$SYS/broker/uptime"].endswith(" seconds")
     assert int(figures["$SYS/broker/clients/connected"]) >= 0
+
+
+@pytest.mark.penstock_only("its names are held against Mosquitto's")
+def test_the_names_under_sys_are_those_of_mosquitto(mqtt_port: int, tmp_path: Path) -> None:
+    """What dashboards and exporters made for Mosquitto ask for is there."""
+    uptime = "$SYS/broker/uptime"
+    try:
+        mosquitto = Mosquitto(tmp_path, options=("sys_interval 1",))
+    except BrokerMissing as missing:
+        pytest.skip(str(missing))
+    with mosquitto, subscriber(mosquitto.mqtt_port, "mqttv311", "-t", "$SYS/#", "-F", "%t") as sub:
+        expected: list[str] = []
+        while expected.count(uptime) < 3:  # all that is retained, and what changed since
+            expected += received(sub, 1)
+    with subscriber(mqtt_port, "mqttv311", "-t", "$SYS/#", "-F", "%t") as sub:
+        missing_names = set(expected)
+        while missing_names:
+            missing_names -= set(received(sub, 1))
+    assert len(set(expected)) > 40
+
+
+@pytest.mark.penstock_only("RabbitMQ has no such topics")
+@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
+def test_an_exclusive_filter_is_one_subscribers(mqtt_port: int, unique: str, version: str) -> None:
+    topic = f"$exclusive/{unique}"
+    with subscriber(mqtt_port, version, "-t", topic) as first:
+        second = command("sub", mqtt_port, version, "-t", topic, "-W", "30")
+        refused = subprocess.run(second, capture_output=True, text=True, timeout=60)
+        assert "denied" in refused.stderr
+        publish(mqtt_port, version, "-t", unique, "-m", "mine", "-q", "1")
+        assert received(first, 1) == ["mine"]
+
+
+@pytest.mark.parametrize("version", ["mqttv31", "mqttv311", "mqttv5"])
+def test_the_vhost_stands_before_the_user_name(mqtt_port: int, unique: str, version: str) -> None:
+    login = ("-u", "/:guest", "-P", "guest")
+    with subscriber(mqtt_port, version, "-t", unique, *login) as sub:
+        publish(mqtt_port, version, "-t", unique, "-m", "x", "-q", "1", *login)
+        assert received(sub, 1) == ["x"]
+    none = command("pub", mqtt_port, version, "-t", unique, "-m", "x", "-u", "none:guest", "-P", "guest")
+    refused = subprocess.run(none, capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0
+    assert "not authori" in refused.stderr.lower()

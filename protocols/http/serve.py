@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from penstock.protocols.http.messages import Request
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.options import WebhookOptions
+from penstock.protocols.http.webhooks.questions import Questions
 from penstock.protocols.http.webhooks.service import Webhooks
 from penstock.protocols.shared import Shared
 from penstock.protocols.wiring import ServerOptions
@@ -75,7 +77,9 @@ def serve(
     problems.add(data)
     webhooks = Webhooks(broker, messages, options.webhooks)
     front.before_drain.append(webhooks.drain)
-    plane = DataPlane(data, broker, messages, webhooks)
+    questions = Questions(broker, messages, options.webhooks.guard(), cache(options.webhooks.tls))
+    front.before_drain.append(questions.drain)
+    plane = DataPlane(data, broker, messages, webhooks, questions)
     plane.add(data)
     front.serve("http", data, options.http, options.http_tls, shared.tls)
     managed = options.management is not None or options.management_tls is not None

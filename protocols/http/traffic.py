@@ -25,6 +25,7 @@ from penstock.protocols.http.headers import (
     numbered,
 )
 from penstock.protocols.http.messages import HttpError
+from penstock.router.half import HalfMessage
 from penstock.router.limits import BACKLOG_BYTES
 from penstock.router.names import join_key_block, split_key_block, text
 from penstock.router.publishing import Published, union
@@ -51,7 +52,8 @@ __all__ = [
 
 _RETRY_S: Final = 5
 _TTL_MAX: Final = 2**32 - 1
-_SPECIAL: Final = frozenset({"CC", "BCC", DELIVER_AFTER, DELIVER_AT, PRODUCER, SEQUENCE})
+_HALF: Final = frozenset({"x-penstock-half", "x-penstock-commit", "x-penstock-rollback"})
+_SPECIAL: Final = _HALF | {"CC", "BCC", DELIVER_AFTER, DELIVER_AT, PRODUCER, SEQUENCE}
 _PLAIN: Final = {"content_type", "delivery_mode"}
 _SHORT: Final = (
     "content_type",
@@ -282,6 +284,30 @@ class Messages:
 
         return one
 
+    def half(
+        self,
+        vhost: Vhost,
+        identity: Identity,
+        exchange: str,
+        routing_key: str,
+        properties: Mapping[str, Any],
+        body: bytes,
+    ) -> tuple[bytes, HalfMessage]:
+        """A message that is to be kept for a decision, and its key block, when the user may publish it now.
+
+        Raises:
+            HttpError: 400, a property that is none, or one that a half message cannot have.
+            RoutingError: the exchange refuses it.
+
+        """
+        one = self._read(vhost, identity, exchange, routing_key, properties, body, 0)
+        if len(one.keys) != 1 or one.due_ms or one.numbered is not None:
+            raise HttpError(400, "bad_field", "a half message has no delay, no copies and no number")
+        route = vhost.route(identity, AMQP091, one.keys[0], one.headers)
+        if route.error is not None:
+            raise route.error
+        return one.keys[0], HalfMessage(one.block, one.body, one.flags, one.priority, one.ttl_ms)
+
     def _read(
         self,
         vhost: Vhost,
@@ -297,6 +323,12 @@ class Messages:
         keys, number = [routing_key], None
         if not _SPECIAL.isdisjoint(headers):
             headers = checked["headers"] = dict(headers)
+            if half := _HALF & set(headers):
+                raise HttpError(
+                    400,
+                    "bad_field",
+                    f"the header {min(half)} is AMQP publishers'; half messages are kept by POST half",
+                )
             keys += copies_of(headers)
             due_ms = due_of(headers, vhost.broker.log.wall_ms()) or due_ms
             number = numbered(vhost.name, headers)

@@ -20,6 +20,7 @@ from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.options import WebhookOptions
+from penstock.protocols.http.webhooks.questions import Questions
 from penstock.protocols.http.webhooks.service import Webhooks
 from penstock.protocols.registry import Registry
 from penstock.protocols.translate import amqp091_from_mqtt5
@@ -67,12 +68,14 @@ def paths(folder: Path) -> list[tuple[str, str]]:
         world = World(folder)
         words = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
         app, messages = HttpApp(words), Messages(words)
-        webhooks = Webhooks(world.broker, messages, WebhookOptions())
+        options = WebhookOptions()
+        webhooks = Webhooks(world.broker, messages, options)
+        questions = Questions(world.broker, messages, options.guard(), options.tls)
         api = Management(
             app, world.broker, Registry(), messages, webhooks, cluster="x", data_dir=folder, disk_free_limit=0
         )
         add_management(api)
-        DataPlane(app, world.broker, messages, webhooks).add(app)
+        DataPlane(app, world.broker, messages, webhooks, questions).add(app)
         found = app.routes.paths()
         world.close()
         return found

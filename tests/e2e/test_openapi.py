@@ -33,6 +33,7 @@ NAMES = {
     "stream": "s",
     "subscription": "n",
     "token": "t",
+    "half": "h",
 }
 
 
@@ -88,6 +89,7 @@ async def _routes() -> list[tuple[str, str]]:
     from penstock.protocols.http.data.app import DataPlane
     from penstock.protocols.http.traffic import Messages
     from penstock.protocols.http.webhooks.options import WebhookOptions
+    from penstock.protocols.http.webhooks.questions import Questions
     from penstock.protocols.http.webhooks.service import Webhooks
     from penstock.protocols.translate import amqp091_from_mqtt5
     from tests.support.amqp_session import World
@@ -96,7 +98,10 @@ async def _routes() -> list[tuple[str, str]]:
         world = World(Path(folder))
         words = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
         app, messages = HttpApp(words), Messages(words)
-        DataPlane(app, world.broker, messages, Webhooks(world.broker, messages, WebhookOptions())).add(app)
+        options = WebhookOptions()
+        webhooks = Webhooks(world.broker, messages, options)
+        questions = Questions(world.broker, messages, options.guard(), options.tls)
+        DataPlane(app, world.broker, messages, webhooks, questions).add(app)
         found = app.routes.paths()
         world.close()
     return found
@@ -125,6 +130,8 @@ def test_requests_made_from_the_document_find_what_it_says(
             # What is there and was made by the document's words may be otherwise.
             assert made.status_code in (200, 201) or made.json()["code"] == "inequivalent", made.text
         httpx.post(f"{base}/webhooks/w/resume", auth=auth, timeout=60)
+        half = {"name": NAMES["half"], "queue": "q", "message": {"value": "a"}}
+        assert httpx.post(f"{base}/half", auth=auth, json=half, timeout=60).status_code == 201
         token = httpx.post(
             base.partition("/vhosts")[0] + "/tokens", auth=auth, json={"name": "t"}, timeout=60
         )
@@ -151,13 +158,16 @@ def test_requests_made_from_the_document_find_what_it_says(
                 case.body["url"] = WEBHOOK["url"]  # nothing is sent anywhere
                 if "source" in case.body:
                     case.body["source"] = WEBHOOK["source"]
+        if path.endswith("/half") and isinstance(case.body, dict):
+            case.body |= {name: NAMES[name] for name in ("queue", "exchange") if name in case.body}
+            case.body |= {"ask": WEBHOOK["url"]} if "ask" in case.body else {}
         if "/tokens" in path and isinstance(case.body, dict) and "user" in case.body:
             case.body["user"] = "guest"
         if case.query and "user" in case.query:
             case.query["user"] = "guest"
         if case.query and "wait_ms" in case.query:
             case.query["wait_ms"] = 0
-        if method == "DELETE":
+        if method == "DELETE" or "/half/" in path:
             make()
         answer = case.call(auth=("guest", "guest"), timeout=60)
         statuses.add(answer.status_code)

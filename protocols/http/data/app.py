@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.half import Halves
 from penstock.protocols.http.data.idempotency import Idempotency
 from penstock.protocols.http.data.leases import Leases
 from penstock.protocols.http.data.members import Members
@@ -25,6 +26,7 @@ from penstock.protocols.http.data.topics import TopicPublisher
 from penstock.protocols.http.data.transactions import Transactions
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.handlers import WebhookHandlers
+from penstock.protocols.http.webhooks.questions import Questions
 from penstock.protocols.http.webhooks.service import Webhooks
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class DataPlane:
         broker: Broker,
         messages: Messages,
         webhooks: Webhooks,
+        questions: Questions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         access = Access(app, broker, messages)
@@ -52,6 +55,7 @@ class DataPlane:
         self.topics = TopicPublisher(access, self.publisher)
         self.puller = Puller(access, polls, leases, members)
         self.transactions = Transactions(access, leases, idempotency)
+        self.halves = Halves(access, questions)
         self.reader = StreamReader(access, polls)
         tails = Tails(broker)
         self.tails = TailHandlers(access, tails, self.reader)
@@ -81,6 +85,10 @@ class DataPlane:
         app.routes.add("POST", f"{subscription}/ack-cumulative", self.puller.ack_cumulative)
         app.routes.add("POST", f"{subscription}/seek", self.streams.seek)
         app.routes.add("GET", f"{vhost}/streams", self.streams.index)
+        app.routes.add("POST", f"{vhost}/half", self.halves.prepare)
+        app.routes.add("GET", f"{vhost}/half/{{half}}", self.halves.show)
+        app.routes.add("POST", f"{vhost}/half/{{half}}/commit", self.halves.commit)
+        app.routes.add("POST", f"{vhost}/half/{{half}}/rollback", self.halves.rollback)
         app.routes.add("PUT", stream, self.streams.put)
         app.routes.add("GET", stream, self.streams.show)
         app.routes.add("DELETE", stream, self.streams.delete)

@@ -110,6 +110,26 @@ def _operation(
     return operation
 
 
+def _half(to: str) -> Json:
+    """What is prepared, for a queue or an exchange."""
+    return object_(
+        {
+            to: TEXT,
+            "message": ref("Publish"),
+            "name": {"type": "string", "minLength": 1, "maxLength": 255},
+            "ask": {"type": "string", "format": "uri", "maxLength": 2048},
+            "check_after_ms": number(100, 86_400_000, 6000),
+            "check_each_ms": number(100, 86_400_000, 30_000),
+            "max_checks": number(1, 1000, 15),
+            "expires_ms": number(100, 31_536_000_000, 259_200_000),
+            "dead_letter": TEXT,
+        },
+        to,
+        "message",
+        closed=True,
+    )
+
+
 def _paths() -> Json:
     key = {
         "name": "Idempotency-Key",
@@ -212,6 +232,29 @@ def _paths() -> Json:
                 parameters=[key],
             )
         },
+        "/half": {
+            "post": _operation(
+                "Keep a message until it is committed or rolled back.",
+                {201: object_({"name": TEXT}, "name")},
+                body={"oneOf": [_half("queue"), _half("exchange")]},
+            )
+        },
+        "/half/{half}": {
+            "get": _operation(
+                "What is undecided.",
+                {
+                    200: object_(
+                        {
+                            "name": TEXT,
+                            "checks": {"type": "integer"},
+                            "prepared_ms": {"type": "integer"},
+                        }
+                    )
+                },
+            )
+        },
+        "/half/{half}/commit": {"post": _operation("Publish it.", {200: object_({"id": TEXT}, "id")})},
+        "/half/{half}/rollback": {"post": _operation("Forget it.", {200: object_({})})},
         "/tail": {
             "get": _operation(
                 "What is published to MQTT topics from now on, as server-sent events.",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.traffic import Shown
     from penstock.protocols.http.webhooks.settings import Format
 
-__all__ = ["ID_HEADER", "Outgoing", "encode", "id_of"]
+__all__ = ["ID_HEADER", "Outgoing", "encode", "id_of", "value_of"]
 
 _PREFIX: Final = "cloudEvents:"
 ID_HEADER: Final = "x-penstock-webhook-id"
@@ -158,11 +158,15 @@ def _plain(outgoing: Outgoing) -> dict[str, Any]:
         "headers": properties.pop("headers", {}),
         **properties,
     }
+    return {**item, **value_of(message.body)}
+
+
+def value_of(body: bytes) -> dict[str, str]:
+    """A body in JSON: as text where it is."""
     try:
-        item["value"] = message.body.decode("utf-8")
+        return {"value": body.decode("utf-8")}
     except UnicodeDecodeError:
-        item["value_b64"] = base64.b64encode(message.body).decode("ascii")
-    return item
+        return {"value_b64": base64.b64encode(body).decode("ascii")}
 
 
 def _raw(outgoing: Outgoing) -> tuple[dict[str, str], bytes]:

@@ -14,6 +14,7 @@ cdef class Route:
     cdef readonly bint per_message
     cdef readonly bint special
     cdef readonly tuple guards
+    cdef readonly tuple recents
     cdef bint must_look(self, uint64_t size) except -1
 
 

@@ -7,6 +7,7 @@ See `_routes.pyx` for how a table stays right while bindings come and go. Kernel
 from collections.abc import Callable
 
 from penstock.log_core._appender import Target
+from penstock.router.recent_history import Recent
 from penstock.subscriptions._cursor import Cursor
 
 class Route:
@@ -28,6 +29,8 @@ class Route:
     """True when the headers of each message decide: publish it through `Vhost.publish`."""
     guards: tuple[Cursor, ...]
     """Of the queues that may refuse a message; each has a feed of its own in `target`."""
+    recents: tuple[Recent, ...]
+    """Of the exchanges that remember what came through them; a message of such a route is looked at alone."""
     special: bool
     """True when `per_message`, or when there are guards: scanners ask `must_look(size)` then."""
 
@@ -41,6 +44,7 @@ class Route:
         error: Exception | None = None,
         lp: int = 0,
         guards: tuple[Cursor, ...] = (),
+        recents: tuple[Recent, ...] = (),
     ) -> None: ...
 
 class Topology:

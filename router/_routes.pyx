@@ -71,7 +71,7 @@ cdef uint64_t FNV_PRIME = 0x100000001B3ULL
 
 cdef class Route:
     def __init__(self, Target target not None, tuple scopes not None, bint routed, bint durable, bint per_message,
-                 object error=None, uint32_t lp=0, tuple guards not None=()):
+                 object error=None, uint32_t lp=0, tuple guards not None=(), tuple recents not None=()):
         self.target = target
         self.scopes = scopes
         for scope in scopes:
@@ -86,6 +86,7 @@ cdef class Route:
             if not isinstance(guard, Cursor):
                 raise TypeError("guards is a tuple of Cursor")
         self.guards = guards
+        self.recents = recents
         self.special = per_message or len(guards) > 0
 
     cdef bint must_look(self, uint64_t size) except -1:

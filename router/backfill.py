@@ -158,9 +158,8 @@ class _Slot:
 
     def is_wanted(self, record: Record) -> bool:
         """Whether the record's headers lead there."""
-        headers_of = self._vhost.broker.headers_of
-        assert headers_of is not None, "the composition root sets it"
-        route = self._vhost.publishing.route(None, record.enc, record.key, headers_of(record))
+        headers = self._vhost.headers_of(record)
+        route = self._vhost.publishing.route(None, record.enc, record.key, headers)
         return self._feed in route.target.feeds
 
     @property

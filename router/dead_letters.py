@@ -100,7 +100,7 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
                     flags=record.flags & PERSISTENT,
                     priority=record.priority,
                 )
-        routes = [route for route in found if route.error is None and route.routed]
+        routes = [route for route in found if route.error is None and (route.routed or route.recents)]
         if not routes:
             return not insists
         route = union(routes)
@@ -109,7 +109,11 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
         reads = {other: [pair for pair in other.reads() if pair[0] in feeds] for other in known if other}
         circling = [other for other, found in reads.items() if found]
         readers = {feed: readers for found in reads.values() for feed, readers in found}
-        if len(readers) == len(feeds) and all(set(circling).issuperset(one) for one in readers.values()):
+        if (
+            feeds
+            and len(readers) == len(feeds)
+            and all(set(circling).issuperset(one) for one in readers.values())
+        ):
             return True
         full = (guard.queue.data for guard in route.guards if guard.queue.refuses(len(record.body)))
         if insists and any(other not in circling for other in full):

@@ -19,6 +19,7 @@
     ├── UnknownType              no such exchange type or queue type
     ├── InvalidMatch             an `x-match` that no headers exchange knows
     ├── InvalidHash              arguments that no consistent-hash exchange can have
+    ├── InvalidLength            a number of messages that no recent-history exchange can keep
     ├── InvalidBinding           a binding that the type of the exchange cannot have
     ├── InvalidPattern           a pattern with too many words
     ├── InvalidRegex             a permission or policy whose pattern is no regular expression
@@ -51,6 +52,7 @@ __all__ = [
     "InvalidArgument",
     "InvalidBinding",
     "InvalidHash",
+    "InvalidLength",
     "InvalidMatch",
     "InvalidParameter",
     "InvalidPattern",
@@ -346,6 +348,15 @@ class InvalidHash(RoutingError):
         what = "a header and a property" if prop is None else f"the property '{prop}'"
         super().__init__(f"{what} cannot be hashed", remedy="give hash-header, or one hash-property")
         self.property = prop
+
+
+class InvalidLength(RoutingError):
+    """An exchange that remembers is to remember `value` messages, by its argument `argument`."""
+
+    def __init__(self, argument: str, value: object) -> None:
+        super().__init__(f"{argument} is {value!r}", remedy="give an integer above 0")
+        self.argument = argument
+        self.value = value
 
 
 class InvalidBinding(RoutingError):

@@ -19,10 +19,11 @@ from penstock.router.errors import (
     SystemExchange,
     UnknownType,
 )
-from penstock.router.exchanges import DELAYED_TYPE, INNER_TYPES, TYPES, Exchange
+from penstock.router.exchanges import DELAYED_TYPE, INNER_TYPES, RECENT_TYPE, TYPES, Exchange
 from penstock.router.identity import Actor
 from penstock.router.metadata import row_key
 from penstock.router.names import RESERVED_PREFIX, clean_name
+from penstock.router.recent_history import Recent, check_length, hand_over
 from penstock.router.vhost_state import VhostState
 
 __all__ = ["NO_ARGUMENTS", "ExchangeMethods"]
@@ -52,7 +53,7 @@ class ExchangeMethods(VhostState):
             InvalidArgument: `alternate-exchange` is no name, `x-delayed-type` no type.
             Inequivalent: it exists otherwise.
             NotFound: `passive`, and it does not exist.
-            InvalidHash, InvalidParameter: its type cannot have these arguments.
+            InvalidHash, InvalidLength, InvalidParameter: its type cannot have these arguments.
 
         """
         name = clean_name(name)
@@ -73,6 +74,8 @@ class ExchangeMethods(VhostState):
         if found is None:
             if type_ == DEDUPLICATING_TYPE:
                 check_cache(arguments)
+            if type_ == RECENT_TYPE:
+                check_length(arguments)
             check_choosing(str(arguments["x-delayed-type"]) if type_ == DELAYED_TYPE else type_, arguments)
         else:
             self._check_same_exchange(found, type_, durable, auto_delete, internal, arguments)
@@ -118,6 +121,8 @@ class ExchangeMethods(VhostState):
         exchange.policy_alternate = self.policies.alternate(exchange.name)
         if exchange.type == DEDUPLICATING_TYPE:
             exchange.seen = Seen(self.broker.log, self.name, exchange.name, exchange.arguments)
+        if exchange.type == RECENT_TYPE:
+            exchange.recent = Recent(exchange.arguments, self.headers_of)
         self._names.touch_all()
         return exchange
 
@@ -222,8 +227,8 @@ class ExchangeMethods(VhostState):
                 "bind from it, not to it",
             )
         with self.changing():
-            binding, _ = self.bindings.add(ends[1], ends[0], routing_key, arguments or NO_ARGUMENTS)
-        return binding.lsn
+            binding, new = self.bindings.add(ends[1], ends[0], routing_key, arguments or NO_ARGUMENTS)
+        return max(binding.lsn, hand_over(self, *reversed(ends)) if new else 0)
 
     def unbind_exchange(
         self,

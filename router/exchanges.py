@@ -13,6 +13,7 @@ with its last one. A topic filter that one MQTT session alone has needs no slot:
     default   the queue's name: the slots are made by the vhost, at the first message
     x-delayed-message   as the type in its argument
     x-message-deduplication   as fanout: see `deduplication`
+    x-recent-history   as fanout: see `recent_history`
     x-consistent-hash, x-modulus-hash, x-random, x-local-random   one of the slots: see `choosing`
 
 A topic exchange sees both names of a subject: an MQTT-born one has its topic and the routing key that stands
@@ -40,12 +41,14 @@ from penstock.router.topics import DottedTrie, literal_prefix
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
     from penstock.router.entries import Binding, QueueEntry
+    from penstock.router.recent_history import Recent
 
 __all__ = [
     "DELAYED_TYPE",
     "INNER_TYPES",
     "MQTT_EXCHANGE",
     "PREDECLARED",
+    "RECENT_TYPE",
     "TYPES",
     "Exchange",
     "Own",
@@ -59,7 +62,10 @@ Syntax = Literal["direct", "fanout", "dotted", "slashed", "headers", "chosen"]
 INNER_TYPES: Final = ("direct", "fanout", "topic", "headers", *CHOOSING_TYPES)
 """What an exchange may make of a key."""
 
-TYPES: Final = (*INNER_TYPES, DEDUPLICATING_TYPE)
+RECENT_TYPE: Final = "x-recent-history"
+"""A fanout that remembers what came last for who is bound later."""
+
+TYPES: Final = (*INNER_TYPES, DEDUPLICATING_TYPE, RECENT_TYPE)
 """All but DELAYED_TYPE."""
 
 DELAYED_TYPE: Final = "x-delayed-message"
@@ -86,6 +92,7 @@ _SYNTAX: Final[Mapping[str, Syntax]] = {
     "topic": "dotted",
     "headers": "headers",
     DEDUPLICATING_TYPE: "fanout",
+    RECENT_TYPE: "fanout",
     **dict.fromkeys(CHOOSING_TYPES, "chosen"),
 }
 
@@ -200,6 +207,8 @@ class Exchange:
         """The alternate exchange that policies give it."""
         self.seen: Seen | None = None
         """What it knows of messages before; None: it lets everything through."""
+        self.recent: Recent | None = None
+        """What came last, for who is bound later; None: it forgets."""
         self.lsn = 0
         """Where its declaration is in the log; 0 when it is not durable."""
         self.bindings: dict[tuple[object, ...], Binding] = {}
@@ -228,7 +237,7 @@ class Exchange:
         """Whether each message decides where it goes, by its headers for example."""
         if self._behaviour in CHOOSING_TYPES:
             return self._choices().per_message
-        if self._behaviour == DEDUPLICATING_TYPE:
+        if self._behaviour in (DEDUPLICATING_TYPE, RECENT_TYPE):
             return True
         return self._behaviour == "headers" and bool(self._literal)
 
@@ -350,7 +359,7 @@ class Exchange:
             case "direct":
                 found = self._literal.get(subject.key)
                 return () if found is None else (found,)
-            case "fanout" | "x-message-deduplication":
+            case "fanout" | "x-message-deduplication" | "x-recent-history":
                 return self._literal.values()
             case "topic":
                 slots: list[Slot | Own] = []

@@ -51,8 +51,10 @@ def union(routes: Sequence[Route]) -> Route:
     durable = any(route.durable for route in routes)
     feeds = dict.fromkeys(feed for route in routes for feed in route.target.feeds)
     guards = tuple(dict.fromkeys(guard for route in routes for guard in route.guards))
+    recents = tuple(dict.fromkeys(recent for route in routes for recent in route.recents))
     routed = any(route.routed for route in routes)
-    return Route(Target(feeds, durable), (), routed, durable, False, lp=routes[0].lp, guards=guards)
+    target = Target(feeds, durable)
+    return Route(target, (), routed, durable, False, lp=routes[0].lp, guards=guards, recents=recents)
 
 
 class Publishing:
@@ -214,6 +216,10 @@ class Publishing:
             for entry in absent:
                 if entry.own_feed is None:
                     entry.queue.cursor.refuse(lsn)
+        if route.recents:
+            message = Record(lsn, key, props, body, (), flags, priority, enc, 0, ttl_ms, origin)
+            for recent in route.recents:
+                recent.note(message)
         for entry in refusing:
             if entry.bury_refused is not None:
                 now_ms = self._log.now_ms()

@@ -32,6 +32,7 @@ from penstock.router.queue_arguments import (
     retention_of,
     rules_of,
 )
+from penstock.router.recent_history import hand_over
 from penstock.router.since import Since
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.limits import Overflow
@@ -343,7 +344,8 @@ class QueueMethods(ExchangeMethods):
         with self.changing():
             binding, new = self.bindings.add(source, entry, routing_key, without_since(arguments))
         if since is None or not new:
-            return Bound(binding.lsn, None)
+            recent = hand_over(self, source, entry) if new else 0
+            return Bound(max(binding.lsn, recent), None)
         return Bound(binding.lsn, self._history(entry, binding.slot, since))
 
     def _history(self, entry: QueueEntry, slot: Slot, since: Since) -> History:

@@ -27,6 +27,7 @@ from penstock.subscriptions.dispatch import Kind
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
+    from penstock.router.recent_history import Recent
     from penstock.router.retentions import Retentions
     from penstock.subscriptions._cursor import Cursor
 
@@ -103,6 +104,7 @@ class Resolver:
         scopes: list[Scope] = []
         guards: list[Cursor] = []
         passed: list[Slot] = []
+        recents: list[Recent] = []
         per_message = durable = False
         seen = {first}
         ahead = [first]
@@ -113,6 +115,8 @@ class Resolver:
                 held.append(exchange.name)
                 continue
             per_message = per_message or (exchange.delays and from_client)
+            if exchange.recent is not None:
+                recents.append(exchange.recent)
             slots: Iterable[Slot | Own]
             if exchange.name == "":
                 per_message = per_message or is_reply_key(subject.key)
@@ -154,7 +158,8 @@ class Resolver:
                     ahead.append(other)
         if per_message and subject.headers is None:
             return self._route((), scopes, (), False, True)
-        return self._route(tuple(feeds), scopes, tuple(guards), durable, False, self._kept(seen, passed))
+        kept = self._kept(seen, passed)
+        return self._route(tuple(feeds), scopes, tuple(guards), durable, False, kept, tuple(recents))
 
     def _kept(self, exchanges: Iterable[Exchange], slots: Iterable[Slot]) -> tuple[Feed, ...]:
         retentions = self._retentions
@@ -168,13 +173,14 @@ class Resolver:
         durable: bool,
         per_message: bool,
         kept: tuple[Feed, ...] = (),
+        recents: tuple[Recent, ...] = (),
     ) -> Route:
-        identity = (feeds, kept, tuple(scopes), durable, per_message)
+        scoped = tuple(scopes)
+        identity = (feeds, kept, scoped, durable, per_message)
         route = self._routes.get(identity)
         if route is None:
             target = self._log.target((*feeds, *kept), durable)
-            route = Route(
-                target, tuple(scopes), bool(feeds), durable, per_message, lp=self._lp, guards=guards
-            )
+            lp, routed = self._lp, bool(feeds)
+            route = Route(target, scoped, routed, durable, per_message, lp=lp, guards=guards, recents=recents)
             self._routes[identity] = route
         return route

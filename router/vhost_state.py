@@ -26,6 +26,8 @@ from penstock.router.names import text, wire
 from penstock.router.policies import Policies
 
 if TYPE_CHECKING:
+    from penstock.log_core._batch import Record
+    from penstock.router.arguments import Arguments
     from penstock.router.broker import Broker
     from penstock.router.publishing import Publishing
     from penstock.router.sessions import Sessions
@@ -92,6 +94,12 @@ class VhostState:
         with self.broker.log.unit():
             yield
         self.broker.tick.schedule()
+
+    def headers_of(self, message: Record) -> Arguments:
+        """The headers of a message, and its properties, whatever protocol it came by."""
+        decode = self.broker.headers_of
+        assert decode is not None, "the composition root sets it"
+        return decode(message)
 
     def _default_slot(self, key: bytes) -> Slot | None:
         """The default exchange's slot of the queue with this name; made by the first message to it."""

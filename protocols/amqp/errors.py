@@ -208,6 +208,12 @@ def _invalid_hash(error: router.InvalidHash) -> AmqpError:
     return soft(406, f"Unsupported property: {error.property}")
 
 
+def _invalid_length(error: router.InvalidLength) -> AmqpError:
+    value = error.value
+    shown = erlang(wire(value)) if isinstance(value, str) else _plain(value)
+    return soft(406, f"Invalid argument {shown}, '{error.argument}' must be a positive integer")
+
+
 def _invalid_binding(error: router.InvalidBinding) -> AmqpError:
     texts = {
         "key_no_integer": f"The binding key must be an integer: {erlang(wire(error.value))}",
@@ -257,6 +263,7 @@ _ANSWERS: Final[dict[type, Callable[[Any], AmqpError]]] = {
     router.UnknownType: _unknown_type,
     router.InvalidMatch: _invalid_match,
     router.InvalidHash: _invalid_hash,
+    router.InvalidLength: _invalid_length,
     router.InvalidBinding: _invalid_binding,
     router.InvalidPattern: lambda e: soft(406, f"a pattern of {e.words} words, more than {e.limit}"),
     router.InvalidRegex: lambda e: soft(406, str(e)),

@@ -22,6 +22,7 @@ from penstock.protocols.amqp.dead_letters import rewrite
 from penstock.protocols.amqp.delay import WORDS
 from penstock.protocols.amqp.handshake import HEADER
 from penstock.protocols.amqp.options import AmqpOptions
+from penstock.protocols.amqp.properties import headers_of
 from penstock.protocols.amqp.session import Session
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router.broker import Broker
@@ -56,6 +57,7 @@ class World:
         self.log = Log.open(self.folder, options, clock=lambda: time() + self.skew_s)
         self.tick = Tick(self.log, self.loop)
         self.broker = Broker.open(self.log, self.tick, rewrite=rewrite, delay_words=WORDS)
+        self.broker.headers_of = headers_of
         self.clients: list[Client] = []
 
     def close(self) -> None:

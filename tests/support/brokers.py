@@ -425,7 +425,9 @@ class Mosquitto(Broker):
 
 BROKERS: dict[str, Callable[[Path], Broker]] = {
     "penstock": Gateway,
-    "rabbitmq": lambda folder: RabbitMQ(folder, plugins=("rabbitmq_mqtt",)),
+    "rabbitmq": lambda folder: RabbitMQ(
+        folder, plugins=("rabbitmq_mqtt", "rabbitmq_recent_history_exchange")
+    ),
     "mosquitto": lambda folder: Mosquitto(folder, persistence=True),
 }
 """By the name given to `--broker`."""

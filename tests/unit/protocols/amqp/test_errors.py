@@ -70,6 +70,11 @@ def test_an_unknown_error_is_an_internal_one() -> None:
             406,
             "PRECONDITION_FAILED - hash-header and hash-property are mutually exclusive",
         ),
+        (
+            router.InvalidLength("x-length", "many"),
+            406,
+            "PRECONDITION_FAILED - Invalid argument <<\"many\">>, 'x-length' must be a positive integer",
+        ),
         (router.InvalidHash("x"), 406, "PRECONDITION_FAILED - Unsupported property: x"),
         (
             router.InvalidMatch(5),

@@ -155,6 +155,38 @@ def test_a_user_may_only_read_and_write_what_its_permissions_say(world: World) -
     assert [event["event"] for event in ann.events()] == ["closed"]
 
 
+def test_a_connection_ends_with_its_user(world: World) -> None:
+    admin = world.broker.administration
+    world.broker.users.set_user("ann", "", ())
+    world.broker.authorizer.set("ann", "/", Permission(".*", ".*", ".*"))
+    ann, other = Client(world, user="ann"), opened(world)
+    ann.request("subscribe", handle=2, topic="t", subscription="s", kind="shared", start="earliest")
+    ann.send(wire.credit(2, 1, 1 << 20))
+    other.produce(1, b"held", b"waited for")
+    assert ann.bodies() == [b"held"]
+    ann.send(wire.pull(2, 9, 10, 10, 60_000))  # which would wait for a minute
+    admin.delete_user("ann")
+    assert ann.ended()["code"] == "closed"
+    ann.lose()
+    other.request("subscribe", handle=3, topic="t", subscription="s", kind="shared")
+    other.send(wire.credit(3, 10, 1 << 20))
+    assert other.bodies() == [b"held", b"waited for"]
+
+
+def test_a_connection_ends_with_the_access_to_its_vhost(world: World) -> None:
+    world.broker.users.set_user("ann", "", ())
+    world.broker.authorizer.set("ann", "/", Permission(".*", ".*", ".*"))
+    ann = Client(world, user="ann")
+    ann.request("open_producer", handle=1, topic="t", create=True)
+    world.broker.authorizer.set("ann", "/", Permission("", "nothing", ""))
+    ann.produce(1, b"not any more")
+    assert [json.loads(payload)["code"] for kind, _, payload in ann.take() if kind == 0x13] == [
+        "access_refused"
+    ]
+    world.broker.authorizer.clear("ann", "/")
+    assert "withdrawn" in ann.ended()["message"]
+
+
 def test_every_error_of_the_broker_has_a_code() -> None:
     def below(kind: type[errors.PenstockError]) -> list[type[errors.PenstockError]]:
         return [kind, *(one for sub in kind.__subclasses__() for one in below(sub))]

@@ -6,6 +6,7 @@ import queue
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
@@ -91,3 +92,21 @@ def test_anonymous_pages_of_other_machines_are_refused(made: Made) -> None:
             while stream.readline() != b"\r\n":
                 pass
             assert stream.read(6) == b"\x82\x04\x20\x02\0" + bytes([code])
+
+
+def test_only_listed_pages_and_paths_are_served(tmp_path: Path) -> None:
+    settings = {
+        "mqtt.ws_listen": "127.0.0.1:0",
+        "mqtt.ws_origins": "https://good.example",
+        "mqtt.ws_paths": "/mqtt,/only/here",
+    }
+    with Gateway(tmp_path, settings=settings) as gateway:
+        for path, origin, status in (
+            ("/mqtt", "https://good.example", b"101"),
+            ("/only/here", None, b"101"),
+            ("/mqtt", "https://bad.example", b"403"),
+            ("/ws", "https://good.example", b"404"),
+        ):
+            with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=30) as client:
+                client.sendall(request(path, Origin=origin))
+                assert client.recv(100).split()[1] == status, (path, origin)

@@ -242,7 +242,7 @@ class Client:
     def wait_bodies(self, count: int, channel: int = 1) -> list[bytes]:
         """The bodies of `count` deliveries, which may come from the disk."""
         found: list[bytes] = []
-        deadline = monotonic() + 10
+        deadline = monotonic() + 60
         while len(found) < count:
             assert monotonic() < deadline, f"{found} came"
             self.world.tick.schedule()

@@ -60,7 +60,7 @@ def bodies(client: Client, queue: str = "q") -> list[bytes]:
 def wait_bodies(world: World, client: Client, count: int) -> list[bytes]:
     """The bodies of `count` messages, which must be read from the disk first."""
     found: list[bytes] = []
-    deadline = monotonic() + 10
+    deadline = monotonic() + 60
     while len(found) < count:
         assert monotonic() < deadline, f"{found} came"
         world.tick.schedule()

@@ -1,6 +1,14 @@
 """Sockets of connections. Words in _socket.pyi."""
 
-from penstock.protocols._stream cimport Stream, Wire
+from libc.stdint cimport uint8_t
+
+from penstock.protocols._stream cimport QuickReader, Stream, Wire
+
+
+cdef class Passage(QuickReader):    # hands every read on to another transport
+    cdef Wire to
+
+    cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2
 
 
 cdef class SocketTransport(Wire):
@@ -12,12 +20,15 @@ cdef class SocketTransport(Wire):
     cdef bint reading, lost, write_paused
     cdef object waiting             # deque of bytes that the socket did not take yet
     cdef Py_ssize_t front_sent      # of its first element
+    cdef object early               # deque of what is read before whatever the socket has
+    cdef Py_ssize_t unsaid          # bytes of output that the peer has got already
     cdef Py_ssize_t high, low
 
     cdef int failed(self, error) except -1
     cdef int read(self) except -1
     cdef Py_ssize_t send_now(self, const void* start, Py_ssize_t size) except -2
     cdef int keep(self, bytes data, Py_ssize_t sent) except -1
+    cdef int read_early(self) except -1
     cdef int drain(self) except -1
     cdef int watch(self) except -1
     cdef int lose(self, object exc) except -1

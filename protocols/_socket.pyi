@@ -7,7 +7,12 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from penstock.protocols._stream import Wire
+from penstock.protocols._stream import QuickReader, Wire
+
+class Passage(QuickReader):
+    """Takes every read of a stream and sends it on another transport; `Stream.quick`."""
+
+    def __init__(self, to: Wire) -> None: ...
 
 class SocketTransport(Wire):
     """One connected socket, as an asyncio transport of a `BufferedProtocol`.
@@ -18,9 +23,19 @@ class SocketTransport(Wire):
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, socket: socket.socket, protocol: asyncio.BufferedProtocol
+        self,
+        loop: asyncio.AbstractEventLoop,
+        socket: socket.socket,
+        protocol: asyncio.BufferedProtocol,
+        early: Iterable[bytes] = (),
+        unsaid: int = 0,
     ) -> None:
-        """Take a connected, non-blocking socket, which is owned from now on; calls `connection_made`."""
+        """Take a connected, non-blocking socket, which is owned from now on; calls `connection_made`.
+
+        `early` is read before what the socket has, one element at a time. The
+        first `unsaid` bytes of output are dropped: the peer has
+        got them from whoever had the socket before.
+        """
 
     def write(self, data: Buffer) -> None:
         """Send what the socket takes now, keep a copy of the rest. Nothing while closing."""
@@ -36,6 +51,10 @@ class SocketTransport(Wire):
 
     def abort(self) -> None:
         """Drop what waits; the connection is lost."""
+
+    def release(self) -> tuple[socket.socket, int]:
+        """Let go of the socket, without a word to the protocol or the peer; and the bytes of output that did
+        not go out."""
 
     def is_closing(self) -> bool: ...
     def pause_reading(self) -> None: ...

@@ -14,7 +14,8 @@ from collections import deque
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.string cimport strerror
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy, strerror
 
 from penstock.protocols.outbuffer cimport OutBuffer
 
@@ -33,8 +34,17 @@ cdef object _error(int code):
     return OSError(code, strerror(code).decode())
 
 
+cdef class Passage(QuickReader):
+    def __init__(self, Wire to not None):
+        self.to = to
+
+    cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2:
+        self.to.send(PyBytes_FromStringAndSize(<const char*>p, size))
+        return size
+
+
 cdef class SocketTransport:
-    def __init__(self, loop not None, socket not None, protocol not None):
+    def __init__(self, loop not None, socket not None, protocol not None, early=(), Py_ssize_t unsaid=0):
         self.loop = loop
         self.socket = socket
         self.protocol = protocol
@@ -44,8 +54,12 @@ cdef class SocketTransport:
         self.high = HIGH_DEFAULT
         self.low = HIGH_DEFAULT // 4
         self.reading = True
+        self.unsaid = unsaid
         protocol.connection_made(self)
         self.watch()
+        if early:
+            self.early = deque(early)
+            loop.call_soon(self._readable)
 
     # Events
 
@@ -77,6 +91,8 @@ cdef class SocketTransport:
         cdef void* start
         cdef ssize_t n
         cdef int code
+        if self.early:
+            return self.read_early()
         if stream is not None:
             start = stream.place(&room)
             n = c_recv(self.fd, start, room, 0)
@@ -94,6 +110,25 @@ cdef class SocketTransport:
             protocol.buffer_updated(n)
             return 0
         return self.read_nothing(n, code)
+
+    cdef int read_early(self) except -1:
+        """As a read of the socket, of what came before there was this transport."""
+        cdef Py_buffer view
+        cdef bytes data = self.early.popleft()
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+        protocol = self.protocol
+        buffer = protocol.get_buffer(-1)
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        size = min(size, view.len)
+        memcpy(view.buf, PyBytes_AS_STRING(data), size)
+        PyBuffer_Release(&view)
+        del buffer
+        if size < PyBytes_GET_SIZE(data):
+            self.early.appendleft(data[size:])
+        if self.early:
+            self.loop.call_soon(self._readable)
+        protocol.buffer_updated(size)
+        return 0
 
     cdef int read_nothing(self, ssize_t n, int code) except -1:
         if n == 0:
@@ -157,6 +192,16 @@ cdef class SocketTransport:
     def abort(self):
         self.lose(None)
 
+    def release(self):
+        self.lost = self.closing = True
+        self.reading = False
+        unsent = self.waiting_size
+        self.waiting.clear()
+        self.waiting_size = self.front_sent = 0
+        self.watch()
+        self.protocol = self.stream = None
+        return self.socket, unsent
+
     def is_closing(self):
         return self.closing
 
@@ -171,6 +216,8 @@ cdef class SocketTransport:
         if not self.closing:
             self.reading = True
             self.watch()
+            if self.early:
+                self.loop.call_soon(self._readable)
 
     # Writing
 
@@ -185,12 +232,18 @@ cdef class SocketTransport:
         cdef Py_ssize_t sent, size = PyBytes_GET_SIZE(data)
         if self.closing or size == 0:
             return 0
+        if self.unsaid:
+            sent = min(self.unsaid, size)
+            self.unsaid -= sent
+            return self.send(data[sent:])
         sent = self.send_now(PyBytes_AS_STRING(data), size)
         if sent < 0 or sent == size:
             return 0
         return self.keep(data, sent)
 
     cdef int send_output(self, OutBuffer out) except -1:
+        if self.unsaid:
+            return self.send(out.take())
         # As a rule the socket takes all, and no bytes object is made of it.
         cdef Py_ssize_t sent = self.send_now(out._start, out.size)
         if sent < 0 or sent == out.size:

@@ -40,16 +40,19 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from penstock.logs import fields
+from penstock.protocols._socket import SocketTransport
 from penstock.protocols._stream import ARENA, Stream
 from penstock.protocols.addresses import is_loopback
 from penstock.protocols.admission import Admission
 from penstock.protocols.buffers import Buffers
+from penstock.protocols.doors import Doors
 from penstock.protocols.facts import ConnectionFacts, Totals
+from penstock.protocols.relay import Relay
 from penstock.subscriptions._turns import Turns
 
 __all__ = ["ARENA", "LATE_S", "Connection", "Limits", "LogPort", "Wiring"]
@@ -99,6 +102,8 @@ class Wiring:
     admission: Admission = field(default_factory=Admission)
     buffers: Buffers = field(default_factory=Buffers)
     """Both are shared by all listeners of the process."""
+    doors: Doors | None = None
+    """The ways to the other workers; None: there are none."""
 
 
 class Connection(Stream, asyncio.BufferedProtocol):
@@ -117,6 +122,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Address of the peer as HOST:PORT."""
         self.peer_host = ""
         """Numeric address of the peer."""
+        self.peer_port = 0
         self.foreign = False
         """The peer speaks for another machine, whatever its address: a browser that shows its page."""
         self.server_address = ("", 0)
@@ -133,12 +139,22 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.on_login: Callable[[Connection], None] | None = None
         self.on_close: Callable[[Connection], None] | None = None
         """Called once when the connection is lost, by the listener."""
+        self.place = ("", "")
+        """Front end and listener, by name."""
+        self.certificate_user: str | None = None
+        """Whom a verified client certificate names."""
+        self.internal = False
+        """The peer is another worker, on behalf of its clients."""
+        self.handed_over = False
+        """Another worker serves the client."""
+        self._relay: Relay | None = None
+        self._history: list[bytes] | None = [] if wiring.doors is not None else None
 
     # Transport: opening and closing
 
     def came_from(self, host: str, port: int, *, foreign: bool = False) -> None:
         """Say who the peer is, before there is a transport: its numeric address ("" = unknown) and port."""
-        self.peer_host = host
+        self.peer_host, self.peer_port = host, port
         self.foreign = foreign
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host or '?'}:{port}"
 
@@ -194,9 +210,16 @@ class Connection(Stream, asyncio.BufferedProtocol):
             if timer is not None:
                 timer.cancel()
         self.drop_input()
+        if self._relay is not None:
+            self._relay.client_lost()
         try:
             self.on_lost()
         finally:
+            self._closed()
+
+    def _closed(self) -> None:
+        """Say so: in the log, unless that says already who goes on with it, and to the listener."""
+        if not self.handed_over or self._relay is not None:
             received, sent = self.message_counts()
             self.wiring.logger.info(
                 "connection closed",
@@ -211,8 +234,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
                     messages_out=sent,
                 ),
             )
-            if self.on_close is not None:
-                self.on_close(self)
+        if self.on_close is not None:
+            self.on_close(self)
 
     def eof_received(self) -> bool:
         self.closing = True
@@ -311,7 +334,64 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def writable_again(self) -> None:
         if not self.closing and self.writable:
-            self.on_writable()
+            if self._relay is not None:
+                self._relay.client_writable()
+            else:
+                self.on_writable()
+
+    # To another worker
+
+    def remember(self, buffer: bytearray, size: int) -> None:
+        """buffer[0:size] is done with, and the vhost not yet known: `hand_over_with` may need it."""
+        if self._history is not None:
+            self._history.append(bytes(memoryview(buffer)[:size]))
+
+    def forget(self) -> None:
+        """The vhost is one of this worker's: what was remembered is not needed."""
+        self._history = None
+
+    def hand_over_with(self, worker: int, buffer: bytearray, size: int) -> None:
+        """`hand_over`, with what is remembered and buffer[0:size], which came behind it."""
+        self.hand_over(worker, [*(self._history or ()), bytes(memoryview(buffer)[:size])])
+        self._history = None
+
+    def hand_over(self, worker: int, reads: Sequence[bytes], *, said: int | None = None) -> None:
+        """Have another worker serve the client from here on.
+
+        `reads` are all so far, from the first byte: the other worker reads them again, and drops as much
+        output as the client has got already; or the first `said` bytes. Then the connection is over here, but
+        for the layers that lie below it (`relay`). Return from `received` with everything consumed.
+        """
+        doors, transport = self.wiring.doors, self.transport
+        assert doors is not None and transport is not None
+        self.flush()
+        host, port = self.server_address
+        record = {
+            "kind": "client",
+            "place": self.place,
+            "peer": (self.peer_host, self.peer_port),
+            "foreign": self.foreign,
+            "server": (host, port),
+            "user": self.certificate_user,
+            "reads": [len(read) for read in reads],
+        }
+        data = b"".join(reads)
+        self.handed_over = True
+        self.wiring.logger.info(
+            "connection handed over", extra=fields(connection=self.id, peer=self.peer, to=worker)
+        )
+        if isinstance(transport, SocketTransport):
+            given, unsent = transport.release()
+            record["said"] = self.bytes_out - unsent if said is None else said
+            doors.give(worker, record, given, data)
+            self.closing = True
+            self.loop.call_soon(self.connection_lost, None)
+            return
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        self.trusted = True
+        record["said"] = self.bytes_out if said is None else said
+        self._relay = Relay(self, doors.pair(worker, record, data))
 
     # Durability
 
@@ -346,7 +426,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if mark != self.output_mark and not transport.is_closing():
             self.output_mark = mark
             transport.set_write_buffer_limits(high=mark)
-        if not self.closing:
+        if not self.closing and not self.handed_over:
             self.on_clock(now)
 
     def held_bytes(self) -> int:
@@ -372,6 +452,11 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def on_open(self) -> None:
         """The transport is there (`peer`, `peer_host` are set)."""
+
+    def secured(self, user: str | None) -> None:
+        """The TLS layer has done its handshake; see `on_secure`."""
+        self.certificate_user = user
+        self.on_secure(user)
 
     def on_secure(self, user: str | None) -> None:
         """The TLS handshake is done; `user` is whom a verified client certificate names, None without one."""
@@ -408,6 +493,11 @@ class Connection(Stream, asyncio.BufferedProtocol):
     def facts(self) -> ConnectionFacts | None:
         """What there is to say of it; None while nobody is logged in, and for what is no client's."""
         return None
+
+    def shut_down(self) -> None:
+        """The gateway stops. Whom another worker serves hears of it from there."""
+        if not self.handed_over:
+            self.on_shutdown()
 
     def force_close(self, reason: str) -> None:
         """Somebody who may ends it: say so in the protocol's words, and close."""

@@ -72,10 +72,13 @@ class Front:
 
         """
         section = section or self._section
-        listening = listening_socket(section, address.host, address.port, option=option)
+        shared = self._wiring.doors is not None
+        listening = listening_socket(section, address.host, address.port, option=option, shared=shared)
         self._listen(name, listening, factory, tls, websocket)
         port = self.listeners[name].port  # which the system may have chosen
-        self._sockets[name] = partial(listening_socket, section, address.host, port, option=option)
+        self._sockets[name] = partial(
+            listening_socket, section, address.host, port, option=option, shared=shared
+        )
 
     def open_unix(self, name: str, path: str, factory: Callable[[], Connection], *, option: str) -> None:
         """Accept connections at a path of the file system; they count as from 127.0.0.1.
@@ -96,7 +99,13 @@ class Front:
         websocket: WebSocketRules | None,
     ) -> None:
         listener = Listener(
-            listening, factory, self._wiring, max_connections=self._max, tls=tls, websocket=websocket
+            listening,
+            factory,
+            self._wiring,
+            max_connections=self._max,
+            tls=tls,
+            websocket=websocket,
+            place=(self._section, name),
         )
         listener.pressure(self._pressure, self._full)
         self.listeners[name] = listener

@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import os
 import socket
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from penstock.config import Address
 from penstock.errors import StartError
@@ -39,8 +40,13 @@ _PAUSE_S: Final = 1.0
 _SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-def listening_socket(section: str, host: str, port: int, *, option: str = "listen") -> socket.socket:
+def listening_socket(
+    section: str, host: str, port: int, *, option: str = "listen", shared: bool = False, listen: bool = True
+) -> socket.socket:
     """A non-blocking listening socket; `section` and `option` are the configuration's, for the error.
+
+    With `shared` other processes of this user may listen there, too: each gets a part of the connections.
+    Without `listen` it is only bound.
 
     Raises:
         StartError: the address is taken, forbidden or no address of this machine.
@@ -53,10 +59,13 @@ def listening_socket(section: str, host: str, port: int, *, option: str = "liste
         listening = socket.socket(family, kind, proto)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6 and not host:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             listening.bind(address)
-            listening.listen(_BACKLOG)
+            if listen:
+                listening.listen(_BACKLOG)
             listening.setblocking(False)
         except BaseException:
             listening.close()
@@ -83,6 +92,7 @@ class Listener:
         max_connections: int = 0,
         tls: Layer | None = None,
         websocket: WebSocketRules | None = None,
+        place: tuple[str, str] = ("", ""),
     ) -> None:
         """Start accepting on `listening`, which is owned from now on.
 
@@ -93,6 +103,7 @@ class Listener:
             max_connections: Open at once; 0 = no limit.
             tls: From `Tls.layer`; None = plain TCP.
             websocket: Bytes come in WebSocket frames, from whom these rules let in; None = as they are.
+            place: Names of the front end and of the listener, by which other workers find it.
 
         """
         self.connections: Final[set[Connection]] = set()
@@ -116,6 +127,7 @@ class Listener:
         self._max = max_connections
         self._tls = tls
         self._websocket = websocket
+        self._place = place
         self._admission = wiring.admission
         self._announced: set[asyncio.Task[None]] = set()
         """Connections whose proxy has not yet said for whom they are."""
@@ -191,21 +203,46 @@ class Listener:
             return
         if self._path is None:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = self._factory()
-        connection.came_from(host, port, foreign=proxied and not host)
-        connection.on_close = self._lost
-        connection.on_login = self._logged_in
-        self.connections.add(connection)
-        self.opened += 1
-        self._empty.clear()
-        if self._pressure:
-            connection.on_pressure(True)
+        connection = self._made(host, port, foreign=proxied and not host)
         protocol: Connection | WebSocketTransport | TlsTransport = connection
         if self._websocket is not None:
             protocol = WebSocketTransport(connection, self._websocket, self._loop)
         if self._tls is not None:
             protocol = self._tls(protocol, connection, self._loop, self._wiring.limits.login_bytes)
         SocketTransport(self._loop, accepted, protocol)
+
+    def _made(self, host: str, port: int, *, foreign: bool) -> Connection:
+        """A connection of this peer, which is counted."""
+        connection = self._factory()
+        connection.came_from(host, port, foreign=foreign)
+        connection.on_close = self._lost
+        connection.on_login = self._logged_in
+        connection.place = self._place
+        self.connections.add(connection)
+        self.opened += 1
+        self._empty.clear()
+        if self._pressure:
+            connection.on_pressure(True)
+        return connection
+
+    def take_over(self, record: Mapping[str, Any], data: bytes, given: socket.socket) -> None:
+        """Go on with a client that another worker accepted here; `record` as in `Connection.hand_over`."""
+        if self._socket is None:
+            given.close()
+            return
+        host, port = record["peer"]
+        why = self._admission.enter(host)
+        if why is not None:
+            self._refuse(given, why)
+            return
+        connection = self._made(host, port, foreign=record["foreign"])
+        connection.internal = record.get("internal", False)
+        ends = list(itertools.accumulate(record["reads"], initial=0))
+        reads = [data[start:end] for start, end in itertools.pairwise(ends)]
+        SocketTransport(self._loop, given, connection, reads, record["said"])
+        connection.server_address = record["server"][0], record["server"][1]
+        if record["user"] is not None:
+            connection.secured(record["user"])
 
     def _refuse(self, accepted: socket.socket, option: str) -> None:
         accepted.close()
@@ -271,7 +308,7 @@ class Listener:
     def pressure(self, paused: bool, full: frozenset[str]) -> None:
         """Have publishers wait, or those to the vhosts that are `full`; passed on to every connection."""
         self._pressure, self._full = paused, full
-        for connection in list(self.connections):
+        for connection in [one for one in self.connections if not one.handed_over]:
             connection.on_pressure(paused or connection.vhost_name in full)
 
     def _logged_in(self, connection: Connection) -> None:
@@ -296,7 +333,7 @@ class Listener:
         for task in self._announced:
             task.cancel()
         for connection in list(self.connections):
-            connection.on_shutdown()
+            connection.shut_down()
         try:
             async with asyncio.timeout(timeout):
                 await self._empty.wait()

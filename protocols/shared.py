@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from penstock.protocols.admission import Admission
 from penstock.protocols.buffers import Buffers
+from penstock.protocols.doors import Doors
 from penstock.protocols.tls import Tls
 
 __all__ = ["Shared"]
@@ -19,3 +20,5 @@ class Shared:
     """None = no certificate is configured, so no listener has TLS."""
     admission: Admission = field(default_factory=Admission)
     buffers: Buffers = field(default_factory=Buffers)
+    doors: Doors | None = None
+    """The ways to the other workers of the gateway; None: there are none."""

@@ -34,7 +34,7 @@ class Secured(Protocol):
 
     def abort(self, reason: str) -> None: ...
     def close(self, reason: str) -> None: ...
-    def on_secure(self, user: str | None) -> None: ...
+    def secured(self, user: str | None) -> None: ...
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
@@ -123,7 +123,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return False
         self._open = True
         self._send()
-        self._connection.on_secure(self._user_of(self._tls.getpeercert()))
+        self._connection.secured(self._user_of(self._tls.getpeercert()))
         return True
 
     def _decrypt(self) -> None:

@@ -47,7 +47,9 @@ def wire(
         output_high_bytes=server.output_buffer_bytes,
         output_stuck_s=server.output_stuck_s,
     )
-    return Wiring(loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers)
+    return Wiring(
+        loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers, shared.doors
+    )
 
 
 class Credentials(Protocol):

@@ -12,12 +12,12 @@ Source: RabbitMQ's rabbit_auth_backend_internal, rabbit_vhost, rabbit_connection
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.router.errors import InvalidParameter, NotFound
-from penstock.router.limits import USER_LIMITS, VHOST_LIMITS, check_limits
+from penstock.router.limits import USER_LIMITS, VHOST_LIMITS, Limits, check_limits
 from penstock.router.names import wire
 from penstock.router.permissions import Permission, TopicPermission
 from penstock.router.policies import PolicyKind, checked
@@ -140,7 +140,8 @@ class Administration:
 
     def _known(self, user: str, vhost: str) -> None:
         self._known_user(user)
-        self._broker.vhost(vhost)
+        if not self._broker.knows(vhost):
+            raise NotFound("vhost", vhost, vhost)
 
     # Vhosts
 
@@ -163,8 +164,14 @@ class Administration:
             raise InvalidParameter(
                 f"Unsupported queue type '{default_queue_type}'", f"use {', '.join(TYPES)}"
             )
-        found = self._broker.vhosts.get(name)
-        metadata = VhostMetadata() if found is None else found.metadata
+        broker = self._broker
+        found = broker.vhosts.get(name)
+        metadata, limits, worker = VhostMetadata(), dict[str, int](), broker.elsewhere(name)
+        if found is not None:
+            metadata = found.metadata
+        elif worker is not None:
+            metadata, limits = _said(broker.vhost_row(name))
+        before = metadata if broker.knows(name) else None
         if description is not None:
             metadata = replace(metadata, description=description)
         if tags is not None:
@@ -172,20 +179,30 @@ class Administration:
         if default_queue_type is not None:
             kind = "" if default_queue_type == "undefined" else default_queue_type
             metadata = replace(metadata, default_queue_type=kind)
-        if found is not None and found.metadata == metadata:
+        if metadata == before:
             return 0
-        vhost = found or self._broker.add_vhost(name)
-        vhost.metadata = metadata
         self._schedule()
-        return self._broker.save_vhost(vhost)
+        if before is None:
+            worker = broker.place()
+        if worker not in (None, broker.options.worker):
+            return broker.put_elsewhere(_row(name, metadata, limits, worker))
+        vhost = found or broker.add_vhost(name)
+        vhost.metadata = metadata
+        return broker.save_vhost(vhost)
 
     def delete_vhost(self, name: str) -> int:
         """Remove a vhost with all that is in it; its connections are closed.
+
+        Another worker's is only forgotten: that worker has removed it before.
 
         Raises:
             NotFound: there is none.
 
         """
+        if self._broker.elsewhere(name) is not None:
+            self._schedule()
+            with self._broker.log.unit():
+                return max(self._authorizer.forget_vhost(name), self._broker.remove_elsewhere(name))
         vhost = self._broker.vhost(name)
         with self._broker.log.unit():
             for member in self._broker.connections.of(vhost=name):
@@ -204,17 +221,24 @@ class Administration:
             InvalidParameter: there is no such limit, or it is no number.
 
         """
-        vhost = self._broker.vhost(name)
-        vhost.set_limits({**vhost.limits, **check_limits(limits, VHOST_LIMITS)})
-        self._schedule()
-        return self._broker.save_vhost(vhost)
+        checked = check_limits(limits, VHOST_LIMITS)
+        return self._change_limits(name, lambda before: {**before, **checked})
 
     def clear_vhost_limits(self, name: str, limit: str | None = None) -> int:
         """Take a limit of a vhost back; None: all. Raises NotFound."""
-        vhost = self._broker.vhost(name)
-        vhost.set_limits({key: value for key, value in vhost.limits.items() if limit not in (None, key)})
+        return self._change_limits(
+            name, lambda before: {key: value for key, value in before.items() if limit not in (None, key)}
+        )
+
+    def _change_limits(self, name: str, change: Callable[[Limits], Limits]) -> int:
+        broker = self._broker
         self._schedule()
-        return self._broker.save_vhost(vhost)
+        if (worker := broker.elsewhere(name)) is not None:
+            metadata, limits = _said(broker.vhost_row(name))
+            return broker.put_elsewhere(_row(name, metadata, change(limits), worker))
+        vhost = broker.vhost(name)
+        vhost.set_limits(change(vhost.limits))
+        return broker.save_vhost(vhost)
 
     # Policies
 
@@ -267,6 +291,18 @@ class Administration:
     def _tell(self, user: str) -> None:
         for member in self._broker.connections.of(user=user):
             member.permissions_changed()
+
+
+def _said(row: dict[str, Any]) -> tuple[VhostMetadata, dict[str, int]]:
+    """What the row of a vhost says of it."""
+    limits: dict[str, int] = row.get("limits", {})
+    kept = {key: row[key] for key in ("description", "tags", "default_queue_type") if key in row}
+    return VhostMetadata(**{**kept, "tags": tuple(row.get("tags", ()))}), limits
+
+
+def _row(name: str, metadata: VhostMetadata, limits: Limits, worker: int | None) -> dict[str, Any]:
+    """The row of a vhost of another worker."""
+    return {"name": name, **asdict(metadata), "limits": limits, "worker": worker}
 
 
 def _check_name(kind: str, name: str) -> None:

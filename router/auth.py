@@ -13,10 +13,10 @@ import hmac
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.errors import AuthenticationRefused
@@ -97,10 +97,12 @@ class Users:
         """Called after every such change."""
         self._users: dict[str, _User] = {}
         for _, value in tables.items("user"):
-            row = decode_table(value)
-            self._users[str(row["name"])] = _User(
-                str(row["hash"]), frozenset(row["tags"]), row.get("limits", {})
-            )
+            self.restored(decode_table(value))
+
+    def restored(self, row: Mapping[str, Any]) -> None:
+        """The row of a user as it is in the table."""
+        self.changes += 1
+        self._users[str(row["name"])] = _User(str(row["hash"]), frozenset(row["tags"]), row.get("limits", {}))
 
     # Logging in
 

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.collector import uncollected
+from penstock.errors import StartError
 from penstock.router.administration import Administration
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.auth import AuthOptions, Users
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from penstock.router.arguments import Arguments
     from penstock.router.dead_letters import Rewrite
     from penstock.router.delayed import DelayWords
+    from penstock.router.metadata import Tables
     from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
 
@@ -73,6 +75,10 @@ class BrokerOptions:
 
     auth: AuthOptions = field(default_factory=AuthOptions)
     queues: QueueOptions = field(default_factory=QueueOptions)
+    worker: int = 0
+    """The number of this worker; 0 has the users, the permissions and the list of vhosts."""
+    workers: int = 1
+    """How many there are."""
 
 
 class Broker:
@@ -85,16 +91,20 @@ class Broker:
         options: BrokerOptions,
         rewrite: Rewrite | None = None,
         delay_words: DelayWords | None = None,
+        shared: Tables | None = None,
     ) -> None:
         self.log = log
+        self.options = options
+        self.shared: Tables = log.tables if shared is None else shared
+        """The tables that all workers have in common (`shared_state`)."""
         self.tick = tick
         self.queues = Queues(log, tick, options.queues)
         self.queues.on_unneeded = self._unneeded
         self.feeds = Feeds(log, self.queues)
         self.partitions = Partitions(log.tables)
-        self.users = Users(log.tables, options.auth)
-        self.tokens = Tokens(log.tables, self.users)
-        self.authorizer = Authorizer(log.tables)
+        self.users = Users(self.shared, options.auth)
+        self.tokens = Tokens(self.shared, self.users)
+        self.authorizer = Authorizer(self.shared)
         self.connections = Connections(self.users.limits)
         """The connections of all front ends."""
         self.on_permissions_changed: list[Callable[[str, str], None]] = []
@@ -105,6 +115,8 @@ class Broker:
         sessions, whose rules are their front end's."""
         self.administration = Administration(self)
         self.vhosts: dict[str, Vhost] = {}
+        """Those of this worker."""
+        self._elsewhere: dict[str, int] = {}
         self.quotas = Quotas(log, tick, self.vhosts)
         """Which vhosts are full."""
         self.rewrite = rewrite
@@ -136,9 +148,17 @@ class Broker:
         *,
         rewrite: Rewrite | None = None,
         delay_words: DelayWords | None = None,
+        shared: Tables | None = None,
     ) -> Broker:
-        """The broker as the log's tables have it; made new when they have none."""
-        broker = cls(log, tick, options or BrokerOptions(), rewrite, delay_words)
+        """The broker as the log's tables have it; made new when they have none.
+
+        `shared`: the tables that workers have in common, when there are several.
+
+        Raises:
+            StartError: a vhost belongs to a worker that there is not.
+
+        """
+        broker = cls(log, tick, options or BrokerOptions(), rewrite, delay_words, shared)
         with uncollected():
             broker._restore()
         log.low_water = broker.queues.low_water
@@ -174,7 +194,57 @@ class Broker:
             raise AccessRefused("vhost", name, name, identity.username, "read")
         return found
 
-    # For `administration`
+    # Workers
+
+    def elsewhere(self, name: str) -> int | None:
+        """The worker that has the vhost of this name; None: this one, or there is none."""
+        return self._elsewhere.get(name)
+
+    def knows(self, name: str) -> bool:
+        """Whether some worker has a vhost of this name."""
+        return name in self.vhosts or name in self._elsewhere
+
+    def names(self) -> list[str]:
+        """The vhosts of all workers."""
+        return [*self.vhosts, *self._elsewhere]
+
+    def place(self) -> int:
+        """The worker for a new vhost: one that has the fewest."""
+        counts = [0] * self.options.workers
+        counts[self.options.worker] = len(self.vhosts)
+        for worker in self._elsewhere.values():
+            counts[worker] += 1
+        return counts.index(min(counts))
+
+    # For `administration` and `shared_state`
+
+    def vhost_row(self, name: str) -> dict[str, Any]:
+        """The row of a vhost of another worker."""
+        value = self.shared.get("vhost", row_key(name))
+        assert value is not None
+        return decode_table(value)
+
+    def put_elsewhere(self, row: dict[str, Any]) -> int:
+        """Put the row of a vhost of another worker, which is told; the LSN to wait for."""
+        self._elsewhere[row["name"]] = row["worker"]
+        return self.shared.put("vhost", row_key(row["name"]), encode_table(row))
+
+    def remove_elsewhere(self, name: str) -> int:
+        """Forget a vhost that another worker had; the LSN to wait for."""
+        del self._elsewhere[name]
+        return self.shared.delete("vhost", row_key(name))
+
+    def apply_vhost(self, row: dict[str, Any]) -> None:
+        """A vhost is so from now on, says worker 0."""
+        if row.get("worker", 0) == self.options.worker:
+            self._restore_vhost(row)
+            self.tick.schedule()
+        else:
+            self._elsewhere[row["name"]] = row.get("worker", 0)
+
+    def forget_vhost(self, name: str) -> None:
+        """There is no vhost of this name any more, says worker 0."""
+        self._elsewhere.pop(name, None)
 
     def add_vhost(self, name: str) -> Vhost:
         """A new vhost with the predeclared exchanges; `save_vhost` makes it durable."""
@@ -184,27 +254,32 @@ class Broker:
 
     def save_vhost(self, vhost: Vhost) -> int:
         """Put the vhost's row; the LSN to wait for."""
-        row = {"name": vhost.name, **asdict(vhost.metadata), "limits": vhost.limits}
-        return self.log.tables.put("vhost", row_key(vhost.name), encode_table(row))
+        row: dict[str, Any] = {"name": vhost.name, **asdict(vhost.metadata), "limits": vhost.limits}
+        if self.options.worker:
+            row["worker"] = self.options.worker
+        return self.shared.put("vhost", row_key(vhost.name), encode_table(row))
 
     def remove_vhost(self, vhost: Vhost) -> int:
         """Forget a vhost that is empty; the LSN to wait for."""
         del self.vhosts[vhost.name]
         vhost.set_limits({})
-        return self.log.tables.delete("vhost", row_key(vhost.name))
+        return self.shared.delete("vhost", row_key(vhost.name))
 
     # At start
 
     def _restore(self) -> None:
         tables = self.log.tables
-        is_new = not any(True for _ in tables.items("vhost"))
+        is_new = not any(True for _ in self.shared.items("vhost"))
         with self.log.unit():
             check_format(tables)
-            if is_new:
-                self.save_vhost(self.add_vhost(DEFAULT_VHOST))
-            self.users.apply_options(self.authorizer, DEFAULT_VHOST, is_new=is_new)
-            for _, value in tables.items("vhost"):
-                self._restore_vhost(decode_table(value))
+            if self.options.worker == 0:
+                if is_new:
+                    self.save_vhost(self.add_vhost(DEFAULT_VHOST))
+                self.users.apply_options(self.authorizer, DEFAULT_VHOST, is_new=is_new)
+            known = [decode_table(value) for _, value in self.shared.items("vhost")]
+            self._check_workers(known)
+            for one in known:
+                self.apply_vhost(one)
             for _, value in tables.items("policy"):
                 self._restore_policy(decode_table(value))
             for name, thing, kept, feed in self.feeds.stored_keepers():
@@ -234,8 +309,21 @@ class Broker:
             Retained.restore(tables, {name: vhost.retained for name, vhost in self.vhosts.items()})
         self.authorizer.changed = self._permissions_changed
 
+    def _check_workers(self, rows: list[dict[str, Any]]) -> None:
+        """Whether there is a worker for each vhost."""
+        count = self.options.workers
+        homeless = {row["name"]: row["worker"] for row in rows if row.get("worker", 0) >= count}
+        if homeless:
+            named = ", ".join(f"'{name}'" for name in sorted(homeless)[:10])
+            raise StartError(
+                f"server.workers is {count}, and the vhosts of further workers are there: {named}",
+                remedy=f"set server.workers to {max(homeless.values()) + 1}; with "
+                "fewer only when these vhosts are deleted",
+            )
+
     def _restore_vhost(self, row: dict[str, Any]) -> None:
         name = row.pop("name")
+        row.pop("worker", None)
         vhost = self.vhosts.get(name) or self.add_vhost(name)
         vhost.set_limits(row.pop("limits", {}))
         vhost.metadata = VhostMetadata(**{**row, "tags": tuple(row.get("tags", ()))})

@@ -12,9 +12,9 @@ import base64
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.auth import Users
@@ -52,7 +52,13 @@ class Tokens:
         self.on_ended: list[Callable[[], None]] = []
         """Called when some token was revoked or replaced, or ended with its user; not when its time is up."""
         for key, value in tables.items("token"):
-            row = decode_table(value)
+            self.restored(key, decode_table(value))
+
+    def restored(self, key: bytes, row: Mapping[str, Any] | None) -> None:
+        """The row of a token as it is in the table; None: it is gone."""
+        if row is None:
+            self._tokens.pop(key, None)
+        else:
             self._tokens[key] = Token(
                 str(row["user"]), str(row["name"]), int(row["made_ms"]), int(row["expires_ms"])
             )

@@ -76,6 +76,11 @@ class AmqpConnection(Connection):
         session = self.session
         before = session.state
         consumed = session.receive(buffer, size)
+        if session.elsewhere is not None:
+            self.hand_over_with(session.elsewhere, buffer, size)
+            return size
+        if before is not State.RUNNING:
+            self.remember(buffer, consumed)
         if before is not session.state:
             self._moved(before)
         self.want = session.codec.want
@@ -89,6 +94,7 @@ class AmqpConnection(Connection):
         if before is State.HEADER and state is not State.ENDED:
             self.greeted()
         if state is State.RUNNING and self.user is None:
+            self.forget()
             name = self.session.client_properties.get("connection_name")
             self.logged_in(
                 self.session.actor.identity.username, vhost=self.session.vhost.name, client=str(name or "-")

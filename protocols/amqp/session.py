@@ -153,6 +153,8 @@ class Session:
         self.vhost: Vhost
         """Set from State.RUNNING on."""
         self.certificate_user: str | None = None
+        self.elsewhere: int | None = None
+        """The worker that serves the vhost which the client opens: the host hands the connection over."""
         """Whom the peer's verified certificate names; set before the first bytes."""
         self.login: Login | None = None
         self.ended: str | None = None
@@ -245,7 +247,7 @@ class Session:
             except PenstockError as error:
                 # Of the kernel itself: the log takes nothing more.
                 self.fail(answer(error), (60, 40))
-            if self.ended is not None or self.dropped is not None:
+            if self.ended is not None or self.dropped is not None or self.elsewhere is not None:
                 return size
         codec.feed_starved()
         if self.out.size:
@@ -383,6 +385,9 @@ class Session:
         self.state = State.OPEN
 
     def _on_open(self, method: ConnectionOpen) -> None:
+        self.elsewhere = self.broker.elsewhere(method.virtual_host)
+        if self.elsewhere is not None:
+            return
         self.vhost = self.broker.enter(self.actor.identity, method.virtual_host)
         self.broker.connections.enter(self)
         self.vhost.firehose.listeners.add(self._firehose_turned)

@@ -31,6 +31,7 @@ from penstock.protocols.http.login import bearer, credentials
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.routes import Routes
 from penstock.protocols.http.traffic import log_failed
+from penstock.protocols.http.workers import LOCAL, PART, USER, Forwarder, replayed
 from penstock.protocols.http.ws import Conversation, WsSession
 from penstock.protocols.wiring import wire
 
@@ -74,9 +75,10 @@ class App(Protocol):
 class HttpConnection(Connection):
     """One TCP connection: the host of its session."""
 
-    def __init__(self, wiring: Wiring, broker: Broker, app: App) -> None:
+    def __init__(self, wiring: Wiring, broker: Broker, app: App, forwarder: Forwarder | None = None) -> None:
         super().__init__(wiring)
         self._broker = broker
+        self._forwarder = forwarder
         self._app = app
         self.session: H1Session | H2Session | WsSession | None = None
         self._requests: dict[Request, asyncio.Task[None] | None] = {}
@@ -182,6 +184,9 @@ class HttpConnection(Connection):
         request.local = self._loopback
         self.requests += 1
         quick = self._app.routes.read_known(request) and self._quick < _QUICK_MAX
+        if quick and self._forwarder is not None and not self.internal:
+            # Who asks another worker waits.
+            quick = self._forwarder.home(request) == self._forwarder.me
         self._requests[request] = None
         task: asyncio.Task[None] | None
         if quick:
@@ -235,6 +240,8 @@ class HttpConnection(Connection):
         assert session is not None and not isinstance(session, WsSession)
         try:
             response = await self._answer(request)
+            if response is None:
+                return
             if response.conversation is not None:
                 await self._converse(response.conversation)
                 return
@@ -278,14 +285,17 @@ class HttpConnection(Connection):
         log = self._broker.log
         (log.when_synced if synced else log.when_written)(lsn, told)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request) -> Response | None:
+        """None: another worker goes on with the connection."""
         try:
             try:
                 if self._unsent() > _UNSENT_MAX:
                     await self._have_room()
                 if request.handler is None:
                     self._app.routes.read(request)
-                if not self._app.is_open(request):
+                if self.internal:
+                    self._believe(request)
+                elif not self._app.is_open(request):
                     request.identity = await self._login(request)
                 if self.user is None:
                     self.logged_in(request.identity.username if request.identity is not None else "-")
@@ -293,11 +303,37 @@ class HttpConnection(Connection):
                 if self.held:
                     self.release("login")
             handler = request.handler or self._app.routes.find(request)
-            return await handler(request)
+            if self._forwarder is None:
+                return await handler(request)
+            if "upgrade" in request.headers and self._forwarder.home(request) != self._forwarder.me:
+                await self._go(request, self._forwarder.home(request))
+                return None
+            if self.internal and (request.part or self._forwarder.me != 0):
+                return await handler(request)
+            return await self._forwarder.answer(request, handler, self.place)
         except HttpError as error:
             return self._app.problem(request, error)
         except PenstockError as error:
             return self._app.problem(request, self._app.translate(error))
+
+    def _believe(self, request: Request) -> None:
+        """Another worker asks, on behalf of whom it has let in."""
+        user = request.headers.get(USER)
+        if user is not None:
+            request.identity = self._broker.users.identity(
+                bytes.fromhex(user).decode("utf-8", "surrogateescape")
+            )
+            if request.identity is None:
+                raise HttpError(401, "not_authorized", "Login failed")
+        request.local = LOCAL in request.headers
+        request.part = PART in request.headers
+
+    async def _go(self, request: Request, worker: int) -> None:
+        """Have another worker go on with the connection, from this request on."""
+        while self.out.size or (self.transport is not None and self.transport.get_write_buffer_size()):
+            self.flush()
+            await asyncio.sleep(0.01)
+        self.hand_over(worker, [replayed(request)], said=0)
 
     async def _login(self, request: Request) -> Identity:
         header, users = request.headers.get("authorization", ""), self._broker.users
@@ -372,6 +408,8 @@ class HttpFront(Front):
     ) -> None:
         self._broker = broker
         wiring = wire(broker, server, loop, shared, logger, login_timeout_s=_HEAD_S)
+        self.forwarder: Forwarder | None = None
+        """With several workers: set before anything is served."""
         self._http_wiring = wiring
         self.before_drain: list[Callable[[float], Awaitable[None]]] = []
         """What ends before the connections do; each gets the time it has, in seconds."""
@@ -382,6 +420,8 @@ class HttpFront(Front):
         self.stop_accepting()
         for end in self.before_drain:
             await end(timeout)
+        if self.forwarder is not None:
+            self.forwarder.close()
         await super().drain(timeout)
 
     def serve(
@@ -393,7 +433,7 @@ class HttpFront(Front):
             StartError: an address cannot be listened on.
 
         """
-        factory = partial(HttpConnection, self._http_wiring, self._broker, app)
+        factory = partial(HttpConnection, self._http_wiring, self._broker, app, self.forwarder)
         if address is not None:
             self.open(section, address, factory, section=section)
         if tls_address is not None and tls is not None:

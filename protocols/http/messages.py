@@ -185,6 +185,10 @@ class Request:
     """Who serves it, when that is known from an earlier request; see `Routes`."""
     identity: Identity | None = None
     """Who asks; None where no login is needed."""
+    part: bool = False
+    """Worker 0 asks for what this worker knows of something that all know a part of."""
+    gather: Callable[[], Awaitable[list[Any]]] | None = None
+    """Asks the other workers for their part of this; None: here is everything."""
     session_wants: Callable[[], None] = _nothing
     """Of the session: the body is wanted from now on."""
     wanted: bool = False

@@ -21,11 +21,13 @@ from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.http.webhooks.questions import Questions
 from penstock.protocols.http.webhooks.service import Webhooks
+from penstock.protocols.http.workers import Forwarder
 from penstock.protocols.shared import Shared
 from penstock.protocols.wiring import ServerOptions
 
 if TYPE_CHECKING:
     from penstock.config import Address
+    from penstock.protocols.following import Leader
     from penstock.protocols.front import Front
     from penstock.protocols.registry import Registry
     from penstock.router.broker import Broker
@@ -63,8 +65,10 @@ def serve(
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
     shared: Shared | None = None,
+    leader: Leader | None = None,
 ) -> Front:
-    """Listen at every address that is on; `shared.tls` is needed for those with TLS.
+    """Listen at every address that is on; `shared.tls` is needed for those with TLS, `leader` in worker 0 of
+    several.
 
     Raises:
         StartError: an address cannot be listened on.
@@ -72,6 +76,8 @@ def serve(
     """
     shared = shared or Shared()
     front = HttpFront("http", broker, server, loop, shared)
+    if shared.doors is not None:
+        front.forwarder = Forwarder(broker, shared.doors, leader)
     messages = Messages(words)
     data = HttpApp(words, needs_no_login=_is_open)
     problems.add(data)
@@ -97,6 +103,7 @@ def serve(
         data_dir=options.data_dir,
         disk_free_limit=options.disk_free_limit,
         certificates=shared.tls.certificate_files if shared.tls is not None else (),
+        forwarder=front.forwarder,
     )
     add_management(api)
     if managed:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
 
-__all__ = ["Accepted", "accept", "login_of", "split_user_name"]
+__all__ = ["Accepted", "accept", "login_of", "split_user_name", "vhost_of"]
 
 DEFAULT_VHOST: Final = "/"
 ENC_MQTT5: Final = 2
@@ -112,8 +112,13 @@ def _refused(connect: packets.Connect, reason: int, why: str) -> ConnectRefused:
     return ConnectRefused(why, reason, refusal(connect, reason, why))
 
 
+def vhost_of(connect: packets.Connect) -> str:
+    """The name of the vhost that a client wants to use."""
+    return split_user_name(connect.user_name)[0] if connect.user_name is not None else DEFAULT_VHOST
+
+
 def _vhost_of(clients: Clients, connect: packets.Connect, identity: Identity) -> Vhost:
-    name = split_user_name(connect.user_name)[0] if connect.user_name is not None else DEFAULT_VHOST
+    name = vhost_of(connect)
     try:
         # Decided on the name before it is looked up: a refusal does not tell whether the vhost exists.
         return clients.broker.enter(identity, name)

@@ -65,13 +65,14 @@ class MqttConnection(Connection):
         self._amqtt = guard if isinstance(guard, AmqttHost) else None
         self._amqtt_session: Any = None
         self._pressure = False
-        self._certificate_user: str | None = None
         self.session = Session(self, clients, options)
 
     # What Connection calls
 
     def received(self, buffer: bytearray, size: int) -> int:
         consumed = self.session.receive(buffer, size, self.last_read_at)
+        if self.handed_over:
+            return size
         self.want = self.session.want
         wait_s = self.session.spent(consumed, self.last_read_at)
         if wait_s and not self.closing:
@@ -84,9 +85,6 @@ class MqttConnection(Connection):
 
     def answer(self) -> None:
         self.session.answer()
-
-    def on_secure(self, user: str | None) -> None:
-        self._certificate_user = user
 
     def on_lost(self) -> None:
         if self._timer is not None:
@@ -157,9 +155,9 @@ class MqttConnection(Connection):
             return
         users = self._clients.broker.users
         loopback = self.local
-        if user_name is None and self._options.cert_login and self._certificate_user is not None:
+        if user_name is None and self._options.cert_login and self.certificate_user is not None:
             try:
-                self._let_in(users.certified(self._certificate_user, loopback))
+                self._let_in(users.certified(self.certificate_user, loopback))
             except AuthenticationRefused as error:
                 self.session.refused(reasons.BAD_USER_NAME_OR_PASSWORD, error.message)
             return

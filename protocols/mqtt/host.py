@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class Host(Protocol):
 
     def login(self, user_name: str | None, password: bytes | None) -> None:
         """Verify, then call `logged_in` or `refused`. Nothing is read meanwhile."""
+
+    def hand_over(self, worker: int, reads: Sequence[bytes]) -> None:
+        """Another worker serves the client, who sent this so far; the session hears no more of it."""
 
     def ask(self, identity: Identity, operation: TopicOperation, topics: list[str]) -> bool:
         """Whether it takes time to decide about these: then nothing is read until `Session.decided`."""

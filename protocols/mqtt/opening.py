@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt import packets, reasons
 from penstock.protocols.mqtt.authenticating import METHOD, Authentication
-from penstock.protocols.mqtt.connecting import Accepted, accept, login_of
+from penstock.protocols.mqtt.connecting import Accepted, accept, login_of, vhost_of
 from penstock.protocols.mqtt.reasons import ConnectRefused, MqttError, Violation
 from penstock.protocols.mqtt.words import refusal
 from penstock.router.errors import AuthenticationRefused
@@ -95,6 +95,11 @@ class Opening(ABC):
         except ConnectRefused as refused:
             self._host.out.write(refused.connack)
             self._end(f"CONNECT refused: {refused.message}")
+            return size
+        worker = self._clients.broker.elsewhere(vhost_of(connect))
+        if worker is not None:
+            self.state = State.CLOSED
+            self._host.hand_over(worker, [bytes(memoryview(data)[:size])])
             return size
         self.state = State.LOGIN
         if not self._clients.may_connect(self._last_input):

@@ -41,7 +41,13 @@ class NativeConnection(Connection):
         )
 
     def received(self, buffer: bytearray, size: int) -> int:
-        consumed = self.session.receive(buffer, size)
+        session = self.session
+        consumed = session.receive(buffer, size)
+        if session.elsewhere is not None:
+            self.hand_over_with(session.elsewhere, buffer, size)
+            return size
+        if session.state in (State.GREETING, State.LOGIN):
+            self.remember(buffer, consumed)
         self.want = self.session.codec.want
         self._look()
         return consumed
@@ -75,6 +81,7 @@ class NativeConnection(Connection):
         else:
             session.authenticated(login, identity)
             if session.state is State.RUNNING:
+                self.forget()
                 self.logged_in(identity.username, vhost=session.vhost.name, client=session.client)
         self._login = None
         self.release("login")

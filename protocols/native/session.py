@@ -122,6 +122,8 @@ class Session:
         """Of the session in this process; part of the names of consumers that give none."""
         self.client = ""
         self.certificate_user: str | None = None
+        self.elsewhere: int | None = None
+        """The worker that serves the vhost: the host hands the connection over."""
         self.actor: Actor
         self.producing = Producing(self)
         self.preparing = Preparing(self)
@@ -230,6 +232,10 @@ class Session:
     def _login(self, fields: Fields) -> None:
         mechanism = fields.choice("mechanism", ("PLAIN", "EXTERNAL"), "PLAIN")
         vhost = fields.text("vhost", "/")
+        self.elsewhere = self.broker.elsewhere(vhost)
+        if self.elsewhere is not None:
+            self.codec.halted = True
+            return
         if mechanism == "EXTERNAL":
             fields.done()
             if self.certificate_user is None:

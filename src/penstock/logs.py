@@ -33,6 +33,14 @@ def fields(**values: object) -> dict[str, dict[str, object]]:
     return {_FIELDS: values}
 
 
+_common: dict[str, object] = {}
+
+
+def common(**values: object) -> None:
+    """Attach `values` to every line of this process from now on."""
+    _common.update(values)
+
+
 def configure(
     level: Literal["debug", "info", "warning", "error"],
     form: Literal["text", "json"],
@@ -99,7 +107,7 @@ class _Json(logging.Formatter):
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     found: dict[str, Any] = getattr(record, _FIELDS, {})
-    return found
+    return {**_common, **found}
 
 
 def _time(record: logging.LogRecord) -> str:

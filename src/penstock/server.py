@@ -16,7 +16,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from dataclasses import fields as option_fields
@@ -53,8 +53,10 @@ from penstock.protocols.translate import amqp091_from_mqtt5
 from penstock.router.auth import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.subscriptions.tick import Tick
+from penstock.workers.crew import Crew, Membership, Stopped
+from penstock.workers.supervisor import supervise
 
-__all__ = ["Parts", "open_log", "open_tls", "running", "serve"]
+__all__ = ["Parts", "open_log", "open_tls", "ready_line", "running", "serve", "work"]
 
 logger = logging.getLogger("penstock.server")
 
@@ -77,6 +79,16 @@ def serve(config: Config) -> int:
         StartError: a port is taken, the data folder is locked, damaged or unusable, the disk is full.
 
     """
+    if config.server.workers > 1:
+        return supervise(config, work, ready_line)
+    return work(config)
+
+
+def work(config: Config, membership: Membership | None = None) -> int:
+    """Serve as the only process, or as one of several workers; as `serve`.
+
+    A worker says the line of `ready` to its supervisor, by `membership`.
+    """
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The usual soft limit of 1024 is for programs that use select(); each connection needs one.
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
@@ -84,7 +96,9 @@ def serve(config: Config) -> int:
     log = open_log(config)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, log, tls))
+            return runner.run(_serve(config, log, tls, membership))
+    except Stopped:
+        return 0
     finally:
         log.close_sync()
 
@@ -126,7 +140,9 @@ class Parts:
 
 
 @asynccontextmanager
-async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Parts]:
+async def running(
+    config: Config, log: Log, tls: Tls | None, membership: Membership | None = None
+) -> AsyncIterator[Parts]:
     """A gateway over an open log; what it says goodbye with, and writes, comes when the block ends.
 
     Raises:
@@ -137,9 +153,23 @@ async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Pa
     loop = asyncio.get_running_loop()
     tick = Tick(log, loop)
     log.attach(loop.call_soon_threadsafe)
-    options = BrokerOptions(auth=_options(AuthOptions, config.auth))
+    if membership is None and config.server.workers > 1:
+        raise ConfigError("several workers need a supervisor: penstock serve", key="server.workers")
+    crew = None if membership is None else await Crew.join(membership, log)
+    options = BrokerOptions(
+        auth=_options(AuthOptions, config.auth),
+        worker=0 if crew is None else crew.number,
+        workers=config.server.workers,
+    )
     is_new = not log.tables.keys("vhost")
-    broker = Broker.open(log, tick, options, rewrite=dead_letters.rewrite, delay_words=delay.WORDS)
+    broker = Broker.open(
+        log,
+        tick,
+        options,
+        rewrite=dead_letters.rewrite,
+        delay_words=delay.WORDS,
+        shared=None if crew is None else crew.shared,
+    )
     shared = Shared(
         tls=tls,
         admission=Admission(
@@ -147,7 +177,11 @@ async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Pa
             max_per_address=config.server.max_connections_per_address,
             rate_per_address=config.server.accept_rate_per_address,
         ),
-        buffers=Buffers(memory_share(config.server.buffer_budget), config.server.output_buffer_bytes),
+        buffers=Buffers(
+            memory_share(config.server.buffer_budget) // config.server.workers,
+            config.server.output_buffer_bytes,
+        ),
+        doors=None if crew is None else crew.doors,
     )
     broker.headers_of = headers_of
     registry = Registry()
@@ -157,15 +191,30 @@ async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Pa
         if config.management.load_definitions:
             default_user = config.auth.default_user if is_new else ""
             await load_file(broker, WORDS, config.management.load_definitions, default_user=default_user)
+        if crew is not None:
+            crew.follow(broker)
         server, mqtt_options = config.server, _options(MqttOptions, config.mqtt)
         fronts["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared)
         fronts["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
         native_options = _options(NativeOptions, config.native)
         fronts["native"] = await native.serve(broker, native_options, server, loop, shared)
         http_options = _http_options(config, log)
-        fronts["http"] = http.serve(broker, registry, WORDS, http_options, server, loop, shared)
+        fronts["http"] = http.serve(
+            broker,
+            registry,
+            WORDS,
+            http_options,
+            server,
+            loop,
+            shared,
+            leader=None if crew is None else crew.leader,
+        )
+        if crew is not None:
+            crew.serve(fronts)
         yield Parts(tick, fronts)
     finally:
+        if crew is not None:
+            crew.close()
         for front in fronts.values():
             front.stop_accepting()
         for front in fronts.values():
@@ -175,9 +224,9 @@ async def running(config: Config, log: Log, tls: Tls | None) -> AsyncIterator[Pa
         tick.close()
 
 
-async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
+async def _serve(config: Config, log: Log, tls: Tls | None, membership: Membership | None) -> int:
     loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
+    stopping = asyncio.Event() if membership is None else membership.stopping
 
     def on_pressure(paused: bool) -> None:
         if log.failed is not None:
@@ -186,7 +235,9 @@ async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
     log.on_pressure.append(on_pressure)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    async with running(config, log, tls) as parts:
+    if membership is not None:
+        membership.watch(loop)
+    async with running(config, log, tls, membership) as parts:
         if tls is not None:
             watch_files(tls, parts.tick, loop)
         # What stands now stays: the collector need not walk it again. Per message nothing is allocated that
@@ -197,8 +248,10 @@ async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
         started = time.perf_counter()
         fronts = parts.fronts.values()
         addresses = {name: address for front in fronts for name, address in front.addresses.items()}
-        words = " ".join(f"{name}={address}" for name, address in addresses.items())
-        print(f"ready {words} data={Path(config.log.data_dir).absolute()}", flush=True)
+        if membership is None:
+            print(ready_line(addresses, config), flush=True)
+        else:
+            membership.ready(addresses)
         logger.info("ready", extra=logs.fields(**addresses))
         await stopping.wait()
         logger.info("stopping", extra=logs.fields(served_s=round(time.perf_counter() - started, 1)))
@@ -206,6 +259,12 @@ async def _serve(config: Config, log: Log, tls: Tls | None) -> int:
         logger.error("the log failed: %s", log.failed)
         return 1
     return 0
+
+
+def ready_line(addresses: Mapping[str, str], config: Config) -> str:
+    """What is printed when clients can connect."""
+    words = " ".join(f"{name}={address}" for name, address in addresses.items())
+    return f"ready {words} data={Path(config.log.data_dir).absolute()}"
 
 
 def watch_files(tls: Tls, tick: Tick, loop: asyncio.AbstractEventLoop) -> None:
@@ -234,7 +293,7 @@ def memory_share(value: int | float) -> int:
 
 def watch_memory(config: Config, log: Log, tick: Tick) -> MemoryAlarm:
     """Have publishers wait while the process uses more memory than `server.memory_high_watermark`."""
-    limit = memory_share(config.server.memory_high_watermark)
+    limit = memory_share(config.server.memory_high_watermark) // config.server.workers
     caches = config.log.tail_cache_bytes + config.log.read_cache_bytes + config.log.feed_cache_bytes
     if limit and caches > limit // 2:
         logger.warning(

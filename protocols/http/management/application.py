@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.errors import StartError
 from penstock.protocols.http.management.context import Management, absent, fields_of
-from penstock.protocols.http.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.messages import HttpError, Request, Response, dumps, json_response
 
 __all__ = ["add"]
 
@@ -37,7 +37,7 @@ class _Application:
         """Stop or start; what is so already is fine."""
         api = self._api
         api.require(request)
-        if request.names["node"] != api.node:
+        if request.names["node"] != api.node and not request.part:
             raise absent()
         state = fields_of(await request.json(), ("state",))["state"]
         if state not in ("stopped", "running"):
@@ -52,4 +52,7 @@ class _Application:
                         front.resume()
                 except StartError as error:
                     raise HttpError(503, "unavailable", str(error)) from error
+            if api.forwarder is not None and not request.part:
+                # Clients of each vhost are accepted by all workers: one that goes on stops nothing.
+                await api.forwarder.everywhere(request, api.place, dumps({"state": state}))
         return json_response({"state": state})

@@ -24,6 +24,7 @@ from penstock.router.identity import Actor, Identity
 
 if TYPE_CHECKING:
     from penstock.protocols.http.webhooks.service import Webhooks
+    from penstock.protocols.http.workers import Forwarder
     from penstock.protocols.registry import Registry
     from penstock.router.broker import Broker
     from penstock.router.vhost import Vhost
@@ -57,6 +58,7 @@ class Management:
         data_dir: Path,
         disk_free_limit: int,
         certificates: Sequence[str] = (),
+        forwarder: Forwarder | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files."""
@@ -66,7 +68,12 @@ class Management:
         self.registry = registry
         self.clock = clock
         self.started_at = clock()
-        self.node = f"penstock@{cluster}"
+        self.forwarder = forwarder
+        """The way to the other workers; None: there are none."""
+        self.place = ("http", "management")
+        """Where other workers serve the same."""
+        number = forwarder.me if forwarder is not None else 0
+        self.node = f"penstock-{number}@{cluster}" if number else f"penstock@{cluster}"
         self.cluster = cluster
         self.data_dir = data_dir
         self.disk_free_limit = disk_free_limit

@@ -20,7 +20,7 @@ from penstock.protocols.http.management.vhosts import (
     global_parameters,
     policy_view,
 )
-from penstock.protocols.http.messages import HttpError, Request, Response, json_response, parsed
+from penstock.protocols.http.messages import HttpError, Request, Response, dumps, json_response, parsed
 from penstock.router.vhost import Vhost
 
 __all__ = ["add"]
@@ -184,15 +184,28 @@ class _Definitions:
         return await self._load(request, None)
 
     async def load_vhost(self, request: Request) -> Response:
-        self._api.require(request)
-        return await self._load(request, self._api.vhost(request, change=True).name)
+        api = self._api
+        api.require(request)
+        name = request.names["vhost"]
+        if api.broker.elsewhere(name) is not None:
+            if not api.broker.authorizer.enter(api.identity(request), name):
+                raise HttpError(403, "not_authorised", "User not authorised to access virtual host")
+            return await self._load(request, name)
+        return await self._load(request, api.vhost(request, change=True).name)
 
     async def _load(self, request: Request, vhost: str | None) -> Response:
         body = await request.body(_BODY_MAX)
         if request.headers.get("content-type", "").startswith("multipart/form-data"):
             body = _from_form(body)
         api, user = self._api, self._api.identity(request).username
-        await Import(api.broker, api.app.told, fields_of(parsed(body)), user=user, vhost=vhost).run()
+        importing = Import(api.broker, api.app.told, fields_of(parsed(body)), user=user, vhost=vhost)
+        await importing.run()
+        if api.forwarder is not None and not request.part:
+            await api.forwarder.settled()
+            for worker, parts in importing.elsewhere.items():
+                answer = await api.forwarder.forward(request, worker, api.place, part=True, body=dumps(parts))
+                if answer.status != 204:
+                    return answer
         return Response(204)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from penstock.protocols.http.messages import HttpError, Request, Response, dumps, json_response
@@ -36,6 +37,7 @@ async def reply_list(
     name_of: Callable[[Row], tuple[str, ...]],
     *,
     is_sorted: bool = False,
+    in_common: bool = False,
 ) -> Response:
     """The answer to a request for a list.
 
@@ -45,11 +47,21 @@ async def reply_list(
         make: A row as JSON.
         name_of: What a row is sorted by unless asked otherwise; its last part is the name, filtered by.
         is_sorted: The rows are in that order already.
+        in_common: Every worker has the same rows; otherwise each has some.
 
     Raises:
         HttpError: 400, the query makes no sense.
 
     """
+    if request.part:
+        found = await _filtered(request, rows, name_of)
+        return json_response(list(zip(map(name_of, found), await _made(found, make), strict=True)))
+    if request.gather is not None and not in_common:
+        joined = list(zip(map(name_of, rows), await _made(rows, make), strict=True))
+        for part in await request.gather():
+            joined += [(tuple(name), item) for name, item in part]
+        whole = replace(request, gather=None)
+        return await reply_list(whole, joined, lambda row: row[1], lambda row: row[0])
     total = len(rows)
     wanted = await _filtered(request, rows, name_of)
     filtered = len(wanted)

@@ -82,7 +82,7 @@ async def load_file(broker: Broker, words: Words, path: str, *, default_user: st
         importing = Import(broker, HttpApp(words).told, body, user=option)
         importing.check()
         users = {user.get("name") for user in body.get("users", [])}
-        if default_user and users and default_user not in users:
+        if default_user and users and default_user not in users and broker.options.worker == 0:
             broker.administration.delete_user(default_user)
         await importing.run()
     except OSError as error:
@@ -113,6 +113,8 @@ class Import:
         self._vhost = vhost
         self._done = 0
         self._lsn = 0
+        self.elsewhere: dict[int, dict[str, list[Item]]] = {}
+        """After `run`: by worker and part, what belongs into vhosts of other workers."""
 
     async def run(self) -> None:
         """Do it all, and wait for the disk.
@@ -124,7 +126,7 @@ class Import:
         self.check()
         admin = self._broker.administration
         body = self._body
-        if self._vhost is None:
+        if self._vhost is None and self._in_common:
             await self._each("vhosts", self._put_vhost)
             await self._each("users", self._put_user)
             await self._each(
@@ -140,7 +142,7 @@ class Import:
         await self._each("policies", self._put_policy)
         await self._each("queues", self._put_queue)
         await self._each("exchanges", self._put_exchange)
-        if self._vhost is None:
+        if self._vhost is None and self._in_common:
             await self._each(
                 "topic_permissions",
                 lambda item: admin.set_topic_permission(
@@ -162,6 +164,8 @@ class Import:
 
     async def _each(self, part: str, put: Callable[[Item], int]) -> None:
         for item in self._items(part):
+            if part in OF_VHOST and not self._is_mine(part, item):
+                continue
             try:
                 self._lsn = max(self._lsn, put(item))
             except (PenstockError, HttpError) as error:
@@ -172,6 +176,21 @@ class Import:
                 self._broker.tick.schedule()
                 await asyncio.sleep(0)
         self._broker.tick.schedule()
+
+    @property
+    def _in_common(self) -> bool:
+        """Whether this worker changes what all workers have in common."""
+        return self._broker.options.worker == 0
+
+    def _is_mine(self, part: str, item: Item) -> bool:
+        """Whether this worker puts something of a vhost; if not, it is noted for the one that does."""
+        if part == "parameters" and item.get("component") == "vhost-limits":
+            return self._in_common
+        vhost = self._name_of_vhost(item)
+        worker = self._broker.elsewhere(vhost)
+        if worker is not None:
+            self.elsewhere.setdefault(worker, {}).setdefault(part, []).append({**item, "vhost": vhost})
+        return worker is None
 
     def _items(self, part: str) -> list[Item]:
         items = self._body.get(part, [])
@@ -189,7 +208,7 @@ class Import:
             HttpError: 400.
 
         """
-        vhosts = {*self._broker.vhosts, *(text_of(item, "name") for item in self._items("vhosts"))}
+        vhosts = {*self._broker.names(), *(text_of(item, "name") for item in self._items("vhosts"))}
         users = {*self._broker.users.names(), *(text_of(item, "name") for item in self._items("users"))}
         for part in ("queues", "exchanges", "bindings", "policies", "permissions", "topic_permissions"):
             for item in self._items(part):

@@ -54,6 +54,8 @@ _PROTOCOLS: Final = {
     "metrics": "http/prometheus",
     "http": "http",
     "http_tls": "https",
+    "native": "penstock",
+    "natives": "penstock/ssl",
 }
 """What RabbitMQ calls the protocols of our listeners."""
 _CONTEXTS: Final = {

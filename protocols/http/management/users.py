@@ -103,7 +103,11 @@ class _Users:
         api = self._api
         api.require(request)
         return await reply_list(
-            request, api.broker.users.names(), lambda name: user_view(api, name), lambda name: (name,)
+            request,
+            api.broker.users.names(),
+            lambda name: user_view(api, name),
+            lambda name: (name,),
+            in_common=True,
         )
 
     async def without_permissions(self, request: Request) -> Response:
@@ -111,7 +115,9 @@ class _Users:
         api.require(request)
         having = {user for user, _, _ in api.broker.authorizer.permissions()}
         names = [name for name in api.broker.users.names() if name not in having]
-        return await reply_list(request, names, lambda name: user_view(api, name), lambda name: (name,))
+        return await reply_list(
+            request, names, lambda name: user_view(api, name), lambda name: (name,), in_common=True
+        )
 
     def _known(self, name: str) -> str:
         if self._api.broker.users.identity(name) is None:
@@ -184,7 +190,9 @@ class _Users:
             for name in names
             if (limits := api.broker.users.limits(name))
         ]
-        return await reply_list(request, shown, lambda item: item, lambda item: (item["user"],))
+        return await reply_list(
+            request, shown, lambda item: item, lambda item: (item["user"],), in_common=True
+        )
 
     async def put_limit(self, request: Request) -> Response:
         api = self._api
@@ -221,14 +229,16 @@ class _Permissions:
         return [item for item in shown if all(item[key] == value for key, value in only.items())]
 
     async def _reply(self, request: Request, shown: list[Item]) -> Response:
-        return await reply_list(request, shown, lambda item: item, lambda item: (item["user"], item["vhost"]))
+        return await reply_list(
+            request, shown, lambda item: item, lambda item: (item["user"], item["vhost"]), in_common=True
+        )
 
     def _ends(self, request: Request) -> tuple[str, str]:
         """The vhost and the user in the path, both of which are there."""
         api = self._api
         api.require(request)
         vhost, user = request.names["vhost"], request.names["user"]
-        if vhost not in api.broker.vhosts:
+        if not api.broker.knows(vhost):
             raise HttpError(404, "not_found", "vhost_not_found")
         if api.broker.users.identity(user) is None:
             raise HttpError(404, "not_found", "user_not_found")

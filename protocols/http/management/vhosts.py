@@ -92,8 +92,12 @@ class _Vhosts:
         body: Item = fields_of(parsed(raw)) if raw else {}
         metadata = table_of(body, "metadata")
         name = request.names["vhost"]
-        known = name in api.broker.vhosts
+        known = api.broker.knows(name)
         said = {**metadata, **body}
+        if request.part:
+            # Worker 0 has seen to the rest.
+            api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))
+            return Response(204)
         lsn = api.broker.administration.put_vhost(
             name,
             description=text_of(said, "description") if "description" in said else None,
@@ -105,21 +109,28 @@ class _Vhosts:
         if not known:
             # As RabbitMQ does it: who makes a vhost may use it.
             lsn = max(lsn, api.broker.administration.set_permission(identity.username, name, Permission()))
-        if "tracing" in said:
+        if "tracing" in said and name in api.broker.vhosts:
             api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))
         await api.kept(lsn)
+        worker = api.broker.elsewhere(name)
+        if "tracing" in said and worker is not None and api.forwarder is not None:
+            await api.forwarder.settled()
+            await api.forwarder.forward(request, worker, api.place, part=True, body=raw)
         return Response(204 if known else 201)
 
     def _known(self, request: Request) -> str:
         self._api.require(request)
         name = request.names["vhost"]
-        if name not in self._api.broker.vhosts:
+        if not self._api.broker.knows(name):
             raise absent()
         return name
 
     async def delete(self, request: Request) -> Response:
         api = self._api
-        await api.kept(api.broker.administration.delete_vhost(self._known(request)))
+        name = self._known(request)
+        if api.forwarder is not None:
+            await api.forwarder.clear(name)
+        await api.kept(api.broker.administration.delete_vhost(name))
         return Response(204)
 
     async def start(self, request: Request) -> Response:
@@ -258,7 +269,11 @@ class _Parameters:
     async def index_global(self, request: Request) -> Response:
         self._api.require(request, "policymaker")
         return await reply_list(
-            request, global_parameters(self._api), lambda item: item, lambda item: (item["name"],)
+            request,
+            global_parameters(self._api),
+            lambda item: item,
+            lambda item: (item["name"],),
+            in_common=True,
         )
 
     def _find(self, name: str) -> Item | None:

@@ -181,3 +181,39 @@ async def test_who_is_connected() -> None:
         pair.transport.abort()
         await pair.end()
         pair.peer.close()
+
+
+async def test_what_was_read_elsewhere_comes_first_read_by_read_and_what_was_said_is_not_said_again() -> None:
+    loop = asyncio.get_running_loop()
+    ours, peer = socket.socketpair()
+    ours.setblocking(False)
+    peer.settimeout(LIMIT_S)
+    peer.sendall(b"new")
+    protocol = Protocol()
+    reads: list[bytes] = []
+
+    def updated(nbytes: int) -> None:
+        reads.append(bytes(protocol.buffer[:nbytes]))
+        protocol.changed.set()
+        if len(reads) == 1:  # as while a login is checked
+            transport.pause_reading()
+            loop.call_soon(transport.resume_reading)
+
+    protocol.buffer_updated = updated  # type: ignore[method-assign]
+    early = [b"first", b"l" * 5000]
+    transport = SocketTransport(loop, ours, protocol, early, 7)
+    transport.write(b"said")
+    transport.write(b"toowhat is new")
+    async with asyncio.timeout(LIMIT_S):
+        while b"new" not in reads:
+            protocol.changed.clear()
+            await protocol.changed.wait()
+    assert reads == [b"first", b"l" * 4096, b"l" * 904, b"new"]
+    assert peer.recv(100) == b"what is new"
+    given, unsent = transport.release()
+    assert (given, unsent, transport.is_closing()) == (ours, 0, True)
+    transport.write(b"nothing")
+    given.sendall(b"who has it now")
+    assert peer.recv(100) == b"who has it now"
+    given.close()
+    peer.close()

@@ -54,6 +54,15 @@ class Server:
             "none of their output are closed, the largest first. 0 = no limit.",
         ),
     )
+    workers: int = field(
+        default=1,
+        metadata=option(
+            Count(1, 64),
+            "Processes that share the ports. Each has vhosts of its own, with a log of its own in data_dir, "
+            "and uses one core: one vhost is no faster with more of them. Caches and limits of memory are "
+            "divided among them; limits of connections hold for each.",
+        ),
+    )
     drain_timeout_s: float = field(
         default=10.0,
         metadata=option(

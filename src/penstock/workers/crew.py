@@ -1,0 +1,123 @@
+"""What one worker knows of the others: its number, how many there are, the doors, and the state in common."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from penstock.protocols.doors import Doors
+from penstock.protocols.following import Follower, Leader
+
+if TYPE_CHECKING:
+    from penstock.log_core.log import Log
+    from penstock.protocols.front import Front
+    from penstock.router.broker import Broker
+    from penstock.router.metadata import Tables
+
+__all__ = ["Crew", "Membership", "Stopped"]
+
+
+class Stopped(Exception):
+    """The worker is to stop, and has not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What the supervisor gives a worker."""
+
+    number: int
+    door: socket.socket
+    """Listens at paths[number]."""
+    paths: Sequence[Path]
+    """The doors of all."""
+    life: int
+    """Descriptor of a pipe that ends with the supervisor."""
+    word: int
+    """Descriptor of a pipe for what `ready` says."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the worker is to stop."""
+
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop when the supervisor is gone: nobody would start or stop this worker any more."""
+
+        def ended() -> None:
+            loop.remove_reader(self.life)
+            self.stopping.set()
+
+        loop.add_reader(self.life, ended)
+
+    def ready(self, addresses: Mapping[str, str]) -> None:
+        """Clients can connect, at these addresses by the names of listeners."""
+        os.write(self.word, orjson.dumps(dict(addresses)))
+        os.close(self.word)
+
+
+class Crew:
+    """One worker among several, while it runs. Made by `join`."""
+
+    def __init__(self, membership: Membership) -> None:
+        self.number = membership.number
+        self.count = len(membership.paths)
+        loop = asyncio.get_running_loop()
+        self.doors = Doors(loop, membership.number, membership.door, membership.paths)
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self.shared: Tables
+
+    @classmethod
+    async def join(cls, membership: Membership, log: Log) -> Crew:
+        """Open the door, and have the state in common: it is in the log of worker 0, who must be there.
+
+        Raises:
+            Stopped: it is to stop before worker 0 is there.
+
+        """
+        crew = cls(membership)
+        if crew.number == 0:
+            crew.leader = Leader(crew.doors, log)
+            crew.shared = crew.leader.tables
+            crew.doors.open()
+        else:
+            crew.doors.open()
+            crew.follower = Follower(crew.doors)
+            begun = asyncio.ensure_future(crew.follower.begin())
+            stopped = asyncio.ensure_future(membership.stopping.wait())
+            await asyncio.wait((begun, stopped), return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if not begun.done():
+                begun.cancel()
+                crew.doors.close()
+                raise Stopped
+            crew.shared = crew.follower.mirror
+        return crew
+
+    def follow(self, broker: Broker) -> None:
+        """The broker is there, with all that a start brings: what worker 0 says holds in it from now on."""
+        if self.follower is not None:
+            self.follower.start(broker)
+        if self.leader is not None:
+            self.leader.start()
+
+    def serve(self, fronts: dict[str, Front]) -> None:
+        """The front ends are there: take over the clients that others hand over."""
+
+        def take(record: dict[str, Any], data: bytes, given: socket.socket) -> None:
+            front, name = record["place"]
+            fronts[front].listeners[name].take_over(record, data, given)
+
+        self.doors.take("client", take)
+
+    def close(self) -> None:
+        """Close the door, and leave."""
+        self.doors.close()
+        if self.leader is not None:
+            self.leader.close()
+        if self.follower is not None:
+            self.follower.close()

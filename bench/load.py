@@ -60,6 +60,8 @@ class Load:
     prefetch: int = 2000
     window: int = 2000
     """Messages a publisher may have unconfirmed (AMQP confirm, MQTT QoS 1)."""
+    vhost: str = "/"
+    """AMQP: where the queues are."""
     rate: float = 0.0
     """Messages per second of the one publisher in latency mode; 0 sends as fast as possible."""
 

@@ -123,7 +123,7 @@ def message(queue: str, size: int, *, durable: bool) -> bytes:
 @contextmanager
 def prepared(load: Load, port: int) -> Iterator[list[str]]:
     """Fresh queues for a run (a broker may still work off an earlier one's), deleted after it."""
-    client = Client(port)
+    client = Client(port, vhost=load.vhost)
     names = [f"bench-{os.getpid()}-{time.monotonic_ns()}-{i}" for i in range(load.queues)]
     for name in names:
         client.declare(name, durable=load.durable)
@@ -131,7 +131,7 @@ def prepared(load: Load, port: int) -> Iterator[list[str]]:
     try:
         yield names
     finally:
-        client = Client(port)
+        client = Client(port, vhost=load.vhost)
         client.socket.settimeout(60)
         for name in names:
             client.delete(name)
@@ -140,7 +140,7 @@ def prepared(load: Load, port: int) -> Iterator[list[str]]:
 
 def publish(load: Load, port: int, name: str, board: Board, i: int) -> None:
     """Publish to queue `name` until told to stop, within the confirm window if the load asks for confirms."""
-    client = Client(port)
+    client = Client(port, vhost=load.vhost)
     s = client.socket
     if load.confirm:
         client.call(85, 10, b"\0", 11)
@@ -204,7 +204,7 @@ def consume(load: Load, port: int, name: str, board: Board, i: int) -> None:
     """Consume from queue `name`, counting deliveries, with one multiple ack per read if the load asks for
     acks.
     """
-    client = Client(port)
+    client = Client(port, vhost=load.vhost)
     s = client.socket
     if load.ack:
         client.call(60, 10, struct.pack(">IH", 0, load.prefetch) + b"\0", 11)

@@ -44,7 +44,7 @@ class Echo(asyncio.BufferedProtocol):
         if nbytes <= 64:
             self.transport.write(bytes(self.buffer[:nbytes]))  # type: ignore[attr-defined]
 
-    def on_secure(self, user: str | None) -> None:
+    def secured(self, user: str | None) -> None:
         pass
 
     def close(self, reason: str) -> None:

@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=1.5, help="seconds of load before the window")
     for option in ("size", "publishers", "consumers", "window", "prefetch", "queues"):
         parser.add_argument(f"--{option}", type=int, help=f"instead of the workload's {option}")
+    parser.add_argument("--vhost", default="/", help="AMQP: the vhost; default: /")
     options = parser.parse_args()
     if options.list:
         print("\n".join(workload.name for workload in WORKLOADS))
@@ -38,7 +39,7 @@ def main() -> None:
         for name in ("size", "publishers", "consumers", "window", "prefetch", "queues")
         if getattr(options, name) is not None
     }
-    load = dataclasses.replace(found[0].load, **changes)
+    load = dataclasses.replace(found[0].load, **changes, vhost=options.vhost)
     result = run(load, options.port, broker_pid=options.pid, seconds=options.seconds, warm_s=options.warm)
     print(json.dumps({"workload": found[0].name, **dataclasses.asdict(result)}))
 

@@ -12,6 +12,7 @@ when the supervisor is gone, and stop.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import selectors
@@ -78,6 +79,7 @@ def worker_config(config: Config, number: int) -> Config:
     log = replace(
         config.log,
         data_dir=str(worker_folder(config.log.data_dir, number)),
+        folders=tuple(str(worker_folder(folder, number)) for folder in config.log.folders),
         tail_cache_bytes=config.log.tail_cache_bytes // count,
         read_cache_bytes=config.log.read_cache_bytes // count,
         feed_cache_bytes=config.log.feed_cache_bytes // count,
@@ -197,6 +199,9 @@ class _Supervisor:
         logs.common(worker=worker.number)
         membership = Membership(worker.number, worker.door.dup(), self._paths, self._life, word_end)
         try:
+            for folder in worker.config.log.folders:
+                with contextlib.suppress(OSError):  # the log says what is wrong with it
+                    os.mkdir(folder)
             code = self._work(worker.config, membership)
             logging.shutdown()
         except PenstockError as error:

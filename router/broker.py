@@ -42,7 +42,7 @@ from penstock.router.partitions import DEFAULT_VHOST, Partitions
 from penstock.router.permissions import Authorizer
 from penstock.router.policies import Policy
 from penstock.router.queue_methods import dispatch_kind
-from penstock.router.quotas import Quotas
+from penstock.router.quotas import Gate, Quotas
 from penstock.router.retained import Retained
 from penstock.router.sessions import TABLE as SESSIONS
 from penstock.router.sessions import split_row
@@ -117,6 +117,8 @@ class Broker:
         self.vhosts: dict[str, Vhost] = {}
         """Those of this worker."""
         self._elsewhere: dict[str, int] = {}
+        self.gate = Gate(self.queues)
+        """Refuses in the routes of vhosts that are over a quota."""
         self.quotas = Quotas(log, tick, self.vhosts)
         """Which vhosts are full."""
         self.rewrite = rewrite

@@ -1,7 +1,7 @@
 """How many of something a vhost or a user may have: RabbitMQ's vhost limits and user limits.
 
     of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ)
-                  max-backlog-bytes (see `quotas`)
+                  max-backlog-bytes   max-backlog-bytes-reject (see `quotas`)
                   traffic-retention-bytes   traffic-retention-seconds (absent: as the configuration has it)
     of a user     max-connections   max-channels
 
@@ -17,6 +17,7 @@ from penstock.router.errors import InvalidParameter
 
 __all__ = [
     "BACKLOG_BYTES",
+    "BACKLOG_REJECT",
     "RETENTION_BYTES",
     "RETENTION_SECONDS",
     "USER_LIMITS",
@@ -30,9 +31,17 @@ __all__ = [
 Limits = Mapping[str, int]
 
 BACKLOG_BYTES: Final = "max-backlog-bytes"
+BACKLOG_REJECT: Final = "max-backlog-bytes-reject"
 RETENTION_BYTES: Final = "traffic-retention-bytes"
 RETENTION_SECONDS: Final = "traffic-retention-seconds"
-VHOST_LIMITS: Final = ("max-connections", "max-queues", BACKLOG_BYTES, RETENTION_BYTES, RETENTION_SECONDS)
+VHOST_LIMITS: Final = (
+    "max-connections",
+    "max-queues",
+    BACKLOG_BYTES,
+    BACKLOG_REJECT,
+    RETENTION_BYTES,
+    RETENTION_SECONDS,
+)
 USER_LIMITS: Final = ("max-connections", "max-channels")
 
 _LIMIT_MAX: Final = 2**53

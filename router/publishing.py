@@ -19,6 +19,7 @@ from penstock.router.errors import AccessRefused, RoutingError, TopicRefused
 from penstock.router.exchanges import MQTT_EXCHANGE, Subject
 from penstock.router.identity import Identity
 from penstock.router.names import ENC_AMQP091, dotted, slashed, split_key_block, text
+from penstock.router.quotas import Gate
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
@@ -193,6 +194,9 @@ class Publishing:
 
         Nothing is appended when they all refuse it.
         """
+        lsn = self._log.appender.next_lsn - 1
+        if any(isinstance(guard.queue.data, Gate) for guard in route.guards):
+            return Published(lsn, route, True)
         target = route.target
         refusing: list[QueueEntry] = []
         absent = set(without)
@@ -208,7 +212,6 @@ class Publishing:
             kept = {entry.own_feed for entry in (*refusing, *absent)}
             target = self._log.target([feed for feed in target.feeds if feed not in kept], route.durable)
         keepers = self._log.keepers
-        lsn = self._log.appender.next_lsn - 1
         if not refusing or any(feed not in keepers for feed in target.feeds):
             lsn = self._log.appender.append_record(
                 route.lp, target, key, props, body, flags, priority, enc, ttl_ms, origin

@@ -1,12 +1,17 @@
-"""Backlog quotas: which vhosts hold more of the log than their limit `max-backlog-bytes` allows.
+"""Backlog quotas: which vhosts hold more of the log than their limits allow.
+
+    max-backlog-bytes          above it publishers wait: the vhost is `full`
+    max-backlog-bytes-reject   above it what they publish is refused: the vhost is in `refusing`
 
 The backlog of a vhost is what of its messages lies in the log from the oldest one on that some queue, session
 or stream of it still needs. What lies between and is done counts as long as it is there: until traffic
 retention lets go of its segment. Bytes are known by segment; within the oldest one they are taken to be
 spread evenly.
 
-A vhost over its quota is full until it is below nine tenths of it. What follows is the front ends' business:
-its publishers are not read. Looked at once a second, for a bounded number of queues in each turn.
+A vhost is over a quota until it is below nine tenths of it. That publishers wait is the front ends' business:
+they are not read. To refuse, routes of clients have a `Gate` among the queues that may refuse a message,
+which each protocol answers in its own words. Looked at once a second, for a bounded number of queues in each
+turn.
 """
 
 from __future__ import annotations
@@ -15,14 +20,18 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from penstock.router.limits import BACKLOG_BYTES, limit_of
+from penstock.router.limits import BACKLOG_BYTES, BACKLOG_REJECT, limit_of
+from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.limits import Overflow, Rules
+from penstock.subscriptions.queue import Queue
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
     from penstock.router.vhost import Vhost
+    from penstock.subscriptions.queues import Queues
     from penstock.subscriptions.tick import Tick
 
-__all__ = ["Quotas"]
+__all__ = ["Gate", "Quotas"]
 
 logger = logging.getLogger("penstock.router")
 
@@ -30,6 +39,15 @@ _EACH_S: Final = 1.0
 _QUEUES_AT_ONCE: Final = 5000
 """Queues asked for their low position in one go (about 1 ms)."""
 _NOTHING: Final = (1 << 64) - 1
+
+
+class Gate:
+    """Stands in routes as a queue that never has room; what it refuses no other queue gets."""
+
+    def __init__(self, queues: Queues) -> None:
+        self.queue = Queue(queues, 0, "", "", kind=Kind.SHARED)
+        self.queue.data = self
+        self.queue.apply(Rules(max_length=0, overflow=Overflow.REJECT))
 
 
 class Quotas:
@@ -45,17 +63,24 @@ class Quotas:
         """The vhosts over their quota."""
         self.on_change: list[Callable[[frozenset[str]], object]] = []
         """Called with `full` when it has changed."""
+        self.refusing: frozenset[str] = frozenset()
+        """The vhosts over the quota above which messages are refused."""
 
     def limits_changed(self) -> None:
         """The limits of a vhost have changed, or it is gone."""
-        self._set(frozenset(name for name in self.full if self._quota(name) is not None))
-        if not self._looking and any(self._quota(name) is not None for name in self._vhosts):
+        self._set(frozenset(name for name in self.full if self._quota(name, BACKLOG_BYTES) is not None))
+        kept = (name for name in self.refusing if self._quota(name, BACKLOG_REJECT) is not None)
+        self._refuse(frozenset(kept))
+        if not self._looking and any(map(self._has_quota, self._vhosts)):
             self._looking = True
             self._tick.after(_EACH_S, self._begin)
 
-    def _quota(self, name: str) -> int | None:
+    def _quota(self, name: str, limit: str) -> int | None:
         vhost = self._vhosts.get(name)
-        return None if vhost is None else limit_of(vhost.limits, BACKLOG_BYTES)
+        return None if vhost is None else limit_of(vhost.limits, limit)
+
+    def _has_quota(self, name: str) -> bool:
+        return any(self._quota(name, limit) is not None for limit in (BACKLOG_BYTES, BACKLOG_REJECT))
 
     def _begin(self) -> None:
         self._go_on(self._look())
@@ -71,7 +96,7 @@ class Quotas:
         """Judge every vhost that has a quota; a pause whenever enough queues were asked."""
         left = _QUEUES_AT_ONCE
         for vhost in list(self._vhosts.values()):
-            if self._quota(vhost.name) is None:
+            if not self._has_quota(vhost.name):
                 continue
             low = _NOTHING
             for entry in vhost.entries():
@@ -83,23 +108,36 @@ class Quotas:
             self._judge(vhost, low)
 
     def _judge(self, vhost: Vhost, low: int) -> None:
-        quota = self._quota(vhost.name)
-        if quota is None:
-            return  # it was taken back meanwhile
         backlog = self._log.held_bytes(vhost.lp, low)
-        if vhost.name in self.full:
+        self._set(self._over(vhost.name, BACKLOG_BYTES, backlog, self.full, "publishers wait"))
+        self._refuse(self._over(vhost.name, BACKLOG_REJECT, backlog, self.refusing, "publishes are refused"))
+
+    def _over(self, name: str, limit: str, backlog: int, over: frozenset[str], effect: str) -> frozenset[str]:
+        """Those that are over this limit, of whom `over` were."""
+        quota = self._quota(name, limit)
+        if quota is None:  # it was taken back meanwhile
+            return over
+        if name in over:
             if backlog <= quota * 9 // 10:
-                logger.info("over: vhost '%s' is within its %s again", vhost.name, BACKLOG_BYTES)
-                self._set(self.full - {vhost.name})
+                logger.info("over: vhost '%s' is within its %s again", name, limit)
+                return over - {name}
         elif backlog > quota:
             logger.warning(
-                "publishers wait: vhost '%s' holds %d bytes, and its %s is %d; consume, or raise the limit",
-                vhost.name,
+                "%s: vhost '%s' holds %d bytes, and its %s is %d; consume, or raise the limit",
+                effect,
+                name,
                 backlog,
-                BACKLOG_BYTES,
+                limit,
                 quota,
             )
-            self._set(self.full | {vhost.name})
+            return over | {name}
+        return over
+
+    def _refuse(self, refusing: frozenset[str]) -> None:
+        changed = self.refusing ^ refusing
+        self.refusing = refusing
+        for name in changed & self._vhosts.keys():
+            self._vhosts[name].topology.renew()
 
     def _set(self, full: frozenset[str]) -> None:
         if full != self.full:

@@ -53,6 +53,7 @@ class Resolver:
         default_slot: Callable[[bytes], Slot | None],
         lp: int = 0,
         retentions: Retentions | None = None,
+        gate: Callable[[], Cursor | None] = lambda: None,
     ) -> None:
         """Args:
         vhost: Its name, for errors.
@@ -63,6 +64,7 @@ class Resolver:
             first to ask; None when there is no such queue.
         lp: The log partition of the vhost.
         retentions: What has a retention of its own; None: nothing.
+        gate: What refuses all messages of clients; None: nothing does.
         """
         self._vhost = vhost
         self._exchanges = exchanges
@@ -71,6 +73,7 @@ class Resolver:
         self._default_slot = default_slot
         self._lp = lp
         self._retentions = retentions
+        self._gate = gate
         self._routes: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
 
     def refused(self, error: RoutingError) -> Route:
@@ -103,6 +106,9 @@ class Resolver:
         feeds: dict[Feed, None] = {}
         scopes: list[Scope] = []
         guards: list[Cursor] = []
+        gate = self._gate() if from_client else None
+        if gate is not None:
+            guards.append(gate)
         passed: list[Slot] = []
         recents: list[Recent] = []
         per_message = durable = False
@@ -176,7 +182,7 @@ class Resolver:
         recents: tuple[Recent, ...] = (),
     ) -> Route:
         scoped = tuple(scopes)
-        identity = (feeds, kept, scoped, durable, per_message)
+        identity = (feeds, kept, scoped, durable, per_message, guards)
         route = self._routes.get(identity)
         if route is None:
             target = self._log.target((*feeds, *kept), durable)

@@ -64,7 +64,14 @@ class Vhost(QueueMethods):
         self.retentions = Retentions(self)
         """What is kept for replay by policy."""
         resolver = Resolver(
-            name, self.exchanges, self._names, broker.log, self._default_slot, self.lp, self.retentions
+            name,
+            self.exchanges,
+            self._names,
+            broker.log,
+            self._default_slot,
+            self.lp,
+            self.retentions,
+            lambda: broker.gate.queue.cursor if self.refuses else None,
         )
         self.firehose = Firehose(self)
         self.publishing = Publishing(

@@ -88,6 +88,11 @@ class VhostState:
         """Whether it is over its backlog quota: publishers to it wait."""
         return self.name in self.broker.quotas.full
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it is over the quota above which nothing more is taken from clients."""
+        return self.name in self.broker.quotas.refusing
+
     @contextmanager
     def changing(self) -> Iterator[None]:
         """What is put within is one atomic unit, and this turn's write comes."""

@@ -271,6 +271,8 @@ def _append(channel: Channel, message: Message, way: Way) -> Published:
 def _append_in_time(channel: Channel, message: Message, way: Way) -> Published:
     if not way.held:
         return _append_now(channel, message, way.route)
+    if channel.vhost.refuses:
+        return Published(channel.session.log.appender.next_lsn - 1, way.route, refused=True)
     now = way.route
     if message.delay_ms and message.mandatory and not now.routed:
         # Where it would go if it were not held.

@@ -37,7 +37,7 @@ PROBLEMS: Final = {
     "paused": "Memory or disk is short, or the disk too slow: publishers wait, consumers go on. Send it "
     "again after Retry-After.",
     "queue_full": "A queue that it was to go to has reached its length and refuses (reject-publish).",
-    "quota": "The vhost holds more than its max-backlog-bytes: send it again when some of it is consumed.",
+    "quota": "The vhost holds more than its quota of bytes: send it again when some of it is consumed.",
     "refused": "This one of several messages was not kept.",
     "stale_handle": "The lease of the message is over: it was settled, or given back to the queue.",
     "subscription_busy": "Another consumer is in the way: of its kind the subscription has one at a time.",

@@ -26,7 +26,7 @@ from penstock.protocols.http.headers import (
 )
 from penstock.protocols.http.messages import HttpError
 from penstock.router.half import HalfMessage
-from penstock.router.limits import BACKLOG_BYTES
+from penstock.router.limits import BACKLOG_BYTES, BACKLOG_REJECT
 from penstock.router.names import join_key_block, split_key_block, text
 from penstock.router.publishing import Published, union
 
@@ -150,11 +150,12 @@ def log_failed() -> HttpError:
 def check_accepting(broker: Broker, vhost: Vhost) -> None:
     """Before a publish: raises HttpError 503 while the log takes no messages, 429 while it takes none for
     this vhost."""
-    if vhost.full:
+    if vhost.full or vhost.refuses:
+        limit = BACKLOG_BYTES if vhost.full else BACKLOG_REJECT
         raise HttpError(
             429,
             "quota",
-            f"vhost '{vhost.name}' holds more than its {BACKLOG_BYTES}; try again when some is consumed",
+            f"vhost '{vhost.name}' holds more than its {limit}; try again when some is consumed",
             retry_after_s=_RETRY_S,
         )
     if broker.log.paused:

@@ -73,6 +73,8 @@ def publish(
         return Published(0, _scan.NOW, reason)
     if is_reserved(topic):
         return Published(0, _scan.NOW, reasons.NOT_AUTHORIZED)
+    if vhost.refuses:
+        return Published(0, _scan.NOW, reasons.QUOTA_EXCEEDED)
     flags = _QOS_FLAGS[qos] | (F_RETAIN if retain else 0)
     if due_ms:
         error = vhost.route(identity, ENC_MQTT5, topic, {}).error

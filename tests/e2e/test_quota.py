@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import paho.mqtt.client as paho
 import pika
+import pika.exceptions
 import pika.spec
 import pytest
 
@@ -153,6 +155,51 @@ def test_an_mqtt_publisher_of_a_full_vhost_is_not_read(gateway: Gateway) -> None
     assert api.status("DELETE", "vhost-limits/small/max-backlog-bytes") == 204
     waits.wait_for_publish(LIMIT_S)
     assert waits.is_published()
+    client.disconnect()
+    client.loop_stop()
+    api.close()
+
+
+def test_a_vhost_over_the_other_quota_refuses_what_is_published_until_it_is_consumed(
+    gateway: Gateway,
+) -> None:
+    api = Api(gateway)
+    assert api.status("PUT", "vhosts/small") == 201
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client.username_pw_set("small:guest", "guest")
+    answers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    client.on_publish = lambda client, data, mid, reason, properties: answers.put(reason.value)
+    with connect(gateway, "small") as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        channel.queue_bind("q", "amq.topic", "a")
+        channel.basic_publish("", "q", b"taken")
+        client.connect("127.0.0.1", gateway.mqtt_port)
+        client.loop_start()
+        client.publish("a", b"taken", qos=1)
+        assert answers.get(timeout=LIMIT_S) == 0
+        assert api.status("PUT", "vhost-limits/small/max-backlog-bytes-reject", {"value": 0}) == 204
+        wait(lambda: "publishes are refused: vhost 'small' holds" in gateway.log_text(), "refusals")
+        for exchange, key in (("", "q"), ("amq.topic", "a"), ("amq.direct", "nobody")):
+            with pytest.raises(pika.exceptions.NackError):
+                channel.basic_publish(exchange, key, b"refused")
+        for topic in ("a", "nobody", "$delayed/60/a"):
+            client.publish(topic, b"refused", qos=1, retain=True)
+            assert answers.get(timeout=LIMIT_S) == 0x97, topic
+        answer = httpx.post(
+            f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/small/queues/q/messages",
+            content=b"{}",
+            auth=("guest", "guest"),
+            timeout=60,
+        )
+        assert answer.status_code == 429 and "max-backlog-bytes-reject" in answer.text, answer.text
+        assert [channel.basic_get("q", auto_ack=True)[2] for _ in range(3)] == [b"taken", b"taken", None]
+        assert api.status("DELETE", "vhost-limits/small/max-backlog-bytes-reject") == 204
+        channel.basic_publish("", "q", b"taken again")
+        client.publish("a", b"taken again", qos=1)
+        assert answers.get(timeout=LIMIT_S) == 0
+        assert channel.basic_get("q", auto_ack=True)[2] == b"taken again"
     client.disconnect()
     client.loop_stop()
     api.close()

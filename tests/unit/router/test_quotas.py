@@ -113,3 +113,26 @@ def test_many_queues_are_asked_in_many_turns(world: World, monkeypatch: pytest.M
     world.loop.advance(1.1)
     assert small.full
     assert pauses.count(0) == 3
+
+
+def test_above_the_quota_that_refuses_nothing_of_clients_is_appended(world: World) -> None:
+    small, other = _vhost(world, "small", "q", "r"), _vhost(world, "other", "q")
+    key = join_key_block("", "q")
+    for vhost in (small, other):
+        world.broker.administration.set_vhost_limits(vhost.name, {"max-backlog-bytes-reject": 10 * SIZE})
+    _publish(world, small, "q", 15)
+    table = small.publisher(world.guest, 1)
+    assert not table.route(key).special
+    world.loop.advance(1.1)
+    assert small.refuses and not small.full and not other.refuses
+    before = world.log.appender.next_lsn
+    assert table.route(key).special, "routes that are in use are resolved again"
+    assert small.publish(world.guest, 1, key, body=b"x").refused
+    assert small.publish(world.guest, 1, join_key_block("amq.fanout", ""), body=b"x").refused
+    assert world.log.appender.next_lsn == before
+    assert not other.publish(world.guest, 1, key, body=b"x").refused
+    assert not small.publish(None, 1, key, body=b"x").refused, "dead letters, for example"
+    small.queues["q"].queue.purge()
+    world.log.flush()
+    world.loop.advance(1.1)
+    assert not small.refuses and not small.publish(world.guest, 1, key, body=b"x").refused

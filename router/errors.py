@@ -265,8 +265,12 @@ class InvalidArgument(RoutingError):
         "invalid_type",
         "unacceptable_type",
         "invalid_dlx_strategy",
+        "invalid_max_age",
         "invalid_overflow",
+        "invalid_queue_locator_arg",
         "invalid_value",
+        "unsupported_mode",
+        "unsupported_version",
         "routing_key_but_no_dlx_defined",
         "not_for_type",
     ]

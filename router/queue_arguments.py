@@ -2,7 +2,8 @@
 
 Unknown arguments are kept and ignored, as RabbitMQ does. Some known ones are checked and mean nothing more
 here: every queue is in the log and none is replicated, so they promise nothing that is not kept
-(`x-queue-mode`, `x-queue-leader-locator`, `x-max-in-memory-*`, sizes of groups, clusters and segments).
+(`x-queue-mode`, `x-queue-version`, `x-queue-leader-locator`, `x-max-in-memory-*`, sizes of groups, clusters,
+segments and filters).
 
 Source: RabbitMQ's rabbit_amqqueue:declare_args/0, its observed answers, and its documentation per queue type.
 """
@@ -60,10 +61,6 @@ def _priority(value: object, table: Arguments) -> Problem | None:
     )
 
 
-def _text(value: object, _: Arguments) -> Problem | None:
-    return None if isinstance(value, str) else "unacceptable_type"
-
-
 def _exchange(value: object, _: Arguments) -> Problem | None:
     return None if isinstance(value, str) else "invalid_type"
 
@@ -103,13 +100,24 @@ def _switch(value: object, _: Arguments) -> Problem | None:
 def _mode(value: object, _: Arguments) -> Problem | None:
     if not isinstance(value, str):
         return "unacceptable_type"
-    return None if value in ("default", "lazy") else "invalid_value"
+    return None if value in ("default", "lazy") else "unsupported_mode"
+
+
+def _version(value: object, table: Arguments) -> Problem | None:
+    return _integer(value, table) or (None if value in (1, 2) else "unsupported_version")
+
+
+def _locator(value: object, _: Arguments) -> Problem | None:
+    if not isinstance(value, str):
+        return "unacceptable_type"
+    known = ("client-local", "balanced", "random", "least-leaders")
+    return None if value in known else "invalid_queue_locator_arg"
 
 
 def _age(value: object, _: Arguments) -> Problem | None:
     if not isinstance(value, str):
         return "unacceptable_type"
-    return "invalid_value" if interval_s(value) is None else None
+    return "invalid_max_age" if interval_s(value) is None else None
 
 
 def _cleanup(value: object, _: Arguments) -> Problem | None:
@@ -132,6 +140,7 @@ _RULES: Final[dict[str, tuple[Rule, tuple[str, ...]]]] = {
     "x-max-priority": (_priority, ("classic", "quorum")),
     "x-overflow": (_overflow, ("classic", "quorum")),
     "x-queue-mode": (_mode, ("classic",)),
+    "x-queue-version": (_version, ("classic",)),
     "x-single-active-consumer": (_switch, ("classic", "quorum")),
     "x-delivery-limit": (_any_integer, ("classic", "quorum")),
     "x-delayed-retry-type": (_retry_type, ("classic", "quorum")),
@@ -142,9 +151,10 @@ _RULES: Final[dict[str, tuple[Rule, tuple[str, ...]]]] = {
     "x-max-age": (_age, ("stream",)),
     "x-cleanup": (_cleanup, ("stream",)),
     "x-stream-max-segment-size-bytes": (_integer, ("stream",)),
-    "x-quorum-initial-group-size": (_integer, ("quorum",)),
-    "x-initial-cluster-size": (_integer, ("stream",)),
-    "x-queue-leader-locator": (_text, ("classic", "quorum", "stream")),
+    "x-stream-filter-size-bytes": (_integer, ("stream",)),
+    "x-quorum-initial-group-size": (_positive, ("quorum",)),
+    "x-initial-cluster-size": (_positive, ("stream",)),
+    "x-queue-leader-locator": (_locator, ("classic", "quorum", "stream")),
 }
 
 

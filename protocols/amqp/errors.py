@@ -165,6 +165,8 @@ def _invalid_argument(error: router.InvalidArgument) -> AmqpError:
             why = f'"expected integer, got {type_name(error.value)}"'
         case "unacceptable_type":
             why = f"{{unacceptable_type,{type_name(error.value)}}}"
+        case "unsupported_mode" | "unsupported_version":
+            why = f"\"unsupported queue {error.problem.rpartition('_')[2]} '{_plain(error.value)}'\""
         case _:
             why = error.problem
     return soft(406, f"{where}: {why}")

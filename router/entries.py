@@ -51,8 +51,13 @@ class QueueEntry:
     @property
     def listed_name(self) -> str:
         """What operators know it by, in lists and in the patterns of policies: queues of MQTT have RabbitMQ's
-        names for them."""
-        return self.name if self.kind == "queue" else f"mqtt-subscription-{self.name}qos1"
+        names for them, subscriptions to a stream are `subscription-STREAM/NAME`."""
+        match self.kind:
+            case "queue":
+                return self.name
+            case "subscription":
+                return f"subscription-{self.name}"
+        return f"mqtt-subscription-{self.name}qos1"
 
     @property
     def durable(self) -> bool:

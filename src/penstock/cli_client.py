@@ -44,6 +44,7 @@ class Client:
             raise ApiError(f"{url} is no URL of a management API", 0, remedy="write http://HOST:PORT")
         user = os.environ.get("PENSTOCK_USER") or unquote(parts.username or "guest")
         password = os.environ.get("PENSTOCK_PASSWORD") or unquote(parts.password or "guest")
+        self.user = user
         self.address = f"{parts.hostname}:{parts.port or 15672}"
         self._authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
         self._failures = (OSError, http.client.HTTPException)
@@ -68,11 +69,21 @@ class Client:
             self._connection.request("GET", path, headers={"authorization": self._authorization})
             answer = self._connection.getresponse()
             if answer.status >= 400:
-                raise ApiError(_reason(answer.read()) or answer.reason, answer.status)
+                raise self._refused(answer.read(), answer)
             while line := answer.readline():
                 yield line.decode("utf-8", "replace").rstrip("\r\n")
         except self._failures as error:
             raise self._unreachable(error) from error
+
+    def _refused(self, text: bytes, answer: http.client.HTTPResponse) -> ApiError:
+        reason = _reason(text) or answer.reason
+        if answer.status == 401 and reason == "Login failed":
+            return ApiError(
+                f"user '{self.user}' cannot log in at {self.address}",
+                answer.status,
+                remedy="set PENSTOCK_USER and PENSTOCK_PASSWORD, or write --url http://USER:PASSWORD@HOST:PORT",
+            )
+        return ApiError(reason, answer.status)
 
     def _unreachable(self, error: Exception) -> ApiError:
         return ApiError(
@@ -98,7 +109,7 @@ class Client:
         except self._failures as error:
             raise self._unreachable(error) from error
         if answer.status >= 400:
-            raise ApiError(_reason(text) or answer.reason, answer.status)
+            raise self._refused(text, answer)
         return json.loads(text) if text else None
 
 

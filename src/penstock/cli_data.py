@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from io import TextIOBase
 from typing import Any, Final
 
 from penstock.cli_client import ApiError, Client, segment
-from penstock.cli_manage import add_target, argument, runner
+from penstock.cli_manage import Action, add_target, runner
 from penstock.cli_paths import AT_ONCE, Item, base, batches, progress, subscription, subscription_path
 
 __all__ = ["add_data"]
@@ -21,20 +22,29 @@ _LEASE_MS: Final = 60_000
 
 def add_data(commands: Any) -> None:
     """Add the verbs."""
-    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
-    _add_pub(commands, vhost)
-    _add_sub(commands, vhost)
-    _add_tail(commands, vhost)
+    _add_pub(commands)
+    _add_sub(commands)
+    _add_tail(commands)
 
 
-def _add_pub(commands: Any, vhost: Any) -> None:
-    pub = commands.add_parser(
-        "pub",
-        help="publish messages",
-        description="Publish messages: the words given, or each line of standard input.",
-    )
-    add_target(pub)
-    vhost(pub)
+def _verb(commands: Any, name: str, text: str, description: str, action: Action) -> argparse.ArgumentParser:
+    """A verb with what all of them have."""
+    verb: argparse.ArgumentParser = commands.add_parser(name, help=text, description=description)
+    add_target(verb)
+    verb.add_argument("--vhost", default="/", help="the vhost (default: /)")
+    verb.set_defaults(run=runner(action))
+    return verb
+
+
+def _add_output(verb: argparse.ArgumentParser) -> None:
+    """How much is printed, and how."""
+    verb.add_argument("--max", type=int, help="end after so many")
+    verb.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
+
+
+def _add_pub(commands: Any) -> None:
+    text = "Publish messages: the words given, or each line of standard input."
+    pub = _verb(commands, "pub", "publish messages", text, _pub)
     to = pub.add_mutually_exclusive_group(required=True)
     to.add_argument("--queue", help="into this queue")
     to.add_argument("--topic", help="into this topic")
@@ -46,44 +56,29 @@ def _add_pub(commands: Any, vhost: Any) -> None:
         "--json", action="store_true", help="each message is a JSON object, as docs/http.md has it"
     )
     pub.add_argument("messages", nargs="*", metavar="MESSAGE")
-    pub.set_defaults(run=runner(_pub))
 
 
-def _add_sub(commands: Any, vhost: Any) -> None:
-    sub = commands.add_parser(
-        "sub",
-        help="take messages and print them",
-        description="Take messages of a queue or a subscription, print and acknowledge them.",
-    )
-    add_target(sub)
-    vhost(sub)
+def _add_sub(commands: Any) -> None:
+    text = "Take messages of a queue or a subscription, print and acknowledge them."
+    sub = _verb(commands, "sub", "take messages and print them", text, _sub)
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--queue")
     source.add_argument("--subscription", metavar="TOPIC/NAME", type=subscription)
     sub.add_argument("--consumer", help="its name, for subscriptions that are not shared")
-    sub.add_argument("--max", type=int, help="end after so many")
     sub.add_argument("--drain", action="store_true", help="end when there is nothing more")
-    sub.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
-    sub.set_defaults(run=runner(_sub))
+    _add_output(sub)
 
 
-def _add_tail(commands: Any, vhost: Any) -> None:
-    tail = commands.add_parser(
-        "tail",
-        help="print what passes, and take nothing",
-        description="Print what passes an exchange, MQTT topics or a topic, and take nothing from anybody.",
-    )
-    add_target(tail)
-    vhost(tail)
+def _add_tail(commands: Any) -> None:
+    text = "Print what passes an exchange, MQTT topics or a topic, and take nothing from anybody."
+    tail = _verb(commands, "tail", "print what passes, and take nothing", text, _tail)
     source = tail.add_mutually_exclusive_group(required=True)
     source.add_argument("--exchange")
     source.add_argument("--mqtt", metavar="FILTER", help="a topic filter of MQTT, such as a/+/b")
     source.add_argument("--topic")
     tail.add_argument("--pattern", default="#", help="of an exchange (default: %(default)s)")
     tail.add_argument("--from", dest="since", default="next", help="of a topic: first, next, an offset, -1h")
-    tail.add_argument("--max", type=int, help="end after so many")
-    tail.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
-    tail.set_defaults(run=runner(_tail))
+    _add_output(tail)
 
 
 def _pub(client: Client, parsed: argparse.Namespace) -> None:
@@ -110,6 +105,8 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
             found["headers"] = {**headers, **(found.get("headers") or {})}
         return found
 
+    if not parsed.messages and isinstance(sys.stdin, TextIOBase) and sys.stdin.isatty():
+        print("each line is a message; Ctrl-D ends", file=sys.stderr)
     lines = parsed.messages or (line.rstrip("\n") for line in sys.stdin)
     with progress(len(parsed.messages) or None, "published") as bar:
         for batch in batches(map(item, lines)):

@@ -8,7 +8,7 @@ from typing import Final
 from penstock.cli_client import Client, segment
 from penstock.cli_manage import Nouns, argument, columns
 from penstock.cli_paths import AT_ONCE, Item, base, batches, progress
-from penstock.cli_tables import print_rows
+from penstock.cli_tables import print_list, print_rows
 
 __all__ = ["add_dlq"]
 
@@ -56,7 +56,7 @@ def _list_dead(client: Client, parsed: argparse.Namespace) -> None:
         for queue in queues
         if queue["name"] in sources
     ]
-    print_rows(found, parsed.columns.split(","), parsed.output)
+    print_list(found, parsed.columns, parsed.output)
 
 
 def _arguments(queue: Item) -> Item:
@@ -95,7 +95,7 @@ def _peek(client: Client, parsed: argparse.Namespace) -> None:
         death = _death(message)
         value = message["value"] if "value" in message else message["value_b64"]
         rows.append({**death, **message, "value": value if parsed.output == "json" else value[:60]})
-    print_rows(rows, parsed.columns.split(","), parsed.output)
+    print_list(rows, parsed.columns, parsed.output)
 
 
 def _redrive(client: Client, parsed: argparse.Namespace) -> None:

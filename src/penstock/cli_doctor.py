@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ipaddress
 import resource
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from penstock.cli_client import ApiError, Client, segment
+from penstock.cli_client import ApiError, Client
 
 if TYPE_CHECKING:
     from penstock.config import Config
@@ -155,6 +156,11 @@ def _is_loopback(host: str) -> bool:
 # The gateway
 
 
+def _words(*words: str) -> str:
+    """Words of a command as a shell takes them."""
+    return " ".join(shlex.quote(word) for word in words)
+
+
 def examine_gateway(client: Client) -> Iterator[Finding]:
     """What a running gateway says of itself."""
     for check in _CHECKS:
@@ -182,7 +188,7 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
                 "warning",
                 f"queue {queue['vhost']}/{queue['name']}",
                 f"{age} messages and no consumer",
-                f"consume it, or: penstock queues purge --vhost {segment(queue['vhost'])} {queue['name']}",
+                f"consume it, or: penstock queues purge {_words('--vhost', queue['vhost'], queue['name'])}",
             )
     for hook in client.get("webhooks"):
         if hook["state"] in ("disabled", "open"):
@@ -190,5 +196,5 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
                 "warning",
                 f"webhook {hook['vhost']}/{hook['name']}",
                 f"{hook['state']}: {hook.get('reason') or hook.get('last_error')}",
-                f"penstock webhooks attempts {hook['name']}",
+                f"penstock webhooks attempts {_words('--vhost', hook['vhost'], hook['name'])}",
             )

@@ -16,10 +16,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.cli_client import DEFAULT_URL, ApiError, Client, segment
-from penstock.cli_tables import print_rows
+from penstock.cli_tables import Columns, print_list, print_rows
 from penstock.errors import ConfigError
 
-__all__ = ["Nouns", "add_commands", "add_target", "argument", "columns", "json_object", "list_of", "runner"]
+__all__ = [
+    "Action",
+    "Nouns",
+    "add_commands",
+    "add_target",
+    "argument",
+    "columns",
+    "json_object",
+    "list_of",
+    "runner",
+]
 
 Item = dict[str, Any]
 Action = Callable[[Client, argparse.Namespace], None]
@@ -207,7 +217,7 @@ def columns(default: str) -> _Argument:
         parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
         parser.add_argument(
             "--columns",
-            default=default,
+            default=Columns(default),
             help="keys of the API, with commas (default: %(default)s)",
         )
 
@@ -248,23 +258,37 @@ def list_of(path: str) -> Action:
     """Prints the list at a path, whose braces are filled with arguments."""
 
     def action(client: Client, parsed: argparse.Namespace) -> None:
-        print_rows(client.get(_filled(path, parsed)), parsed.columns.split(","), parsed.output)
+        print_list(client.get(_filled(path, parsed)), parsed.columns, parsed.output)
 
     return action
 
 
 def _show(path: str) -> Action:
     def action(client: Client, parsed: argparse.Namespace) -> None:
-        print(json.dumps(client.get(_filled(path, parsed)), indent=2))
+        print(json.dumps(_of_a_thing("GET", client, path, parsed), indent=2))
 
     return action
 
 
 def _delete(path: str) -> Action:
     def action(client: Client, parsed: argparse.Namespace) -> None:
-        client.request("DELETE", _filled(path, parsed))
+        _of_a_thing("DELETE", client, path, parsed)
 
     return action
+
+
+def _of_a_thing(method: str, client: Client, path: str, parsed: argparse.Namespace, **headers: str) -> Any:
+    """The answer to a request about what is called `parsed.name`. Raises ApiError, which names it."""
+    try:
+        return client.request(method, _filled(path, parsed), **headers)
+    except ApiError as error:
+        if error.status != 404 or str(error) != "Not Found":
+            raise
+        noun = path.partition("/")[0].removesuffix("s")
+        where = f" in vhost '{parsed.vhost}'" if "{vhost}" in path else ""
+        raise ApiError(
+            f"there is no {'policy' if noun == 'policie' else noun} '{parsed.name}'{where}", 404
+        ) from error
 
 
 def _declare_queue(client: Client, parsed: argparse.Namespace) -> None:
@@ -276,7 +300,7 @@ def _declare_queue(client: Client, parsed: argparse.Namespace) -> None:
 
 
 def _close(client: Client, parsed: argparse.Namespace) -> None:
-    client.request("DELETE", _filled("connections/{name}", parsed), **{"x-reason": parsed.reason})
+    _of_a_thing("DELETE", client, "connections/{name}", parsed, **{"x-reason": parsed.reason})
 
 
 def _add_user(client: Client, parsed: argparse.Namespace) -> None:

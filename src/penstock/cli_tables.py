@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["erlang", "lookup", "print_rows", "tabbed"]
+from penstock.errors import ConfigError
+
+__all__ = ["Columns", "erlang", "lookup", "print_list", "print_rows", "tabbed"]
 
 Item = Mapping[str, Any]
 
@@ -30,6 +32,35 @@ def print_rows(items: Sequence[Item], columns: Sequence[str], form: str) -> None
     widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
     for row in ([name.upper() for name in columns], *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+class Columns(str):
+    """Names of columns with commas between, as a command has them when nobody asks for others."""
+
+
+def print_list(items: Sequence[Item], columns: str, form: str) -> None:
+    """Print the columns named in `columns`; those that somebody asked for must be there.
+
+    Raises:
+        ConfigError: no item has such a column.
+
+    """
+    names = columns.split(",")
+    if items and not isinstance(columns, Columns):
+        for name in names:
+            if not any(_has(item, name) for item in items):
+                known = ", ".join(sorted({key for item in items for key in item}))
+                raise ConfigError(f"there is no column '{name}'; there are {known}", source="--columns")
+    print_rows(items, names, form)
+
+
+def _has(item: Item, column: str) -> bool:
+    name, dot, rest = column.partition(".")
+    if name not in item:
+        return False
+    inner = item[name]
+    # What is empty may be an object that has nothing in it at the moment.
+    return not dot or not inner or (isinstance(inner, Mapping) and _has(inner, rest))
 
 
 def _cell(value: Any) -> str:

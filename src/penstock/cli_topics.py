@@ -9,7 +9,7 @@ from typing import Any, Final
 from penstock.cli_client import Client, segment
 from penstock.cli_manage import Nouns, argument, columns
 from penstock.cli_paths import Item, base, subscription, subscription_path
-from penstock.cli_tables import print_rows
+from penstock.cli_tables import print_list
 
 __all__ = ["add_topics"]
 
@@ -61,13 +61,13 @@ def _topic_path(parsed: argparse.Namespace) -> str:
 
 def _list_of(what: str) -> Any:
     def action(client: Client, parsed: argparse.Namespace) -> None:
-        print_rows(client.get(f"{base(parsed)}/{what}")[what], parsed.columns.split(","), parsed.output)
+        print_list(client.get(f"{base(parsed)}/{what}")[what], parsed.columns, parsed.output)
 
     return action
 
 
 def _list_topics(client: Client, parsed: argparse.Namespace) -> None:
-    print_rows(client.get(f"{base(parsed)}/streams")["streams"], parsed.columns.split(","), parsed.output)
+    print_list(client.get(f"{base(parsed)}/streams")["streams"], parsed.columns, parsed.output)
 
 
 def _show_topic(client: Client, parsed: argparse.Namespace) -> None:
@@ -85,7 +85,7 @@ def _delete_topic(client: Client, parsed: argparse.Namespace) -> None:
 
 def _list_subs(client: Client, parsed: argparse.Namespace) -> None:
     found = client.get(f"{base(parsed)}/streams/{segment(parsed.topic)}/subscriptions")["subscriptions"]
-    print_rows(found, parsed.columns.split(","), parsed.output)
+    print_list(found, parsed.columns, parsed.output)
 
 
 def _show_sub(client: Client, parsed: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.cli_client import ApiError, Client, segment
 from penstock.cli_manage import Nouns, argument, columns, json_object, list_of
-from penstock.cli_tables import print_rows
+from penstock.cli_tables import print_list
 
 __all__ = ["add_webhooks"]
 
@@ -118,4 +118,4 @@ def _attempts(client: Client, parsed: argparse.Namespace) -> None:
         if not read["messages"]:
             break
         start = str(read["next"])
-    print_rows(rows, parsed.columns.split(","), parsed.output)
+    print_list(rows, parsed.columns, parsed.output)

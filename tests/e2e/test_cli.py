@@ -88,7 +88,15 @@ def test_definitions_leave_and_come_back(gateway: Gateway, tmp_path: Path) -> No
 
 def test_what_goes_wrong_is_one_line_with_the_remedy(gateway: Gateway) -> None:
     missing = penstock(gateway, "queues", "show", "none", code=1).stderr
-    assert missing == "penstock: error: Not Found\n"
+    assert missing == "penstock: error: there is no queue 'none' in vhost '/'\n"
+    assert "no policy 'x' in vhost '/'" in penstock(gateway, "policies", "clear", "x", code=1).stderr
+    unknown = penstock(gateway, "users", "list", "--columns", "name,nope", code=2).stderr
+    assert "no column 'nope'; there are hashing_algorithm, limits, name" in unknown
+    nobody = f"http://nobody:x@127.0.0.1:{gateway.ports['management']}"
+    refused = penstock(None, "queues", "list", code=1, url=nobody).stderr
+    assert "user 'nobody' cannot log in" in refused and "PENSTOCK_USER" in refused
+    lost = penstock(gateway, "pub", "--queue", "nowhere", "x", code=1).stderr
+    assert "there is no queue 'nowhere' in vhost '/'" in lost
     silent = penstock(None, "queues", "list", code=1, url="http://127.0.0.1:9").stderr
     assert silent.startswith("penstock: error: no answer from the management API at 127.0.0.1:9")
     assert "management.listen" in silent and silent.count("\n") == 1

@@ -244,6 +244,17 @@ def test_a_message_and_the_acknowledgement_of_a_subscription_are_one_unit(
     assert one.show()["acknowledged"] == 1
 
 
+def test_a_subscription_is_listed_by_a_name_of_its_own(
+    http: httpx.Client, gateway: Gateway, stream: str
+) -> None:
+    assert http.put(f"streams/{stream}/subscriptions/s", json={}).status_code == 201
+    api = Api(gateway)
+    listed = {queue["name"] for queue in api.get("queues/%2F")}
+    assert f"subscription-{stream}/s" in listed
+    assert not any(name.startswith("mqtt-") for name in listed)
+    api.close()
+
+
 def test_rights_that_are_taken_back_end_what_waits(http: httpx.Client, gateway: Gateway, stream: str) -> None:
     api = Api(gateway)
     user = f"u-{stream}"

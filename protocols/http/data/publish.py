@@ -233,7 +233,11 @@ class Publisher:
                 route = vhost.route(identity, AMQP091, block, message.properties.get("headers") or {})
                 if route.error is None and not route.routed:
                     raise HttpError(
-                        422, "unroutable", f"no queue is bound to exchange '{exchange}' with key '{key}'"
+                        422,
+                        "unroutable",
+                        f"no queue is bound to exchange '{exchange}' with key '{key}'"
+                        if exchange
+                        else f"there is no queue '{key}' in vhost '{vhost.name}'",
                     )
             published = access.messages.publish(
                 vhost, identity, exchange, key, message.properties, message.body, due_ms=message.due_ms

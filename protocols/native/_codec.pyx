@@ -145,8 +145,8 @@ cdef class Codec:
         sequence = load64(p)
         acks = p[8]
         count = load32(p + 12)
-        if acks > ACKS_FSYNC or p[9] > 1 or p[10] | p[11]:
-            self.host.fault("malformed", "PRODUCE: acks is 0, 1 or 2, compression 0 or 1; reserved bytes are 0")
+        if acks > ACKS_FSYNC or p[9] > 2 or p[10] | p[11]:
+            self.host.fault("malformed", "PRODUCE: acks is 0, 1 or 2, compression 0, 1 or 2; reserved bytes are 0")
             return 0
         if p[9]:
             raw = self.host.unpacked(PyBytes_FromStringAndSize(<const char*>records, size))

@@ -19,7 +19,7 @@ cdef struct Unacked:            # a delivery, by its tag
 
 cdef class Outgoing:                # what the consumers of one connection share
     cdef readonly OutBuffer out
-    cdef public bint packs              # deliveries are compressed
+    cdef public str packs               # how deliveries are compressed; "": they are not
     cdef public bint stores             # batches may go out as they are stored
     cdef readonly uint64_t delivered, acknowledged
 

@@ -37,8 +37,8 @@ class Outgoing:
     """What the consumers of one connection share: its output, and what went into it."""
 
     out: OutBuffer
-    packs: bool
-    """Deliveries are compressed where that makes them smaller."""
+    packs: str
+    """How deliveries are compressed where that makes them smaller; "": they are not."""
     stores: bool
     """Batches may go out as they are stored."""
     delivered: int

@@ -51,13 +51,14 @@ cdef enum:
 cdef class Outgoing:
     def __cinit__(self, OutBuffer out not None):
         self.out = out
+        self.packs = ""
 
     cdef int pack_from(self, Py_ssize_t began) except -1:
         """Compress the delivery that is the output from there on, if that makes it smaller."""
         cdef OutBuffer out = self.out
         cdef Py_ssize_t raw = out.size - began - HEAD, size
         cdef uint8_t* p = out._start + began
-        cdef bytes packed = pack(PyBytes_FromStringAndSize(<const char*>p + HEAD, raw))
+        cdef bytes packed = pack(PyBytes_FromStringAndSize(<const char*>p + HEAD, raw), self.packs)
         size = PyBytes_GET_SIZE(packed)
         if size < raw:
             put_head(p, size, T_DELIVER_PACKED, load32(p + 8))

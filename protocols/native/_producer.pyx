@@ -4,7 +4,7 @@
 Owns what happens per produced message. All integers are big-endian.
 
     PRODUCE    sequence u64 | acks u8 | compression u8 | reserved u16 = 0 | count u32 | count records
-               (compression 1: they are packed, see `packing`)
+               (compression 1, zstd, or 2, LZ4: they are packed, see `packing`)
       record   properties size u32 | body size u32 | properties | body
     CONFIRM    sequence u64 | position u64 | count u32 | flags u32 (1: it had been appended before)
 

@@ -44,7 +44,8 @@ ACKS_FSYNC: Final = 2
 """What a confirm waits for."""
 
 ZSTD: Final = "zstd"
-"""The capability of compressed batches."""
+LZ4: Final = "lz4"
+"""The capabilities of compressed batches."""
 STORED: Final = "stored"
 """The capability of batches as they are stored."""
 KEY_HEADER: Final = "x-key"

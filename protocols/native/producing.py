@@ -196,9 +196,9 @@ class Producing:
             self._session.fault("malformed", f"PRODUCE_AT has at least {_AT.size} bytes")
             return
         sequence, acks, compression, reserved, count, due_ms = _AT.unpack_from(payload)
-        if acks > _ACKS_FSYNC or compression > 1 or reserved:
+        if acks > _ACKS_FSYNC or compression > 2 or reserved:
             self._session.fault(
-                "malformed", "PRODUCE_AT: acks is 0, 1 or 2, compression 0 or 1; reserved bytes are 0"
+                "malformed", "PRODUCE_AT: acks is 0, 1 or 2, compression 0, 1 or 2; reserved bytes are 0"
             )
             return
         session, records = self._session, payload[_AT.size :]

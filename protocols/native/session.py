@@ -30,7 +30,7 @@ from penstock.protocols.native.errors import RequestError, refusal
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.kinds import PREFACE, VERSION
 from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
-from penstock.protocols.native.packing import unpack
+from penstock.protocols.native.packing import available, unpack
 from penstock.protocols.native.preparing import Preparing
 from penstock.protocols.native.producing import Producing
 from penstock.protocols.native.raw import RawReads
@@ -49,17 +49,7 @@ __all__ = ["Session", "State"]
 _PROBE_S: Final = 5.0
 """How long a peer has to show that it is there."""
 
-CAPABILITIES: Final = (
-    "delay",
-    "transact",
-    "prepare",
-    "pull",
-    "read",
-    "seek",
-    "log",
-    kinds.ZSTD,
-    kinds.STORED,
-)
+CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "log", kinds.STORED)
 
 
 _numbers: Final = itertools.count(1)
@@ -208,7 +198,7 @@ class Session:
         capabilities = fields.any("capabilities")
         fields.done()
         if isinstance(capabilities, list):
-            self.codec.outgoing.packs = kinds.ZSTD in capabilities
+            self.codec.outgoing.packs = next((one for one in capabilities if one in available()), "")
             self.codec.outgoing.stores = kinds.STORED in capabilities
         if not isinstance(versions, list) or VERSION not in versions:
             raise RequestError(
@@ -222,7 +212,7 @@ class Session:
             {
                 "version": VERSION,
                 "server": f"penstock/{__version__}",
-                "capabilities": CAPABILITIES,
+                "capabilities": (*CAPABILITIES, *available()),
                 "mechanisms": ["PLAIN", *(["EXTERNAL"] if self.certificate_user else [])],
                 "max_frame_bytes": self.options.max_frame_bytes,
                 "heartbeat_s": self.options.heartbeat_s,

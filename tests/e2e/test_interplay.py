@@ -1,4 +1,4 @@
-"""One stream of messages for an AMQP queue, a group of MQTT clients and a subscription of the SDK, all at once."""
+"""One stream of messages for an AMQP queue, a group of MQTT clients and an SDK subscription, all at once."""
 
 from __future__ import annotations
 

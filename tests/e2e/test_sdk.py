@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -86,10 +86,13 @@ async def test_a_producer_gathers_batches_and_keeps_their_order(client: penstock
         assert bodies(await take(reader, 2000)) == wanted
 
 
-async def test_batches_are_compressed_in_both_directions(gateway: Gateway) -> None:
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+async def test_batches_are_compressed_in_both_directions(
+    gateway: Gateway, compression: Literal["zstd", "lz4"]
+) -> None:
     wanted = [b"%d %s" % (i, b"text " * 20) for i in range(5000)]
     sent = 0
-    async with penstock.connect(gateway.url, compression="zstd") as client:
+    async with penstock.connect(gateway.url, compression=compression) as client:
         link = await client.link()
         write = link.write
 

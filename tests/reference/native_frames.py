@@ -33,8 +33,10 @@ def records(items: list[tuple[bytes, bytes]]) -> bytes:
     return b"".join(struct.pack(">II", len(props), len(body)) + props + body for props, body in items)
 
 
-def produce_packed(handle: int, sequence: int, acks: int, count: int, packed: bytes) -> bytes:
-    return frame(0x10, handle, PRODUCE.pack(sequence, acks, 1, 0, count) + packed)
+def produce_packed(
+    handle: int, sequence: int, acks: int, count: int, packed: bytes, compression: int = 1
+) -> bytes:
+    return frame(0x10, handle, PRODUCE.pack(sequence, acks, compression, 0, count) + packed)
 
 
 def produce(handle: int, sequence: int, acks: int, items: list[tuple[bytes, bytes]]) -> bytes:

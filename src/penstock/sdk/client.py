@@ -60,7 +60,7 @@ class Client:
         user: str | None = None,
         password: str | None = None,
         certificate_login: bool = False,
-        compression: Literal["zstd"] | None = None,
+        compression: Literal["zstd", "lz4"] | None = None,
         connect_timeout_s: float = 10.0,
         reconnect: bool = True,
     ) -> None:
@@ -71,7 +71,8 @@ class Client:
             tls: How a gateway proves who it is; None: as Python does it by default.
             user, password: Instead of those in the URL.
             certificate_login: Log in as whom the certificate in `tls` names.
-            compression: "zstd": batches are compressed in both directions; for slow networks.
+            compression: "zstd" or "lz4": batches are compressed in both directions; for slow networks. LZ4
+                needs the package lz4 on both sides, makes more bytes, and takes half the CPU.
             connect_timeout_s: How long one try may take.
             reconnect: Make a lost connection again.
 

@@ -48,8 +48,8 @@ class Link(asyncio.Protocol):
         self._writable.set()
         self._error: ClientError | None = None
         self.welcome: dict[str, Any] = {}
-        self.packs = False
-        """Batches are compressed."""
+        self.packs = ""
+        """How batches are compressed; "": they are not."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._steps: asyncio.Queue[dict[str, Any] | ClientError] = asyncio.Queue()
 
@@ -199,6 +199,8 @@ class Link(asyncio.Protocol):
         """Introduce ourselves. Raises LoginRefused, ConnectionLost, ClientError: no such compression."""
         from penstock import __version__
 
+        if compression is not None:
+            _check_here(compression)
         capabilities = [*_CAPABILITIES, *([] if compression is None else [compression])]
         hello = {"versions": [1], "client": f"penstock-python/{__version__}", "capabilities": capabilities}
         login: dict[str, Any] = {"mechanism": "EXTERNAL", "vhost": target.vhost}
@@ -223,7 +225,7 @@ class Link(asyncio.Protocol):
                 f"the gateway does not compress with {compression}",
                 remedy="connect without compression, or to a newer gateway",
             )
-        self.packs = compression is not None
+        self.packs = compression or ""
 
     def abort(self) -> None:
         """Drop it."""
@@ -237,6 +239,17 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
             await self.closed
+
+
+def _check_here(compression: str) -> None:
+    """Raises ClientError: it cannot be done in this process."""
+    from penstock.protocols.native.packing import available
+
+    if compression not in available():
+        raise ClientError(
+            f"there is no compression {compression!r} here: there are {', '.join(available())}",
+            remedy="install penstock[lz4] for LZ4, or connect without compression",
+        )
 
 
 async def open_link(

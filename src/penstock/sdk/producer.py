@@ -75,12 +75,12 @@ class _Batch:
         if not self.due_ms and not link.packs:
             link.write(encode_produce(handle, self.sequence, acks, self.bodies, self.props, PLAIN))
             return
-        records = encode_records(self.bodies, self.props, PLAIN)
+        records, packed = encode_records(self.bodies, self.props, PLAIN), 0
         if link.packs:
-            from penstock.protocols.native.packing import pack
+            from penstock.protocols.native.packing import code_of, pack
 
-            records = pack(records)
-        head = _BATCH.pack(self.sequence, acks, link.packs, 0, self.count)
+            records, packed = pack(records, link.packs), code_of(link.packs)
+        head = _BATCH.pack(self.sequence, acks, packed, 0, self.count)
         if self.due_ms:
             link.send(kinds.PRODUCE_AT, handle, head + _DUE.pack(self.due_ms) + records)
         else:

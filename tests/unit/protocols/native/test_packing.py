@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from penstock.protocols.native import kinds
+from penstock.protocols.native import packing as packing_module
 from penstock.protocols.native.options import NativeOptions
-from penstock.protocols.native.packing import pack, unpack
+from penstock.protocols.native.packing import code_of, pack, unpack
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World
 
@@ -37,14 +38,19 @@ def packing(world: World, *capabilities: str) -> Client:
     return client
 
 
+BOTH = pytest.mark.parametrize("compression", [kinds.ZSTD, kinds.LZ4])
+
+
+@BOTH
 @pytest.mark.parametrize("size", [0, 1, 1000, 1_000_000])
-def test_what_is_packed_is_unpacked(size: int) -> None:
+def test_what_is_packed_is_unpacked(size: int, compression: str) -> None:
     data = bytes(i % 251 for i in range(size))
-    assert unpack(pack(data), size) == data
+    assert unpack(pack(data, compression), size) == data
 
 
-def test_a_bomb_is_not_unpacked() -> None:
-    frame = zstd.compress(bytes(1 << 26))
+@BOTH
+def test_a_bomb_is_not_unpacked(compression: str) -> None:
+    frame = pack(bytes(1 << 26), compression)[4:]
     for says in (0, 1000, 1 << 20):
         with pytest.raises(ValueError, match="not the"):
             unpack(struct.pack(">I", says) + frame, 1 << 20)
@@ -52,9 +58,10 @@ def test_a_bomb_is_not_unpacked() -> None:
         unpack(struct.pack(">I", 1 << 26) + frame, 1 << 20)
 
 
+@BOTH
 @pytest.mark.parametrize("cut", range(12))
-def test_what_is_cut_or_goes_on_is_refused(cut: int) -> None:
-    packed = pack(b"abc" * 100)
+def test_what_is_cut_or_goes_on_is_refused(cut: int, compression: str) -> None:
+    packed = pack(b"abc" * 100, compression)
     for broken in (packed[:cut], packed[:-1], packed + b"x", packed[:4] + b"\0" + packed[5:]):
         with pytest.raises(ValueError):
             unpack(broken, 1000)
@@ -67,9 +74,11 @@ def test_a_window_of_more_than_16_mib_is_refused() -> None:
         unpack(struct.pack(">I", 1000) + frame, 1 << 20)
 
 
-def test_compressed_batches_are_appended_and_delivered_compressed(world: World) -> None:
-    client = packing(world, "zstd")
-    client.send(wire.produce_packed(1, 7, 2, len(BODIES), pack(RECORDS)))
+@BOTH
+def test_compressed_batches_are_appended_and_delivered_compressed(world: World, compression: str) -> None:
+    client = packing(world, compression)
+    packed = pack(RECORDS, compression)
+    client.send(wire.produce_packed(1, 7, 2, len(BODIES), packed, code_of(compression)))
     (confirm,) = [frame for frame in client.take() if frame[0] == 0x12]
     assert struct.unpack(">QQII", confirm[2])[0::2] == (7, len(BODIES))
     client.send(wire.credit(2, 1000, 1 << 20))
@@ -78,6 +87,21 @@ def test_compressed_batches_are_appended_and_delivered_compressed(world: World) 
     first, pull, messages = wire.deliver(unpack(packed, 1 << 20))
     assert (first, pull, [message["body"] for message in messages]) == (1, 0, BODIES)
     assert len(packed) < len(RECORDS) // 3
+    assert packed[4:8] == {"zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}[compression]
+
+
+def test_who_can_do_both_gets_what_it_names_first(world: World) -> None:
+    for names in ((kinds.LZ4, kinds.ZSTD), (kinds.ZSTD, kinds.LZ4)):
+        assert packing(world, *names).session.codec.outgoing.packs == names[0]
+
+
+def test_without_the_package_there_is_no_lz4(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    frame = pack(RECORDS, kinds.LZ4)
+    monkeypatch.setattr(packing_module, "_lz4", lambda: None)
+    client = packing(world, kinds.LZ4)
+    assert client.session.codec.outgoing.packs == ""
+    client.send(wire.produce_packed(1, 0, 2, len(BODIES), frame, 2))
+    assert "lz4 is not installed" in client.ended()["message"]
 
 
 def test_who_does_not_ask_for_it_gets_none(world: World) -> None:

@@ -101,8 +101,8 @@ class Users:
 
     def restored(self, row: Mapping[str, Any]) -> None:
         """The row of a user as it is in the table."""
-        self.changes += 1
         self._users[str(row["name"])] = _User(str(row["hash"]), frozenset(row["tags"]), row.get("limits", {}))
+        self._changed()
 
     # Logging in
 

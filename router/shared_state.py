@@ -25,6 +25,9 @@ __all__ = ["SHARED", "Change", "Mirror", "Said", "apply"]
 SHARED: Final = ("vhost", "user", "permission", "topic_permission", "token")
 """The tables, in the order in which their rows need one another."""
 
+_DURABLE: Final = 1
+"""An LSN that nobody waits for long: what worker 0 has said is durable there."""
+
 Change = tuple[str, bytes, bytes | None]
 """Table, key and value of a row; None: it is gone."""
 
@@ -69,11 +72,10 @@ class Mirror:
 
     def put(self, table: str, key: bytes, value: bytes) -> int:
         self._rows[table][key] = value
-        return 0
+        return _DURABLE
 
     def delete(self, table: str, key: bytes) -> int:
-        self._rows[table].pop(key, None)
-        return 0
+        return 0 if self._rows[table].pop(key, None) is None else _DURABLE
 
     def get(self, table: str, key: bytes) -> bytes | None:
         return self._rows[table].get(key)

@@ -57,7 +57,8 @@ class Tokens:
     def restored(self, key: bytes, row: Mapping[str, Any] | None) -> None:
         """The row of a token as it is in the table; None: it is gone."""
         if row is None:
-            self._tokens.pop(key, None)
+            if self._tokens.pop(key, None) is not None:
+                self._ended()
         else:
             self._tokens[key] = Token(
                 str(row["user"]), str(row["name"]), int(row["made_ms"]), int(row["expires_ms"])
@@ -140,9 +141,12 @@ class Tokens:
                 del self._tokens[key]
                 lsn = self._tables.delete("token", key)
         if lsn:
-            for told in self.on_ended:
-                told()
+            self._ended()
         return lsn
+
+    def _ended(self) -> None:
+        for told in self.on_ended:
+            told()
 
     def _forget_expired(self) -> None:
         now_ms = self._now_ms()

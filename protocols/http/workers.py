@@ -238,7 +238,10 @@ class Forwarder:
         try:
             way = await self._way(key)
             way.writer.write(head + body)
+            # Who does not wait any more must not have the worker wait either.
+            request.on_gone = way.writer.transport.abort
             response, framing = await _response_head(way.reader)
+            request.on_gone = _nothing
             if framing is None:
                 kept = True
             elif 0 <= framing <= _PIECE:
@@ -319,6 +322,10 @@ class Forwarder:
 def _in_common(request: Request) -> bool:
     """Whether it is about what all workers have in common, though it names a vhost."""
     return request.target.startswith(_OF_WORKER_0)
+
+
+def _nothing() -> None:
+    pass
 
 
 def replayed(request: Request) -> bytes:

@@ -104,10 +104,24 @@ def test_what_worker_0_has_taken_away_is_gone_in_the_other(two: Two, way: str) -
     two.say()
     ann = two.one.users.identity("ann")
     assert ann is not None
+    heard: list[str] = []  # by those who hold what goes on by it
+    two.one.on_permissions_changed.append(lambda user, vhost: heard.append(f"{user} in {vhost}"))
+    two.one.users.on_changed.append(lambda: heard.append("users"))
+    two.one.tokens.on_ended.append(lambda: heard.append("tokens"))
     admin = two.zero.administration
     admin.clear_topic_permission("ann", "b")
     admin.clear_vhost_limits("b")
     getattr(two, way)()
+    assert heard == ["ann in b"]
+    admin.put_user("ann", "other hash")
+    getattr(two, way)()
+    assert heard.pop() == "users"
+    two.zero.tokens.issue("ann", "u", 60)
+    two.zero.tokens.revoke("ann", "u")
+    getattr(two, way)()
+    two.zero.tokens.revoke("ann", "t")
+    getattr(two, way)()
+    assert heard.pop() == "tokens"
     assert two.one.authorizer.allow_topic(ann, "b", "write", "amq.topic", b"other")
     assert two.one.vhosts["b"].limits == {}
     admin.delete_user("ann")

@@ -177,6 +177,19 @@ def test_a_folder_that_is_missing_refuses_the_start(tmp_path: Path, further: tup
     log.close_sync()
 
 
+def test_a_torn_owner_is_told_and_not_taken_over(tmp_path: Path, further: tuple[str, str]) -> None:
+    _filled(tmp_path, further)
+    mark = Path(further[0]) / "OWNER"
+    whole = mark.read_bytes()
+    assert whole == f"{tmp_path / 'data'}\n".encode()
+    for size in range(len(whole)):
+        mark.write_bytes(whole[:size])
+        assert f"remove {mark}" in _refused(tmp_path, further)
+    mark.unlink()
+    open_log(tmp_path / "data", Disks(own=1, one=2, two=0), folders=further).close_sync()
+    assert mark.read_bytes() == whole
+
+
 def test_segments_may_be_moved_to_another_folder(tmp_path: Path, further: tuple[str, str]) -> None:
     lsns = _filled(tmp_path, further)
     for path in Path(further[0]).glob("*.wal"):

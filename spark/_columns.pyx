@@ -17,12 +17,13 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock.log_core._batch cimport (
-    BATCH_HEADER, ENC_AMQP091, ENC_MQTT5, ENC_NATIVE, F_DELAYED, F_EXACTLY_ONCE, F_HALF, F_PERSISTENT, F_RETAIN,
-    KIND_BLOCK, KIND_RECORDS, BatchHeader, Found, RecordHeader, check_batch,
+    BATCH_HEADER, ENC_AMQP091, ENC_MQTT5, ENC_NATIVE, F_DELAYED, F_EXACTLY_ONCE, F_HALF, F_LIST, F_PERSISTENT,
+    F_RETAIN, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader, Found, RecordHeader, check_batch,
+    columns_size,
 )
 from penstock.log_core._blocks cimport Walker
 from penstock.spark._properties cimport (
-    ADDRESS, ALL_COLUMNS, APPEND_TIME, COLUMNS, CORRELATION_ID, EVENT_TIME, EXPIRES_AT, HEADERS,
+    ADDRESS, ALL_COLUMNS, APPEND_TIME, COLUMNS, CORRELATION_ID, EVENT_TIME, EXPIRES_AT, FEEDS, HEADERS,
     HEADER_NAME, HEADER_TYPE, HEADER_VALUE, MESSAGE_ID, OFFSET, PARTITION, PAYLOAD, PAYLOAD_SIZE, PERSISTENT, PRIORITY,
     PROTOCOL, QOS, RETAIN, ROUTING_KEY, USER_ID, VHOST, Properties, Slice, mqtt_property, read_amqp,
     read_mqtt, type_name, value_size,
@@ -30,8 +31,8 @@ from penstock.spark._properties cimport (
 
 COLUMN_NAMES = (
     "protocol", "vhost", "address", "routing_key", "partition", "offset", "append_time", "event_time", "expires_at",
-    "priority", "qos", "persistent", "retain", "message_id", "correlation_id", "reply_to", "content_type",
-    "content_encoding", "type", "app_id", "user_id", "headers", "payload_size", "payload",
+    "priority", "qos", "persistent", "retain", "feeds", "message_id", "correlation_id", "reply_to",
+    "content_type", "content_encoding", "type", "app_id", "user_id", "headers", "payload_size", "payload",
 )
 
 if len(COLUMN_NAMES) != COLUMNS:
@@ -204,6 +205,7 @@ cdef class Rows:
     cdef Key* keys
     cdef size_t mask, known
     cdef bint wants_properties
+    cdef const uint32_t* lists       # the feed lists of the batch being taken
     cdef Walker walker               # for the batches in blocks
 
     def __cinit__(self, columns, *, dict vhosts not None, decide=None, wanted_vhosts=None, uint32_t encodings=0,
@@ -354,6 +356,8 @@ cdef class Rows:
         cdef const uint8_t* vhost_p = vhost
         cdef size_t vhost_size = len(vhost)
         cdef uint32_t k
+        self.lists = <const uint32_t*>(<const uint8_t*>record + <size_t>header.count * RECORD_HEADER
+                                       + columns_size(header.cols, header.count))
         if self.wanted_vhosts is not None and vhost not in self.wanted_vhosts:
             return 0
         for k in range(header.count):
@@ -427,6 +431,9 @@ cdef class Rows:
             put_bit(&columns[PERSISTENT].values, row, record.flags & F_PERSISTENT != 0)
         if columns[RETAIN].wanted:
             put_bit(&columns[RETAIN].values, row, record.flags & F_RETAIN != 0)
+        if columns[FEEDS].wanted:
+            put_int(&columns[FEEDS], <int32_t>self.lists[record.feed] if record.flags & F_LIST
+                    else record.feed != 0)
         if self.wants_properties:
             for k in range(MESSAGE_ID, USER_ID + 1):
                 if columns[k].wanted:

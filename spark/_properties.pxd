@@ -16,6 +16,7 @@ cdef enum:
     QOS
     PERSISTENT
     RETAIN
+    FEEDS
     MESSAGE_ID
     CORRELATION_ID
     REPLY_TO

@@ -69,7 +69,7 @@ class ReadOptions:
     encodings: int
     wanted: Wanted
     starting: str | int | None
-    """`earliest`, `latest`, a position, or None: by time or by the kind of query."""
+    """`earliest`, `latest`, cursor:NAME, a position, or None: by time or by the kind of query."""
     ending: str | int | None
     starting_ms: int | None
     ending_ms: int | None
@@ -84,6 +84,11 @@ class ReadOptions:
     task_bytes: int
     task_bytes_min: int = 65536
     """For less no further task is made, whatever `min_partitions` says; no option."""
+
+    @property
+    def starts_exactly(self) -> bool:
+        """A position was named: what is not there from it on is missed."""
+        return self.starting not in (None, "earliest", "latest")
 
     @property
     def storage(self) -> Storage:
@@ -176,7 +181,11 @@ def _position(given: Mapping[str, str], name: str) -> str | int | None:
     text = given.get(name.lower())
     if text is None or text in ("earliest", "latest"):
         return text
-    remedy = 'give earliest, latest, an offset, or JSON such as {"0": 1234}'
+    if text.startswith("cursor:"):
+        if _endpoint(given) is None:
+            raise SparkOptionError(name, text, "name the gateway that has the cursor, by the option endpoint")
+        return text
+    remedy = 'give earliest, latest, cursor:NAME, an offset, or JSON such as {"0": 1234}'
     try:
         value = json.loads(text)
     except ValueError:

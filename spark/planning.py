@@ -10,6 +10,7 @@ from penstock.spark.errors import SparkOptionError
 from penstock.spark.log_view import LogView, Part
 from penstock.spark.options import ReadOptions
 from penstock.spark.reading import Selection, position_at, report_loss
+from penstock.spark.storage import log_client
 
 __all__ = [
     "View",
@@ -40,6 +41,8 @@ def starting_position(view: View, options: ReadOptions, default: str) -> int:
     if options.starting_ms is not None:
         return position_at(view, options.starting_ms, end)
     starting = default if options.starting is None else options.starting
+    if isinstance(starting, str) and starting.startswith("cursor:"):
+        starting = _cursor(options, "startingOffsets", starting)
     if isinstance(starting, int):
         if starting > end:
             raise SparkOptionError("startingOffsets", starting, f"the log ends at {end}")
@@ -54,11 +57,26 @@ def ending_position(view: View, options: ReadOptions) -> int:
         return position_at(view, options.ending_ms, end)
     if options.ending == "earliest":
         raise SparkOptionError("endingOffsets", "earliest", "give latest or an offset")
-    if isinstance(options.ending, int):
-        if options.ending > end:
-            raise SparkOptionError("endingOffsets", options.ending, f"the log ends at {end}")
-        return options.ending
+    ending = options.ending
+    if isinstance(ending, str) and ending.startswith("cursor:"):
+        ending = _cursor(options, "endingOffsets", ending)
+    if isinstance(ending, int):
+        if ending > end:
+            raise SparkOptionError("endingOffsets", ending, f"the log ends at {end}")
+        return ending
     return end
+
+
+def _cursor(options: ReadOptions, option: str, text: str) -> int:
+    """Where the gateway says that a query is."""
+    assert options.endpoint is not None
+    held = {str(hold["name"]): int(hold["position"]) for hold in log_client(options.endpoint).holds()}
+    name = text.removeprefix("cursor:")
+    if name not in held:
+        raise SparkOptionError(
+            option, text, f"the gateway's cursors are: {', '.join(sorted(held)) or 'none'}"
+        )
+    return held[name]
 
 
 def selection_of(view: View, options: ReadOptions, columns: Sequence[str], complete_from: int) -> Selection:

@@ -35,6 +35,7 @@ COLUMNS: Final[dict[str, str]] = {
     "qos": "tinyint",
     "persistent": "boolean",
     "retain": "boolean",
+    "feeds": "int",
     "message_id": "string",
     "correlation_id": "binary",
     "reply_to": "string",

@@ -106,7 +106,7 @@ class TrafficReader(_Reads, DataSourceReader):
         end = ending_position(view, self.options)
         # What was asked for by its position is missed when it is not there; `earliest` and a time take
         # what there is.
-        asked = isinstance(self.options.starting, int)
+        asked = self.options.starts_exactly
         selection = selection_of(view, self.options, self.columns, 0 if asked else view.complete_from)
         self.lease.hold(start)
         tasks = plan(view, self.options, selection, start, end) if start < end else []
@@ -144,7 +144,7 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where a query without a checkpoint begins."""
         view = self._refreshed()
         start = starting_position(view, self.options, "latest")
-        complete_from = 0 if isinstance(self.options.starting, int) else view.complete_from
+        complete_from = 0 if self.options.starts_exactly else view.complete_from
         return {"0": start, "complete_from": complete_from, "log": view.log_id}
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -1,4 +1,4 @@
-"""Rates, sizes and top talkers: `penstock spark analytics --data DIR --html report.html`.
+"""Rates, sizes and top talkers: `penstock spark analytics --data DIR --html report.html [--to TABLE]`.
 
     spark-submit .../penstock/spark/jobs/analytics.py --data DIR --html report.html
 
@@ -8,21 +8,28 @@ Payloads are not read: their sizes are.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.spark.errors import SparkOptionError
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import add_input, frame_of
 from penstock.spark.jobs.report import Report, write_html
+from penstock.spark.jobs.rollup import NEEDED, roll_up, rolled_up_to
+from penstock.spark.log_view import LogView
+from penstock.spark.options import parse_duration_s
+from penstock.spark.tables import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["analyse", "main"]
 
-_COLUMNS: Final = "protocol,vhost,address,routing_key,append_time,qos,persistent,payload_size"
+_COLUMNS: Final = "protocol,vhost,address,routing_key,append_time,qos,persistent,payload_size,feeds"
 _WINDOWS_MAX: Final = 240
 _WINDOWS_S: Final = (1, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400)
 
@@ -66,6 +73,8 @@ def analyse(frame: DataFrame, top: int = 15) -> Report:
                     f.percentile_approx("payload_size", [0.5, 0.9, 0.99]).alias("percentiles"),
                     f.max("payload_size").alias("largest"),
                     f.avg(f.col("persistent").cast("int")).alias("persistent"),
+                    f.avg("feeds").alias("feeds"),
+                    f.avg((f.col("feeds") == 0).cast("int")).alias("unrouted"),
                 )
             ),
             buckets=_rows(
@@ -90,6 +99,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add_input(parser)
     add_choice(parser, data=False)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots")
+    parser.add_argument("--to", metavar="TABLE", help=f"add whole windows to a table: {TABLES}")
+    parser.add_argument("--window", default="1m", help="of that table (default: %(default)s)")
     parser.add_argument("--top", type=int, default=15, help="how many talkers (default: %(default)s)")
 
 
@@ -97,6 +108,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from penstock.spark.session import session
 
     spark = session("penstock spark analytics", cores=arguments.cores, memory=arguments.memory)
+    if arguments.to is not None:
+        _roll_up(spark, arguments)
+        if arguments.html is None:
+            spark.stop()
+            return 0
     report = analyse(frame_of(spark, arguments, _COLUMNS), arguments.top)
     print(report.text())
     if arguments.html is not None:
@@ -104,6 +120,23 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"written: {arguments.html}")
     spark.stop()
     return 0
+
+
+def _roll_up(spark: SparkSession, arguments: argparse.Namespace) -> None:
+    window_s = round(parse_duration_s("window", arguments.window))
+    if window_s < 1:
+        raise SparkOptionError("window", arguments.window, "give at least 1s")
+    chosen = copy(arguments)
+    if arguments.table is None:
+        view = LogView(arguments.data)
+        view.refresh()
+        who = f"analytics-{view.log_id}"
+        if arguments.startingTimestamp is None:
+            chosen.startingTimestamp = str(rolled_up_to(arguments.to, who) * 1000)
+    else:
+        who = f"analytics-{hashlib.sha256(arguments.table.encode()).hexdigest()[:32]}"
+    rows, end = roll_up(frame_of(spark, chosen, ",".join(NEEDED)), arguments.to, who, window_s)
+    print(f"{rows} rows added, the table has the traffic up to {end:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -63,7 +63,8 @@ class Report:
     rates: list[dict[str, Any]] = field(default_factory=list)
     """time, protocol, messages, bytes of each window with messages."""
     sizes: list[dict[str, Any]] = field(default_factory=list)
-    """protocol, messages, bytes, percentiles (50, 90, 99) and largest payload, persistent (a share)."""
+    """protocol, messages, bytes, percentiles (50, 90, 99) and largest payload, persistent and
+    unrouted (shares), feeds (on average)."""
     buckets: list[dict[str, Any]] = field(default_factory=list)
     """protocol, power, count: payloads of at most 2**power bytes and more than half of it."""
     talkers: list[dict[str, Any]] = field(default_factory=list)
@@ -92,6 +93,14 @@ class Report:
         kept = sum(row["persistent"] * row["messages"] for row in self.sizes)
         return float(kept) / float(self.whole["messages"])
 
+    def fan_out(self) -> tuple[float, float]:
+        """How many queues and patterns took a message, on average, and which share of them nobody took."""
+        totals = [
+            sum(row[name] * row["messages"] for row in self.sizes) / self.whole["messages"]
+            for name in ("feeds", "unrouted")
+        ]
+        return float(totals[0]), float(totals[1])
+
     def text(self) -> str:
         """For a terminal."""
         if not self.whole:
@@ -112,6 +121,7 @@ class Report:
             ("payload", _size(self.whole["bytes"])),
             ("on average", f"{self.rate():,.1f} per second"),
             ("topics and keys", f"{self.whole['keys']:,}"),
+            ("fan-out", "{:.2f} queues and patterns a message, {:.1%} without any".format(*self.fan_out())),
             ("from", f"{self.whole['first']:%Y-%m-%d %H:%M:%S}"),
             ("to", f"{self.whole['last']:%Y-%m-%d %H:%M:%S} UTC"),
         ]
@@ -175,6 +185,7 @@ def _cards(report: Report) -> str:
         ("payload", _size(whole["bytes"]), f"{_size(whole['bytes'] / whole['messages'])} a message"),
         ("on average", f"{report.rate():,.0f}/s", f"over {_duration(report.span_s())}"),
         ("busiest", f"{busiest[1] / report.window_s:,.0f}/s", f"at {busiest[0]:%H:%M:%S}"),
+        ("fan-out", f"{report.fan_out()[0]:.2f}", f"queues and patterns; {report.fan_out()[1]:.0%} had none"),
         ("to be kept", f"{report.persistent():.0%}", "persistent, or QoS &gt; 0"),
     ]
     return (
@@ -229,13 +240,14 @@ def _histogram(report: Report) -> str:
 
 
 def _sizes(report: Report) -> str:
-    head = ["", "messages", "payload", "half are at most", "90 %", "99 %", "largest", "persistent"]
+    head = ["", "messages", "payload", "half are at most", "90 %", "99 %", "largest", "fan-out", "persistent"]
     rows = [
         [
             html.escape(_label(row["protocol"])),
             f"{row['messages']:,}",
             _size(row["bytes"]),
             *(_size(value) for value in (*row["percentiles"], row["largest"])),
+            f"{row['feeds']:.2f}",
             f"{row['persistent']:.0%}",
         ]
         for row in report.sizes

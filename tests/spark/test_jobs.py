@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pika
+import pyarrow.dataset as ds
 
 from penstock.spark.jobs.analytics import analyse
 from penstock.spark.jobs.dlq import dead_letters, requeue, summary
 from penstock.spark.jobs.replay import send
 from penstock.spark.jobs.report import Report, write_html
+from penstock.spark.jobs.rollup import roll_up
+from penstock.spark.tables import open_table
 from tests.spark.test_sink import bound, taken, url
 from tests.spark.test_source import publish, read, wait_for_end
 from tests.support.brokers import Gateway
@@ -76,6 +80,7 @@ def test_dead_letters_are_counted_and_requeued_once(spark: SparkSession, gateway
 
 
 def test_a_report_adds_up(spark: SparkSession, gateway: Gateway, tmp_path: Path) -> None:
+    bound(gateway, "amq.topic", "plant.1.amqp")
     sent = publish(gateway, 0, 200)
     wait_for_end(gateway, 0)
     report = analyse(read(spark, gateway, exchanges="amq.topic"))
@@ -89,6 +94,8 @@ def test_a_report_adds_up(spark: SparkSession, gateway: Gateway, tmp_path: Path)
         ("plant/1/mqtt", 100),
     ]
     assert "mqtt            100 messages" in report.text()
+    assert {row["protocol"]: row["feeds"] for row in report.sizes} == {"amqp091": 1, "mqtt": 0}
+    assert report.fan_out() == (0.5, 0.5)
     page = tmp_path / "report.html"
     write_html(report, page)
     text = page.read_text()
@@ -107,3 +114,27 @@ def test_a_report_adds_up(spark: SparkSession, gateway: Gateway, tmp_path: Path)
     assert report.heaviest[0]["bytes"] == max(row["bytes"] for row in report.talkers)
     write_html(Report(), page)
     assert "No messages" in page.read_text()
+
+
+def test_whole_windows_are_in_the_roll_up_once(spark: SparkSession, gateway: Gateway, tmp_path: Path) -> None:
+    to = f"parquet:{tmp_path / 'table'}"
+    at = 0
+    for part in range(2):
+        began = time.time()
+        publish(gateway, 100 * part, 100)
+        at = wait_for_end(gateway, at)
+        traffic = read(spark, gateway)
+        added, end = roll_up(traffic, to, "log", 1)
+        again, same = roll_up(traffic, to, "log", 1)
+        assert (again, same) == (0, end)
+        rows = ds.dataset(open_table(to).paths(), format="parquet").to_table().to_pylist() if end else []
+        assert len({(row["time"], row["routing_key"]) for row in rows}) == len(rows)
+        whole = traffic.where(f"append_time < timestamp_seconds({end.timestamp():.0f})")
+        counted = {row["routing_key"]: row["count"] for row in whole.groupBy("routing_key").count().collect()}
+        assert counted == {
+            key: sum(row["messages"] for row in rows if row["routing_key"] == key) for key in counted
+        }
+        assert all(row["size_p50"] <= row["size_p99"] <= row["size_max"] for row in rows)
+        while time.time() < int(began) + 2:
+            time.sleep(0.01)  # the next messages are of a later window
+    assert added > 0

@@ -14,6 +14,7 @@ from paho.mqtt.properties import Properties
 
 from penstock.sdk.log_client import LogClient
 from penstock.spark.credentials import with_password
+from penstock.spark.functions import header, header_number, headers_map, payload_text
 from penstock.spark.log_view import LogView
 from penstock.spark.running import run_to_end
 from tests.spark.conftest import PASSWORD
@@ -37,8 +38,9 @@ def publish(gateway: Gateway, first: int, count: int) -> list[str]:
     connection.close()
     user_properties = Properties(mqtt.paho.PacketTypes.PUBLISH)
     user_properties.UserProperty = [("k", "v")]
+    message = {"topic": "plant/1/mqtt", "qos": 1, "properties": user_properties}
     mqtt.multiple(
-        [{"topic": "plant/1/mqtt", "payload": payload, "qos": 1} for payload in payloads[1::2]],
+        [{**message, "payload": payload} for payload in payloads[1::2]],
         hostname="127.0.0.1",
         port=gateway.mqtt_port,
         protocol=mqtt.paho.MQTTv5,
@@ -77,7 +79,8 @@ def test_what_clients_sent_is_read_without_a_register_call(spark: SparkSession, 
     assert (amqp["address"], amqp["routing_key"], amqp["vhost"]) == ("amq.topic", "plant.1.amqp", "/")
     assert amqp["message_id"] == bytes(amqp["payload"]).decode()
     assert {h["name"]: (h["type"], bytes(h["value"])) for h in amqp["headers"]}["s"] == ("string", b"x")
-    assert (mqtt_row["address"], mqtt_row["qos"], mqtt_row["headers"]) == ("plant/1/mqtt", 1, [])
+    assert (mqtt_row["address"], mqtt_row["qos"]) == ("plant/1/mqtt", 1)
+    assert [tuple(header) for header in mqtt_row["headers"]] == [("k", "string", b"v")]
     # Options that choose, and the SQL way.
     assert sorted(payloads(read(spark, gateway, topics="plant/+/mqtt"))) == sorted(sent[1::2])
     assert sorted(payloads(read(spark, gateway, exchanges="amq.topic", protocols="amqp091"))) == sorted(
@@ -88,13 +91,11 @@ def test_what_clients_sent_is_read_without_a_register_call(spark: SparkSession, 
     spark.sql(f"CREATE TEMPORARY VIEW traffic USING penstock OPTIONS (path '{gateway.data_dir}')")
     assert spark.sql("SELECT count(*) AS n FROM traffic WHERE qos = 1").first()["n"] == MESSAGES // 2
     spark.catalog.dropTempView("traffic")
-    # Positions: half-open, and a schema of the user's own prunes columns.
-    middle = rows[100]["offset"]
-    late = read(spark, gateway, startingOffsets=str(middle))
-    early = read(spark, gateway, endingOffsets=str(middle))
-    assert (late.count(), early.count()) == (MESSAGES - 100, 100)
-    pruned = spark.read.schema("payload binary, offset bigint").format("penstock").load(str(gateway.data_dir))
-    assert sorted(payloads(pruned)) == sorted(sent)
+    taken = read(spark, gateway, exchanges="amq.topic").orderBy("offset")
+    decoded = taken.select(header("s"), header("k"), header_number("n"), headers_map()["k"], payload_text())
+    rows = [tuple(row) for row in decoded.collect()]
+    assert {row[:4] for row in rows} == {("x", None, 1, None), (None, "v", None, b"v")}
+    assert sorted(row[4] for row in rows) == sorted(sent)
 
 
 def test_a_mistake_is_named(spark: SparkSession, gateway: Gateway) -> None:
@@ -196,6 +197,19 @@ def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
         assert 1 < reader["position"] <= end, (
             "of the last micro-batch, the source is not told that it is done"
         )
+        # Up to a cursor, and from it on.
+        client.hold("half", sorted(offset for _, offset in seen)[100], 3600)
+
+        def counted(**options: str) -> int:
+            reader = spark.read.format("penstock").options(endpoint=url, cursor="other", **options)
+            return reader.load(str(gateway.data_dir)).count()
+
+        assert counted(startingOffsets="cursor:half") == MESSAGES - 100
+        assert counted(endingOffsets="cursor:half") == 100
+        with pytest.raises(Exception, match=r"the gateway's cursors are: half, ml, other"):
+            counted(startingOffsets="cursor:none")
+        client.release("half")
+        client.release("other")
         # Direct reading with a lease beside it; the batch query's own name comes from nowhere.
         local = spark.read.format("penstock").options(endpoint=url, cursor="count")
         assert local.load(str(gateway.data_dir)).where("protocol = 'mqtt'").count() == MESSAGES // 2

@@ -85,27 +85,29 @@ def test_each_message_is_in_the_table_once(
     end = wait_for_end(gateway, 0)
     run()
     assert payloads(to) == sorted(sent)
-    # The last micro-batch comes again: its commit was lost.
-    commits = checkpoint / "commits"
-    newest = max(
-        (path for path in commits.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
-    )
-    newest.unlink()
-    (commits / f".{newest.name}.crc").unlink(missing_ok=True)
-    sent += publish(gateway, 300, 100)
-    end = wait_for_end(gateway, end)
-    run()
-    assert payloads(to) == sorted(sent)
-    # The whole checkpoint is lost: the table knows where it ends.
-    shutil.rmtree(checkpoint)
-    sent += publish(gateway, 400, 100)
-    wait_for_end(gateway, end)
-    run()
-    assert payloads(to) == sorted(sent)
+    if kind in ("delta", "iceberg"):
+        # The last micro-batch comes again: its commit was lost.
+        commits = checkpoint / "commits"
+        newest = max(
+            (path for path in commits.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
+        )
+        newest.unlink()
+        (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+        sent += publish(gateway, len(sent), 100)
+        end = wait_for_end(gateway, end)
+        run()
+        assert payloads(to) == sorted(sent)
+    if kind in ("delta", "parquet"):
+        # The whole checkpoint is lost: the table knows where it ends.
+        shutil.rmtree(checkpoint)
+        sent += publish(gateway, len(sent), 100)
+        wait_for_end(gateway, end)
+        run()
+        assert payloads(to) == sorted(sent)
     found = {str(path) for path in (tmp_path / "table").rglob("event_date=*/*.parquet")}
     assert found == set(open_table(to).paths()), "what a repeated micro-batch wrote is gone"
     if kind == "iceberg":
-        assert spark.read.parquet(*open_table(to).paths()).count() == 500
+        assert spark.read.parquet(*open_table(to).paths()).count() == len(sent)
 
 
 @contextmanager

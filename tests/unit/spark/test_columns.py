@@ -18,7 +18,7 @@ from penstock.spark.filters import Wanted
 from penstock.spark.log_view import LogView
 from penstock.spark.reading import Selection, read_places
 from penstock.spark.schema import COLUMNS
-from tests.support.logs import open_log
+from tests.support.logs import durable_feed, open_log
 
 
 def key_block(exchange: bytes, key: bytes) -> bytes:
@@ -95,6 +95,7 @@ def test_an_amqp_message_with_every_property(log: Log, tmp_path: Path) -> None:
         "qos": None,
         "persistent": True,
         "retain": False,
+        "feeds": 0,
         "message_id": "id-1",
         "correlation_id": b"corr",
         "reply_to": "there",
@@ -109,6 +110,13 @@ def test_an_amqp_message_with_every_property(log: Log, tmp_path: Path) -> None:
     assert row["append_time"].timestamp() == 1_700_000_000.5
     assert row["expires_at"].timestamp() == 1_700_000_060.5
     assert row["event_time"].isoformat() == "2020-01-02T03:04:05+00:00"
+
+
+def test_the_fan_out_is_how_many_feeds_took_it(log: Log, tmp_path: Path) -> None:
+    few = [durable_feed(log) for _ in range(3)]
+    for feeds in ((), few[:1], few, few[1:]):
+        log.appender.append_record(0, log.target(feeds, False), b"k", b"", b"", PERSISTENT, enc=MQTT5)
+    assert [row["feeds"] for row in rows_of(log, tmp_path, columns=("offset", "feeds"))] == [0, 1, 3, 2]
 
 
 def test_an_mqtt_message_with_properties(log: Log, tmp_path: Path) -> None:

@@ -53,6 +53,15 @@ def test_what_cannot_be_used_is_refused_by_name(option: str, value: str) -> None
         parse(**{option: value})
 
 
+def test_a_cursor_needs_a_gateway() -> None:
+    given = {"path": "/d", "startingOffsets": "cursor:ml"}
+    with pytest.raises(SparkOptionError, match="by the option endpoint"):
+        ReadOptions.parse(given)
+    options = ReadOptions.parse({**given, "endpoint": "penstock://gw"})
+    assert (options.starting, options.starts_exactly) == ("cursor:ml", True)
+    assert not ReadOptions.parse({"path": "/d", "startingOffsets": "latest"}).starts_exactly
+
+
 def test_a_position_and_a_time_exclude_each_other() -> None:
     with pytest.raises(SparkOptionError, match="leave out startingOffsets"):
         parse(startingOffsets="1", startingTimestamp="0")

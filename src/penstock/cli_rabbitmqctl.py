@@ -416,9 +416,15 @@ def _import_definitions(call: _Call) -> None:
     call.say("Successfully started definition import.")
 
 
+def _node(call: _Call) -> Item:
+    """The node that speaks for the gateway: its worker, or the first of its workers."""
+    name = call.client.get("overview")["node"]
+    node: Item = call.client.get(f"nodes/{segment(name)}")
+    return node
+
+
 def _status(call: _Call) -> None:
-    overview = call.client.get("overview")
-    (node,) = call.client.get("nodes")
+    overview, node = call.client.get("overview"), _node(call)
     if call.parsed.formatter == "json":
         print(json.dumps({**overview, "node_status": node}))
         return
@@ -435,25 +441,31 @@ def _status(call: _Call) -> None:
 
 
 def _set_memory(call: _Call) -> None:
-    (node,) = call.client.get("nodes")
+    nodes = [node["name"] for node in call.client.get("nodes")]
+    said = f"Setting memory threshold on {' '.join(nodes)} to"
     if call.words[0] == "absolute":
         text = call.word(1)
         found = _SIZE.fullmatch(text)
         if found is None:
             raise _Usage(f"{text!r} is no size; write bytes, or 512MiB")
         body: Item = {"bytes": int(found[1]) * _UNITS[found[2].lower()]}
-        call.say(f"Setting memory threshold on {node['name']} to {body['bytes']} bytes ...")
+        call.say(f"{said} {body['bytes']} bytes ...")
     else:
         try:
             body = {"fraction": float(call.words[0])}
         except ValueError:
             raise _Usage(f"{call.words[0]!r} is no fraction of the memory from 0 to 1") from None
-        call.say(f"Setting memory threshold on {node['name']} to {body['fraction']} ...")
-    call.client.request("PUT", f"nodes/{segment(node['name'])}/memory-high-watermark", body)
+        call.say(f"{said} {body['fraction']} ...")
+    # It is the whole gateway's, and workers share it as they share what the configuration allows.
+    share = {
+        name: value // len(nodes) if name == "bytes" else value / len(nodes) for name, value in body.items()
+    }
+    for name in nodes:
+        call.client.request("PUT", f"nodes/{segment(name)}/memory-high-watermark", share)
 
 
 def _application(call: _Call) -> None:
-    (node,) = call.client.get("nodes")
+    node = _node(call)
     stops = call.parsed.verb == "stop_app"
     call.say(f"{'Stopping rabbit application on' if stops else 'Starting'} node {node['name']} ...")
     body = {"state": "stopped" if stops else "running"}
@@ -461,7 +473,7 @@ def _application(call: _Call) -> None:
 
 
 def _ping(call: _Call) -> None:
-    (node,) = call.client.get("nodes")
+    node = _node(call)
     call.say(f"Will ping {node['name']}. This only checks if the OS process is running and registered.")
     call.say("Ping succeeded")
 

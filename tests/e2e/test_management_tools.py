@@ -268,6 +268,14 @@ def test_rabbitmqadmin_ng_finds_every_field_it_requires(api: Api, busy: str, pat
         has(item, REQUIRED[path])
 
 
+def test_feature_flags_are_all_enabled(api: Api) -> None:
+    flags = api.get("feature-flags")
+    for flag in flags:
+        has(flag, dict.fromkeys("name state desc doc_url stability provided_by".split(), str))
+    assert {"quorum_queue", "stream_queue", "user_limits"} <= {flag["name"] for flag in flags}
+    assert {flag["state"] for flag in flags} == {"enabled"}
+
+
 def test_rabbitmqadmin_ng_reads_the_whole(api: Api, busy: str) -> None:
     overview = api.get("overview")
     texts = (

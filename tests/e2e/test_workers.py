@@ -10,6 +10,8 @@ import os
 import queue
 import signal
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ import pytest
 from websockets.sync.client import connect as websocket
 
 import penstock
-from tests.support.brokers import BrokerFailed, Gateway
+from tests.support.brokers import ROOT, BrokerFailed, Gateway
 from tests.support.certificates import Authority
 from tests.support.management import SETTINGS, Api
 
@@ -293,6 +295,27 @@ def test_stopping_the_application_stops_it_in_every_worker(gateway: Gateway) -> 
             assert one.status("PUT", f"nodes/{node}/application", {"state": "running"}) == 200
         for vhost in VHOSTS:
             amqp(gateway, vhost).close()
+
+
+def test_rabbitmqctl_speaks_of_all_workers(gateway: Gateway, api: Api) -> None:
+    def rabbitmqctl(*words: str) -> str:
+        url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock", "rabbitmqctl", *words],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PENSTOCK_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stdout
+
+    assert "Ping succeeded" in rabbitmqctl("ping")
+    status = json.loads(rabbitmqctl("status", "--formatter", "json"))
+    assert status["node_status"]["name"] == status["node"]
+    rabbitmqctl("set_vm_memory_high_watermark", "absolute", "2TiB")
+    assert [node["mem_limit"] for node in api.get("nodes")] == [2**40, 2**40], "they share it"
 
 
 def test_users_and_permissions_hold_everywhere_as_soon_as_they_are_answered(gateway: Gateway) -> None:

@@ -8,6 +8,7 @@ from penstock.protocols.http.management import (
     connections,
     definitions,
     exchanges,
+    feature_flags,
     messages,
     overview,
     queues,
@@ -23,6 +24,7 @@ __all__ = ["add_management"]
 _GROUPS = (
     overview,
     application,
+    feature_flags,
     certificates,
     queues,
     exchanges,

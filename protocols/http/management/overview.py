@@ -76,7 +76,6 @@ def add(api: Management) -> None:
         ("/api/auth", handlers.auth),
         ("/api/version", handlers.version),
         ("/api/extensions", handlers.extensions),
-        ("/api/feature-flags", handlers.nothing),
         ("/api/deprecated-features", handlers.nothing),
         ("/api/deprecated-features/used", handlers.nothing),
         ("/api/federation-links", handlers.nothing),

@@ -539,7 +539,7 @@ class Log(Writer):
             else:
                 done(None, False)
 
-        self.when_written(last - 1, written)
+        self.when_written(max(last - 1, 0), written)
 
     def seek_time(self, time_ms: int, callback: Callable[[int], object]) -> None:
         """`position_for_time` off the loop: `callback` gets the LSN."""

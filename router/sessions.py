@@ -125,11 +125,6 @@ class Sessions:
             return _NO_ARGUMENTS
         return self._vhost.policies.effective(entry.listed_name, _NO_ARGUMENTS)
 
-    def declared_lsn(self, client_id: str) -> int:
-        """Wait for it before a session is promised to exist; 0 when it is not durable."""
-        entry = self.entries.get(client_id)
-        return 0 if entry is None else entry.lsn
-
     def delete(self, client_id: str) -> int:
         """End a session with its filters and messages; the LSN to wait for."""
         entry = self.entries.get(client_id)
@@ -176,6 +171,7 @@ class Sessions:
         entry = self.entries.get(client_id)
         if entry is not None and entry.durable:
             entry.filters = None
+            entry.lsn = 0  # whoever works with it next puts rows of its own behind this one
 
     @contextmanager
     def changing(self, client_id: str) -> Iterator[Filters]:

@@ -127,6 +127,7 @@ class Client:
         """Nobody works with it for now: forget what can be read again."""
         if not self.persistent:
             return
+        self.row_lsn = 0  # its next connection puts a row, and whoever waits for that has waited for this one
         if self.loaded is not None:
             self.next_tag = self.loaded.next_tag
             self.loaded = None

@@ -15,7 +15,6 @@ timers.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +36,7 @@ from penstock.protocols.mqtt.rows import (
 )
 from penstock.protocols.mqtt.shares import Shares, filter_of, is_shared
 from penstock.protocols.mqtt.sys_topics import Counts, check_reader, is_sys
+from penstock.protocols.mqtt.timers import Timers
 from penstock.router.errors import AccessRefused
 
 if TYPE_CHECKING:
@@ -70,9 +70,10 @@ class Clients:
         self._connect_rate = options.max_connect_rate
         self._connects: Bucket | None = None
         self._disconnects = options.queue_full == "disconnect"
-        self._all: dict[tuple[str, str], Client] = {}
+        self._all: dict[str, dict[str, Client]] = {}
+        """By vhost and client id."""
         self._numbers = itertools.count(1)
-        self._timers: list[tuple[float, Client]] = []
+        self._timers = Timers()
         self._soiled: list[Client] = []
         self.sys: SysTopics | None = None
         """The `$SYS` tree; None = off."""
@@ -97,23 +98,33 @@ class Clients:
             self._restore_noted(vhost)
             for client_id in vhost.sessions.client_ids():
                 # Its row was not written any more when the last run ended: nobody was promised anything.
-                if (vhost.name, client_id) not in self._all:
+                if self.find(vhost.name, client_id) is None:
                     vhost.delete_session(client_id)
             self.shares.restored(vhost)
         broker.on_permissions_changed.append(self._permissions_changed)
         broker.on_policies_changed.append(self._policies_changed)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return sum(map(len, self._all.values()))
 
     def __iter__(self) -> Iterator[Client]:
-        return iter(self._all.values())
+        return itertools.chain.from_iterable(clients.values() for clients in self._all.values())
 
     # Finding and making
 
     def find(self, vhost: str, client_id: str) -> Client | None:
         """The session of a client id, if there is one."""
-        return self._all.get((vhost, client_id))
+        clients = self._all.get(vhost)
+        return None if clients is None else clients.get(client_id)
+
+    def _keep(self, client: Client) -> None:
+        self._all.setdefault(client.vhost.name, {})[client.client_id] = client
+
+    def _forget(self, client: Client) -> None:
+        clients = self._all[client.vhost.name]
+        del clients[client.client_id]
+        if not clients:
+            del self._all[client.vhost.name]
 
     def create(self, vhost: Vhost, client_id: str, identity: Identity, expiry_s: int) -> Client:
         """A new session; the last one of that client id was ended."""
@@ -121,7 +132,7 @@ class Clients:
         queue = vhost.session_queue(client_id, durable=persistent)
         client = Client(vhost, client_id, queue, next(self._numbers), persistent, expiry_s)
         client.belong(identity)
-        self._all[vhost.name, client_id] = client
+        self._keep(client)
         self._limit(client)
         return client
 
@@ -156,7 +167,7 @@ class Clients:
             return 0
         with self.log.unit():
             client.ended = True
-            del self._all[client.vhost.name, client.client_id]
+            self._forget(client)
             self.broker.no_local_sessions -= client.no_local
             self.publish_will(client)
             client.ids.inflight.end()
@@ -283,19 +294,19 @@ class Clients:
     # Time
 
     def _arm(self, at: float, client: Client) -> None:
-        heapq.heappush(self._timers, (at, client))
-        if self._timers[0][0] == at:
+        before = self._timers.next()
+        self._timers.arm(at, client, self._clock())
+        if self._timers.next() != before:
             self.on_deadline()
 
     def deadline(self) -> float | None:
         """When `handle_deadline` is to be called next, by the clock; None = not at all."""
-        return self._timers[0][0] if self._timers else None
+        return self._timers.next()
 
     def handle_deadline(self) -> None:
         """Publish the wills and end the sessions whose time has come. Then ask for `deadline` again."""
         now = self._clock()
-        while self._timers and self._timers[0][0] <= now:
-            _, client = heapq.heappop(self._timers)
+        for client in self._timers.due(now):
             # A client that came back left its timers behind.
             if client.ended or client.connection is not None:
                 continue
@@ -387,7 +398,7 @@ class Clients:
             client.will_at = due
             self._arm(due, client)
         client.ends_at = row.ends_at if row.ends_at is not None else now + client.expiry_s
-        self._all[vhost.name, client_id] = client
+        self._keep(client)
         self._limit(client)
         self._arm(client.ends_at, client)
         if row.ends_at is None:

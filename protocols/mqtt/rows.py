@@ -1,7 +1,8 @@
 """The rows of sessions that outlive the process: keys and values of the tables `mqtt.*`.
 
     mqtt.session   key  size u16 | vhost | client id
-                   value  JSON: user, expiry_s, ends_at, will (payload and properties in base64)
+                   value  JSON: [user, expiry_s, ends_at, will], the last one where there is a will (payload
+                          and properties in base64); until format 2 of the tables an object
     mqtt.qos2in    key as mqtt.session; value `_ids.Received`
     mqtt.out       key as mqtt.session; value `_ids.Inflight`
 
@@ -46,27 +47,31 @@ class SessionRow:
 
     def encode(self) -> bytes:
         """The value."""
-        row: dict[str, Any] = {"user": self.user, "expiry_s": self.expiry_s, "ends_at": self.ends_at}
+        row: list[Any] = [self.user, self.expiry_s, self.ends_at]
         will = self.will
         if will is not None:
-            row["will"] = {
-                "at": self.will_at,
-                "topic": will.topic,
-                "payload": base64.b64encode(will.payload).decode(),
-                "block": base64.b64encode(will.block).decode(),
-                "qos": will.qos,
-                "retain": will.retain,
-                "delay_s": will.delay_s,
-                "expiry_s": will.expiry_s,
-            }
+            row.append(
+                {
+                    "at": self.will_at,
+                    "topic": will.topic,
+                    "payload": base64.b64encode(will.payload).decode(),
+                    "block": base64.b64encode(will.block).decode(),
+                    "qos": will.qos,
+                    "retain": will.retain,
+                    "delay_s": will.delay_s,
+                    "expiry_s": will.expiry_s,
+                }
+            )
         return orjson.dumps(row)
 
     @classmethod
     def decode(cls, value: bytes) -> SessionRow:
         """The row of a value that `encode` made."""
         row = orjson.loads(value)
-        found = cls(row["user"], row["expiry_s"], row["ends_at"])
-        will = row.get("will")
+        if isinstance(row, dict):
+            row = [row[name] for name in ("user", "expiry_s", "ends_at", "will") if name in row]
+        found = cls(*row[:3])
+        will = row[3] if len(row) > 3 else None
         if will is not None:
             found.will_at = will["at"]
             found.will = Will(

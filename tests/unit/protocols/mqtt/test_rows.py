@@ -136,3 +136,12 @@ def test_received_ids_come_back(ids: set[int]) -> None:
 def test_what_is_no_row_of_received_ids_is_refused(row: bytes) -> None:
     with pytest.raises(ValueError, match="packet ids"):
         Received.restore(row)
+
+
+def test_rows_of_tables_of_format_1_are_read() -> None:
+    old = b'{"user": "ann", "expiry_s": 9, "ends_at": null, "will": {"at": 5.5, "topic": "t",'
+    old += b' "payload": "eA==", "block": "", "qos": 1, "retain": false, "delay_s": 3, "expiry_s": null}}'
+    will = Will("t", b"x", 1, False, 3, b"", None)
+    row = SessionRow.decode(old)
+    assert row == SessionRow("ann", 9, None, will, 5.5) == SessionRow.decode(row.encode())
+    assert SessionRow.decode(b'{"user": "ann", "expiry_s": 9, "ends_at": 7.5}') == SessionRow("ann", 9, 7.5)

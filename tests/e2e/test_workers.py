@@ -12,6 +12,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -412,7 +413,16 @@ def pids(gateway: Gateway) -> dict[int, int]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[Gateway]:
+def doors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder in which supervisors make theirs; it is empty when they are gone."""
+    with tempfile.TemporaryDirectory(prefix="w") as folder:  # a short name: sockets are in it
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+        assert list(Path(folder).iterdir()) == []
+
+
+@pytest.fixture
+def own(tmp_path: Path, doors: Path) -> Iterator[Gateway]:
     """A gateway of the test's own, with a vhost in each of its two workers."""
     with Gateway(tmp_path / "workers", settings={**SETTINGS, "server.workers": "2"}) as gateway:
         with closing(Api(gateway)) as api:
@@ -501,12 +511,15 @@ def test_a_worker_that_ends_again_is_started_less_often__who_comes_meanwhile_wai
         until(lambda: pids(own)[1] != known, own)  # noqa: B023
 
 
-def test_all_end_with_the_supervisor_and_fewer_workers_than_vhosts_need_are_refused(own: Gateway) -> None:
+def test_all_end_with_the_supervisor_and_fewer_workers_than_vhosts_need_are_refused(
+    own: Gateway, doors: Path
+) -> None:
     with closing(amqp(own, "b")) as connection:
         connection.channel().queue_declare("kept", durable=True)
     workers = list(pids(own).values())
     own.kill9()
     until(lambda: all(_is_gone(pid) for pid in workers), own)
+    assert list(doors.iterdir()) == []
     own.settings["server.workers"] = "1"
     with pytest.raises(BrokerFailed, match=r"'b'(.|\n)*set server.workers to 2"):
         own.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ class Membership:
         def ended() -> None:
             loop.remove_reader(self.life)
             self.stopping.set()
+            shutil.rmtree(self.paths[0].parent, ignore_errors=True)  # which it would have done
 
         loop.add_reader(self.life, ended)
 

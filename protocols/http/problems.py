@@ -51,6 +51,7 @@ PROBLEMS: Final = {
     "unavailable": "It cannot be done now; the detail says why.",
     "unroutable": "No queue and no subscription gets the message, and it was published as mandatory.",
     "uri_too_long": "The request target is over 8 KiB.",
+    "worker_down": "The worker that has the vhost is being started again: try again after Retry-After.",
     "wrong_mode": "This kind of queue or subscription is used otherwise; the detail says how.",
 }
 """What each code means, and what to do."""

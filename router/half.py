@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.router._routes import Route
     from penstock.router.broker import Broker
 
-__all__ = ["Ask", "Half", "HalfMessage", "Halves", "Place", "Rules"]
+__all__ = ["Ask", "Courier", "Half", "HalfMessage", "Halves", "Place", "Rules"]
 
 logger = logging.getLogger("penstock.router")
 
@@ -106,6 +106,9 @@ class Half:
 Ask = Callable[[Half, HalfMessage], None]
 """Asks a producer what became of it; who knows commits or rolls back, who does not stays silent."""
 
+Courier = Callable[[Half, HalfMessage], bool]
+"""Asks at an address; False: it could not be asked now, which does not count."""
+
 
 class Halves:
     """The half messages of a broker."""
@@ -120,7 +123,7 @@ class Halves:
         self._due: list[tuple[int, int]] = []
         self._names: dict[tuple[str, str, str], int] = {}
         self._askers: dict[Place, deque[Ask]] = {}
-        self.couriers: dict[str, Ask] = {}
+        self.couriers: dict[str, Courier] = {}
         """By the scheme of the addresses that they ask at."""
         self._bytes = 0
         self._timer: Any = None
@@ -302,8 +305,10 @@ class Halves:
             askers[0](half, self._message(half))
         elif (courier := self.couriers.get(half.ask_at.partition(":")[0])) is not None:
             half.checks += 1
-            self.asked += 1
-            courier(half, self._message(half))
+            if courier(half, self._message(half)):
+                self.asked += 1
+            else:
+                half.checks -= 1
 
     def _give_up(self, half: Half) -> None:
         self.given_up += 1

@@ -142,7 +142,7 @@ def decide(channel: Channel, decided: Decided) -> int:
 def serve_questions(broker: Broker) -> None:
     """Ask by queues about half messages that say so."""
 
-    def ask(half: Half, message: HalfMessage) -> None:
+    def ask(half: Half, message: HalfMessage) -> bool:
         vhost = broker.vhost(half.place.vhost)
         key = join_key_block("", half.ask_at.partition(":")[2])
         route = vhost.route(None, ENC_AMQP091, key)
@@ -150,5 +150,7 @@ def serve_questions(broker: Broker) -> None:
             headers: Table = {"x-penstock-check": half.name, "x-penstock-checks": half.checks}
             block = encode_properties({"headers": headers, "delivery_mode": 2})
             vhost.publishing.append(route, key, block, message.body, PERSISTENT, 0, ENC_AMQP091, 0)
+            return True
+        return False
 
     broker.halves.couriers[_SCHEME] = ask

@@ -62,11 +62,13 @@ class Questions:
         self._closed = False
         broker.halves.couriers["url"] = self._ask
 
-    def _ask(self, half: Half, message: HalfMessage) -> None:
-        if not self._closed and half.id not in self._tasks and len(self._tasks) < _AT_ONCE:
-            task = asyncio.get_running_loop().create_task(self._answered(half, message))
-            self._tasks[half.id] = task
-            task.add_done_callback(lambda _: self._tasks.pop(half.id, None))
+    def _ask(self, half: Half, message: HalfMessage) -> bool:
+        if self._closed or half.id in self._tasks or len(self._tasks) >= _AT_ONCE:
+            return False
+        task = asyncio.get_running_loop().create_task(self._answered(half, message))
+        self._tasks[half.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(half.id, None))
+        return True
 
     async def _answered(self, half: Half, message: HalfMessage) -> None:
         url = half.ask_at.partition(":")[2]

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from penstock.router import half
+from penstock.router.errors import HalfUnknown
+from penstock.router.half import Half, HalfMessage, Place, Rules
+from penstock.router.names import join_key_block
 from penstock.router.permissions import Permission
 from penstock.sdk.message import properties_block
 from tests.reference import native_frames as wire
-from tests.support.native_session import Client, World
+from tests.support.native_session import PLAIN, Client, World
 
 CHECK = 0x27
 UNKNOWN = "half_unknown"
@@ -243,3 +246,45 @@ def test_no_more_are_kept_than_may_be(
     for one in kept:
         client.request("decide", transaction=one["transaction"], commit=False)
     assert "transaction" in client.prepare(1, bytes(200))
+
+
+# Asked at an address
+
+
+def test_what_cannot_be_asked_does_not_count_and_who_is_there_is_asked_first(world: World) -> None:
+    client = Client(world)
+    client.request("create_topic", topic="t")
+    asked: list[tuple[str, int]] = []
+    reachable = False
+
+    def courier(one: Half, message: HalfMessage) -> bool:
+        if reachable:
+            asked.append((one.name, one.checks))
+        return reachable
+
+    def prepare() -> int:
+        place = Place("/", "guest", "g", join_key_block("", "t"))
+        rules = Rules(check_after_ms=1000, check_each_ms=1000, max_checks=2)
+        message = HalfMessage(PLAIN, b"half")
+        return world.broker.halves.prepare(place, rules, message, name="n", ask_at="x:somewhere")[0]
+
+    world.broker.halves.couriers["x"] = courier
+    assert prepare() == prepare()  # by its name it is kept once
+    world.pass_time(10)
+    kept = world.broker.halves.named("n", "/", "guest")
+    assert (kept.checks, asked) == (0, [])
+    client.request("open_producer", handle=1, topic="t", group="g")
+    assert (kept.checks, asked) == (1, [])  # a producer of its place is there
+    client.request("close", handle=1)
+    reachable = True
+    world.pass_time(1.1)
+    assert asked == [("n", 2)]
+    world.restart()
+    world.broker.halves.couriers["x"] = courier
+    world.pass_time(1.1)
+    assert asked == [("n", 2), ("n", 1)]  # counted anew
+    for _ in range(2):
+        world.pass_time(1.1)
+    with pytest.raises(HalfUnknown):
+        world.broker.halves.named("n", "/", "guest")
+    assert asked == [("n", 2), ("n", 1), ("n", 2)]

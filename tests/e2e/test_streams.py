@@ -381,3 +381,18 @@ def test_an_offset_that_means_nothing_is_refused(
         channel.basic_consume(stream, lambda *_: None, arguments={"x-stream-offset": offset})
     assert refused.value.reply_code == 406
     assert "x-stream-offset" in refused.value.reply_text
+
+
+def test_a_super_stream_is_an_exchange_over_partitions(
+    connection: pika.BlockingConnection, channel: BlockingChannel, unique: str
+) -> None:
+    channel.exchange_declare(unique, "direct", durable=True, arguments={"x-super-stream": True})
+    for order in range(2):
+        name = f"{unique}-{order}"
+        channel.queue_declare(name, durable=True, arguments={**STREAM, "x-stream-filter-size-bytes": 32})
+        channel.queue_bind(name, unique, str(order), arguments={"x-stream-partition-order": order})
+    for i in range(6):
+        channel.basic_publish(unique, str(i % 2), str(i).encode())
+    assert read(connection, f"{unique}-0", 3) == [(0, b"0"), (1, b"2"), (2, b"4")]
+    assert read(connection, f"{unique}-1", 3) == [(0, b"1"), (1, b"3"), (2, b"5")]
+    channel.exchange_delete(unique)

@@ -130,7 +130,8 @@ def on_sockets(
             tick.schedule()
             stack = Stack(await serve(broker, amqp or Amqp(), server or Server(), loop), broker)
             try:
-                async with asyncio.timeout(20):
+                # Against a hang only: a busy machine may stand still for long.
+                async with asyncio.timeout(120):
                     await scenario(stack)
             finally:
                 for writer in stack.writers:

@@ -29,7 +29,7 @@ h2 small { color: var(--soft); font-weight: 400; margin-left: .5rem }
 header { display: flex; justify-content: space-between; align-items: flex-end; flex-wrap: wrap; gap: 1rem;
   margin-bottom: 1.5rem }
 header p { margin: .25rem 0 0; color: var(--soft) }
-.legend span { margin-left: 1rem } .legend i { display: inline-block; width: .75rem; height: .75rem;
+.legend { display: flex; gap: 1rem } .legend i { display: inline-block; width: .75rem; height: .75rem;
   border-radius: 3px; margin-right: .4rem; vertical-align: -1px }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 1.1rem 1.25rem;
   margin-bottom: 1rem; overflow-x: auto }
@@ -44,7 +44,8 @@ td, th { padding: .4rem .6rem; border-bottom: 1px solid var(--line); text-align:
 tr:last-child td { border-bottom: 0 }
 .n { text-align: right; font-variant-numeric: tabular-nums }
 .bar { width: 26%; min-width: 8rem } .bar i { display: block; height: .6rem; border-radius: 3px }
-svg { width: 100%; height: auto; display: block } svg text { font-size: 12px; fill: var(--soft) }
+svg { width: 100%; min-width: 36rem; height: auto; display: block }
+svg text { font-size: 12px; fill: var(--soft) }
 svg .x { text-anchor: middle } svg .y { text-anchor: end } .grid { stroke: var(--line) }
 .tip { fill: transparent } .tip:hover { fill: var(--ink); fill-opacity: .08 }
 .amqp091 { fill: var(--amqp091); background: var(--amqp091) }
@@ -185,7 +186,7 @@ def _cards(report: Report) -> str:
         ("payload", _size(whole["bytes"]), f"{_size(whole['bytes'] / whole['messages'])} a message"),
         ("on average", f"{report.rate():,.0f}/s", f"over {_duration(report.span_s())}"),
         ("busiest", f"{busiest[1] / report.window_s:,.0f}/s", f"at {busiest[0]:%H:%M:%S}"),
-        ("fan-out", f"{report.fan_out()[0]:.2f}", f"queues and patterns; {report.fan_out()[1]:.0%} had none"),
+        ("fan-out", f"{report.fan_out()[0]:.2f}", f"{report.fan_out()[1]:.0%} reached nobody"),
         ("to be kept", f"{report.persistent():.0%}", "persistent, or QoS &gt; 0"),
     ]
     return (

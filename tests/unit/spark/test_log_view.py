@@ -220,7 +220,7 @@ def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
 
     log.mark_needs = mark
     log.options = dataclasses.replace(log.options, traffic_retention_bytes=0)
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 300
     while not done():
         assert time.monotonic() < ends, log.statistics()
         log.tend(1 << 50)

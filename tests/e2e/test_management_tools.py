@@ -251,7 +251,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     },
     "consumers": {
         **{"consumer_tag": str, "active": bool, "ack_required": bool, "prefetch_count": int},
-        **{"exclusive": bool, "consumer_timeout": int | type(None), "queue.name": str, "queue.vhost": str},
+        **{"exclusive": bool, "consumer_timeout": int, "queue.name": str, "queue.vhost": str},
     },
     "queues": {
         **{"name": str, "vhost": str, "type": str, "durable": bool, "auto_delete": bool, "exclusive": bool},

@@ -346,6 +346,17 @@ def channel(api: Management, live: Live, one: ChannelFacts) -> Item:
     }
 
 
+def _consumer_timeout(api: Management, vhost: str, queue: str) -> int:
+    """Milliseconds in which a delivery of a queue must be acknowledged; 0: there is no such time.
+
+    Never null, which strict clients (rabbitmqadmin-ng) refuse.
+    """
+    found = api.broker.vhosts.get(vhost)
+    entry = found.queues.get(queue) if found is not None else None
+    value = entry.effective.get("x-consumer-timeout") if entry is not None else None
+    return value if isinstance(value, int) else 0
+
+
 def consumer(api: Management, live: Live, number: int, one: ConsumerFacts) -> Item:
     """A consumer."""
     return {
@@ -355,7 +366,7 @@ def consumer(api: Management, live: Live, number: int, one: ConsumerFacts) -> It
         "activity_status": "up" if one.active else "waiting",
         "channel_details": channel_details(api, live, number),
         "consumer_tag": one.tag,
-        "consumer_timeout": None,
+        "consumer_timeout": _consumer_timeout(api, live.facts.vhost, one.queue),
         "exclusive": one.exclusive,
         "prefetch_count": one.prefetch,
         "queue": {"name": one.queue, "vhost": live.facts.vhost},

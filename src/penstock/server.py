@@ -30,7 +30,7 @@ from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes
+from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, return_large_blocks
 from penstock.protocols.admission import Admission
 from penstock.protocols.amqp import dead_letters, delay
 from penstock.protocols.amqp import endpoint as amqp
@@ -92,6 +92,7 @@ def work(config: Config, membership: Membership | None = None) -> int:
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The usual soft limit of 1024 is for programs that use select(); each connection needs one.
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    return_large_blocks()
     tls = open_tls(config)
     log = open_log(config)
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,21 @@ def test_a_twentieth_of_the_disk_stays_free_within_bounds(total: int, spare: int
 
 def test_the_file_system_of_a_folder_that_is_yet_to_be_made(tmp_path: Path) -> None:
     assert file_system_bytes(tmp_path / "a" / "b") == file_system_bytes(tmp_path) > 0
+
+
+def test_large_blocks_are_given_back_when_they_are_freed() -> None:
+    """Also after one was freed, from when on glibc would otherwise keep blocks of its size."""
+    program = """
+import gc
+from penstock.memory import return_large_blocks, used_bytes
+assert return_large_blocks()
+del [bytearray(b"x") * (16 << 20)][0]
+before, kept = used_bytes(), []
+for _ in range(8):
+    large = bytearray(b"x") * (16 << 20)
+    kept.append(bytearray(b"y") * 100_000)  # behind it, so that the heap could not shrink
+    del large
+print((used_bytes() - before) >> 20)
+"""
+    grown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert int(grown) < 8

@@ -223,6 +223,8 @@ def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
     ends = time.monotonic() + 300
     while not done():
         assert time.monotonic() < ends, log.statistics()
+        # On a busy machine all checkpoints may be of the beginning; what is behind is not rewritten.
+        log._housekeeping.checkpoint()
         log.tend(1 << 50)
         settle(log)
     # No more than that: what is under way is finished.

@@ -31,6 +31,7 @@ from pathlib import Path
 from penstock.log_core._batch import PERSISTENT
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.memory import give_back, return_large_blocks
 from penstock.router.auth import AuthOptions
 from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
 from penstock.router.identity import Actor, Identity
@@ -71,9 +72,11 @@ def resident() -> int:
 
 def open_broker(folder: Path) -> tuple[Log, Broker, Vhost, _Loop]:
     """A broker over the data in `folder`."""
+    return_large_blocks()
     loop = _Loop()
     log = Log.open(folder, LogOptions(fsync="never"))
     broker = Broker.open(log, Tick(log, loop), BrokerOptions(auth=AuthOptions(default_user="")))
+    give_back()  # as the server does, here and above
     return log, broker, broker.vhost(DEFAULT_VHOST), loop
 
 

@@ -14,16 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SAMPLE_S", "MemoryAlarm", "available_bytes", "return_large_blocks", "used_bytes"]
+__all__ = ["SAMPLE_S", "MemoryAlarm", "available_bytes", "give_back", "return_large_blocks", "used_bytes"]
 
 SAMPLE_S: Final = 0.5
 """Time between two looks."""
 _TRIM_S: Final = 5.0
 """While the alarm holds, the C library is asked this often to give back what it keeps of freed memory."""
 
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-_LARGE: Final = 4 << 20
-"""Bytes of a block that is mapped by itself."""
+_LARGE: Final = 5 << 18
+"""Bytes of a block that is mapped by itself: larger than the log's slabs, which come and go."""
+_SPARE: Final = 16 << 20
+"""Free bytes at the end of the heap that stay with the process: what a busy turn takes and gives back."""
 
 _PAGE: Final = resource.getpagesize()
 
@@ -35,7 +38,10 @@ def return_large_blocks() -> bool:
     when they grow stays with the process: 420 bytes for each of 20,000 MQTT sessions. Source: mallopt(3).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, _LARGE) == 1
+    if mallopt is None:
+        return False
+    # Setting one of them ends that glibc adapts either.
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGE)) and bool(mallopt(_M_TRIM_THRESHOLD, _SPARE))
 
 
 def used_bytes() -> int:
@@ -117,10 +123,11 @@ class MemoryAlarm:
         if on and self._clock() >= self._trim_at:
             self._trim_at = self._clock() + _TRIM_S
             # Not on the loop: it takes milliseconds.
-            asyncio.get_running_loop().run_in_executor(None, _trim)
+            asyncio.get_running_loop().run_in_executor(None, give_back)
 
 
-def _trim() -> None:
+def give_back() -> None:
+    """Have the C library return what it keeps of freed memory: some milliseconds, on any thread."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):  # of the GNU library only
         libc.malloc_trim(0)

@@ -30,7 +30,7 @@ from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, return_large_blocks
+from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, give_back, return_large_blocks
 from penstock.protocols.admission import Admission
 from penstock.protocols.amqp import dead_letters, delay
 from penstock.protocols.amqp import endpoint as amqp
@@ -171,6 +171,7 @@ async def running(
         delay_words=delay.WORDS,
         shared=None if crew is None else crew.shared,
     )
+    give_back()  # what a start takes for a moment, while all rows are read
     shared = Shared(
         tls=tls,
         admission=Admission(

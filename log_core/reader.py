@@ -109,15 +109,18 @@ class Reader:
 
         Waking the loop for each costs more than half of what reading it does.
         """
-        more = _AHEAD if lsn in self._ends else 0
+        ahead = self._cache.read_limit >= 2 * (1 + _AHEAD) * _READ_BYTES and lsn in self._ends
+        runs: list[list[Batch]] = []
         while True:
             self.reads += 1
             run = self._read_or_lose(segment, lsn)
-            self._cache.add_run(run)
+            runs.append(run)
             lsn = run[-1].base_lsn + run[-1].count
-            if not more or lsn >= segment.next_lsn:
+            # One that ends with a large message may be as large as the whole cache.
+            if not ahead or len(runs) > _AHEAD or run[-1].nbytes > _READ_BYTES or lsn >= segment.next_lsn:
                 break
-            more -= 1
+        for run in reversed(runs):  # the wanted one last: it must be there when the loop hears of it
+            self._cache.add_run(run)
         self._ends.append(lsn)
 
     def _later(

@@ -38,6 +38,19 @@ def test_records_that_left_the_tail_are_read_back_without_displacing_it(tmp_path
     log.close_sync()
 
 
+@pytest.mark.parametrize("read_cache", [64 * KIB, 8192 * KIB])
+def test_what_is_read_ahead_does_not_push_out_what_was_asked_for(tmp_path: Path, read_cache: int) -> None:
+    log = open_log(tmp_path, segment_bytes=65536 * KIB, read_cache_bytes=read_cache)
+    feed = durable_feed(log)
+    lsns = fill(log, feed, 1500 * KIB)
+    lsns.append(append(log, [feed], bytes(9000 * KIB)))
+    log.flush()
+    lsns += fill(log, feed, 1500 * KIB)
+    for lsn in lsns[::10]:
+        assert batch_of(log, lsn).base_lsn <= lsn
+    log.close_sync()
+
+
 def test_two_that_want_the_same_read_share_it(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lsn = fill(log, durable_feed(log), 300 * KIB)[0]

@@ -23,6 +23,7 @@ TIMEOUT_S = 1800.0
 
 
 @pytest.mark.penstock_only("the source reads penstock's files")
+@pytest.mark.timeout(TIMEOUT_S + 60)
 def test_spark() -> None:
     if find_java() is None:
         pytest.skip("there is no Java: apt-get install default-jre-headless")

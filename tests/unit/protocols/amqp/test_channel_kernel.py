@@ -25,7 +25,7 @@ def test_settled_deliveries_hold_no_reference(world: World) -> None:
     cursor = client.session.vhost.queues["q"].queue.cursor
     gc.collect()
     before = sys.getrefcount(cursor), sys.getrefcount(None)
-    for round_ in range(5):
+    for round_ in range(10):
         for _ in range(100):
             client.publish("", "q")
         assert len(client.bodies()) == 100
@@ -36,8 +36,8 @@ def test_settled_deliveries_hold_no_reference(world: World) -> None:
     client.send(1, Basic.Get(queue="q", no_ack=True))
     client.expect(1, Basic.GetEmpty)
     gc.collect()
-    # 500 deliveries; other parts of the process take and give back some meanwhile.
-    assert abs(sys.getrefcount(None) - before[1]) < 250, "None is not given away"
+    # 1,000 deliveries; other parts of the process take and give back some meanwhile.
+    assert abs(sys.getrefcount(None) - before[1]) < 500, "None is not given away"
 
 
 def test_a_channel_that_dies_gives_back_its_references(world: World) -> None:

@@ -15,6 +15,6 @@ cdef class ActiveFile:
     cdef int64_t max_ts                     # segment.max_ts
 
     cdef bint wants_roll(self) noexcept
-    cdef list add(self, list batches)
+    cdef list write(self, list batches)
     cdef int note(self, list batches, uint64_t size) except -1
     cdef int note_written(self, uint64_t lsn, uint64_t offset, int64_t time_ms) except -1

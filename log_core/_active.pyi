@@ -23,11 +23,3 @@ class ActiveFile:
 
     def take(self, segment: Segment, fd: int, roll_at: int) -> None:
         """Go on in this file, behind `segment.end`."""
-
-    def write(self, batches: list[Batch]) -> list[Batch]:
-        """Write the batches of a turn, and those still pending; returns all that are written now.
-
-        Empty when the disk is full: call again later, with the next ones.
-
-        Raises OSError for every other failure; what is in the file is then unknown.
-        """

@@ -35,10 +35,12 @@ cdef class ActiveFile:
     cdef bint wants_roll(self) noexcept:
         return self.end >= self.roll_at and PyList_GET_SIZE(self.pending) == 0
 
-    def write(self, list batches not None):
-        return self.add(batches)
+    cdef list write(self, list batches):
+        """Write the batches of a turn, and those still pending; all that are written now.
 
-    cdef list add(self, list batches):
+        Empty when the disk is full: call again later, with the next ones. Raises OSError for every other failure;
+        what is in the file is then unknown.
+        """
         cdef Batch batch
         cdef uint64_t size = 0, done = self.pending_done
         if PyList_GET_SIZE(self.pending):

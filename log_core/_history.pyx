@@ -84,7 +84,8 @@ cdef class KeyScan:
 
     cdef bint is_kept(self, const RecordHeader* record, uint64_t lsn, const uint32_t* lists) noexcept nogil:
         # Whether some retention wants a record.
-        cdef const uint32_t* feeds = &record.feed
+        cdef uint32_t only = record.feed
+        cdef const uint32_t* feeds = &only
         cdef uint32_t n = 1, k
         cdef uint64_t start
         cdef bint decided = False

@@ -51,7 +51,7 @@ cdef class Writer:
     cdef int write(self, list batches) except -1:
         cdef uint64_t backlog
         try:
-            batches = self.active.add(batches)
+            batches = self.active.write(batches)
         except OSError as error:
             self.write_failed(error)
             return 0

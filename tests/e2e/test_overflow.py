@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import NackError
 
-from tests.support.pika_queues import confirming
+from tests.support.pika_queues import bodies, confirming
 from tests.support.pika_queues import own_queue as queue
 
 
@@ -27,22 +26,6 @@ def publish(channel: BlockingChannel, key: str, body: bytes, exchange: str = "")
     except NackError:
         return False
     return True
-
-
-def bodies(channel: BlockingChannel, name: str, count: int) -> list[bytes]:
-    """The bodies of what is in the queue, `count` at least; waits for these."""
-    found: list[bytes] = []
-    deadline = time.monotonic() + 30
-    while True:
-        method, _, body = channel.basic_get(name, auto_ack=True)
-        if method is not None:
-            assert body is not None
-            found.append(body)
-        elif len(found) >= count:
-            return found
-        else:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.01)
 
 
 def test_reject_publish_keeps_the_oldest(channel: BlockingChannel, unique: str) -> None:

@@ -10,7 +10,7 @@ from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from tests.support.pika_queues import confirming
+from tests.support.pika_queues import bodies, confirming
 from tests.support.pika_queues import own_queue as queue
 
 TYPE = "x-recent-history"
@@ -30,22 +30,6 @@ def exchange(channel: BlockingChannel, unique: str) -> Iterator[str]:
     yield unique
     if channel.is_open:
         channel.exchange_delete(unique)
-
-
-def bodies(channel: BlockingChannel, name: str, count: int) -> list[bytes]:
-    """The bodies of what is in the queue, `count` at least; waits for these."""
-    found: list[bytes] = []
-    deadline = time.monotonic() + 30
-    while True:
-        method, _, body = channel.basic_get(name, auto_ack=True)
-        if method is not None:
-            assert body is not None
-            found.append(body)
-        elif len(found) >= count:
-            return found
-        else:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.01)
 
 
 def publish(channel: BlockingChannel, exchange: str, *numbers: int, **headers: object) -> None:

@@ -37,3 +37,19 @@ def until(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
         assert time.monotonic() < deadline, answer
         time.sleep(0.01)
     return answer
+
+
+def bodies(channel: BlockingChannel, name: str, count: int) -> list[bytes]:
+    """The bodies of what is in the queue, `count` at least; waits for these."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        method, _, body = channel.basic_get(name, auto_ack=True)
+        if method is not None:
+            assert body is not None
+            found.append(body)
+        elif len(found) >= count:
+            return found
+        else:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.01)

@@ -16,7 +16,8 @@ from penstock.errors import PenstockError
 from penstock.protocols.amqp.facts import connection_facts
 from penstock.protocols.amqp.half import serve_questions
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
-from penstock.protocols.amqp.session import Login, Session, State
+from penstock.protocols.amqp.session import Session
+from penstock.protocols.amqp.state import Login, State
 from penstock.protocols.connection import Connection, Wiring
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.front import Front

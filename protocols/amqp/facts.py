@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from penstock.protocols.amqp._channel import Consumer
 from penstock.protocols.amqp.channel import Channel, channel_totals
-from penstock.protocols.amqp.session import Session, State
+from penstock.protocols.amqp.session import Session
+from penstock.protocols.amqp.state import State
 from penstock.protocols.facts import ChannelFacts, ConnectionFacts, ConsumerFacts
 from penstock.subscriptions.dispatch import Kind
 
@@ -15,7 +16,6 @@ def connection_facts(session: Session) -> ConnectionFacts | None:
     """The facts of a connection that is in its vhost; None of others."""
     if session.state is not State.RUNNING:
         return None
-    channels = [core.owner for core in session.codec.all_channels()]
     return ConnectionFacts(
         protocol="AMQP 0-9-1",
         user=session.actor.identity.username,
@@ -27,7 +27,7 @@ def connection_facts(session: Session) -> ConnectionFacts | None:
         frame_max=session.frame_max,
         channel_max=session.channel_max,
         totals=session.totals(),
-        channels=[_channel(one) for one in channels if isinstance(one, Channel)],
+        channels=[_channel(one) for one in session.channels()],
     )
 
 

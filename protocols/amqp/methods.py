@@ -23,7 +23,7 @@ from pamqp.base import Frame
 from penstock.protocols._tables import decode_fields, encode_fields
 from penstock.protocols.values import Table, Value
 
-__all__ = ["METHODS", "NAMES", "Index", "Method", "decode", "encode"]
+__all__ = ["KNOWN", "METHODS", "NAMES", "Index", "Method", "decode", "encode"]
 
 Index: TypeAlias = tuple[int, int]
 """Class id and method id."""
@@ -317,6 +317,9 @@ METHODS: Final[dict[Index, tuple[type[Method], str]]] = {
     **{index: (kind, _letters(index)) for index, kind in _DECODED.items()},
 }
 """What a client may send outside the kernel's hot path: the tuple it becomes, and its letters."""
+
+KNOWN: Final = frozenset({*METHODS, (60, 40), (60, 80), (60, 90), (60, 120)})
+"""All a client may send: these, and basic.publish, ack, reject and nack, which are the kernel's."""
 
 
 def _spec_name(name: str) -> str:

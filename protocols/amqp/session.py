@@ -15,9 +15,9 @@ lies in `out`, and
     ended       a reason: flush and close the transport      dropped     a reason: close it without a word
 
 A read is scanned by the kernel (`_codec.pyx`), which handles publishes and acknowledgements itself and hands
-everything else to `_event` at its place in the order. Which methods are legal where stands in the tables
-below. An error of a method closes its channel or the connection by its code (`errors.py`); a closing channel
-or connection ignores everything but the answer.
+everything else to `_event` at its place in the order. Which methods are legal where stands in the tables of
+`methods_connection.py` and `methods_channel.py`. An error of a method closes its channel or the connection
+by its code (`errors.py`); a closing channel or connection ignores everything but the answer.
 
 Source: AMQP 0-9-1 sections 2.2.4, 4.2; RabbitMQ's rabbit_reader and rabbit_channel as observed (3.10.8,
 3.13).
@@ -26,47 +26,32 @@ Source: AMQP 0-9-1 sections 2.2.4, 4.2; RabbitMQ's rabbit_reader and rabbit_chan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.errors import PenstockError
 from penstock.protocols._tables import TableError
-from penstock.protocols.amqp import (
-    _codec,
-    firehose,
-    methods_basic,
-    methods_exchange,
-    methods_queue,
-    transaction,
-)
+from penstock.protocols.amqp import _codec, firehose
 from penstock.protocols.amqp import publish as slow
 from penstock.protocols.amqp._codec import Codec
 from penstock.protocols.amqp.channel import Channel, channel_totals
 from penstock.protocols.amqp.errors import AmqpError, Dropped, answer, erlang, frame_fault, hard, soft
 from penstock.protocols.amqp.handshake import (
-    ANONYMOUS,
-    EXTERNAL,
     HEADER,
     HEADERS,
     LOCALES,
-    check_tune,
-    credentials,
     mechanisms_for,
     server_properties,
 )
 from penstock.protocols.amqp.methods import (
-    METHODS,
-    Close,
-    ConnectionOpen,
+    KNOWN,
     Index,
-    StartOk,
-    TuneOk,
-    UpdateSecret,
     decode,
     encode,
 )
+from penstock.protocols.amqp.methods_channel import channel_method
+from penstock.protocols.amqp.methods_connection import LEGAL
 from penstock.protocols.amqp.options import NEGOTIATION_FRAME_MAX, AmqpOptions
+from penstock.protocols.amqp.state import Login, State
 from penstock.protocols.facts import Totals
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.protocols.values import Table, Value
@@ -79,36 +64,10 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost import Vhost
 
-__all__ = ["Login", "Session", "State"]
+__all__ = ["Session"]
 
 _LOGIN_ENTRIES: Final = 256
 """Entries of a table before the login."""
-_KERNEL_METHODS: Final = frozenset({(60, 40), (60, 80), (60, 90), (60, 120)})
-
-
-class State(Enum):
-    """Where the connection is."""
-
-    HEADER = "waiting for the protocol header"
-    START = "starting"
-    LOGIN = "logging in"
-    TUNE = "tuning"
-    OPEN = "opening"
-    RUNNING = "running"
-    CLOSING = "closing"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A login to be checked."""
-
-    user: str
-    password: bytes
-    certified: bool = False
-    """A client certificate has proved the name; there is no password."""
-    anonymous: bool = False
-    """There is no name either."""
 
 
 class Session:
@@ -147,15 +106,14 @@ class Session:
         self.channel_max = options.channel_max
         self.heartbeat_s = 0
         self.client_properties: Table = {}
-        self._capabilities: Table = {}
         self.actor: Actor
         """Who is logged in; set from State.TUNE on."""
         self.vhost: Vhost
         """Set from State.RUNNING on."""
         self.certificate_user: str | None = None
+        """Whom the peer's verified certificate names; set before the first bytes."""
         self.elsewhere: int | None = None
         """The worker that serves the vhost which the client opens: the host hands the connection over."""
-        """Whom the peer's verified certificate names; set before the first bytes."""
         self.login: Login | None = None
         self.ended: str | None = None
         self.dropped: str | None = None
@@ -174,9 +132,14 @@ class Session:
     def synced_lsn(self) -> int:
         return self.log.synced_lsn
 
+    def channels(self) -> list[Channel]:
+        """Those that are open, or closing."""
+        return [cast(Channel, core.owner) for core in self.codec.all_channels()]
+
     def client_can(self, capability: str) -> bool:
         """Whether the client announced the capability."""
-        return self._capabilities.get(capability) is True
+        capabilities = self.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(capability) is True
 
     def take_waits(self) -> tuple[int, int]:
         """(LSN that must be written, LSN that must be synced) before `durable` has work to do; 0 = none."""
@@ -263,11 +226,11 @@ class Session:
             self.state = State.START
             anonymous = self.options.allow_anonymous is not False
             mechanisms = mechanisms_for(self.certificate_user, anonymous=anonymous)
-            self._send("connection.start", 0, 9, server_properties(self._version), mechanisms, LOCALES)
+            self.send("connection.start", 0, 9, server_properties(self._version), mechanisms, LOCALES)
             return 8
         self.out.write(HEADER)
         self.dirty()
-        self._end("the client speaks another protocol or version")
+        self.end("the client speaks another protocol or version")
         return size
 
     def _event(self, event: tuple[Any, ...]) -> None:
@@ -292,7 +255,7 @@ class Session:
             channel = core.owner if core is not None else None  # type: ignore[assignment]
             if kind == _codec.METHOD:
                 index = (event[2], event[3])
-                self._channel_method(channel, number, index, event[4])
+                channel_method(self, channel, number, index, event[4])
                 return
             assert channel is not None  # the kernel has the table of channels
             if kind == _codec.PUBLISH:
@@ -306,7 +269,7 @@ class Session:
                 most = self.options.max_message_bytes
                 raise soft(406, f"message size {event[2]} is larger than configured max size {most}")
         except Dropped as error:
-            self._tear_down()
+            self.tear_down()
             self.state = State.ENDED
             self.dropped = error.message
         except TableError:
@@ -322,9 +285,9 @@ class Session:
     # Methods of the connection
 
     def _connection_method(self, index: Index, arguments: bytes) -> None:
-        handler = _CONNECTION.get((self.state, index))
+        handler = LEGAL.get((self.state, index))
         if handler is None:
-            if index not in METHODS and index not in _KERNEL_METHODS:
+            if index not in KNOWN:
                 raise Dropped(f"method {index[0]}.{index[1]} does not exist")
             code = 504 if self.state is State.RUNNING else 503
             raise hard(code, f"unexpected method in connection state {self.state.value}")
@@ -334,23 +297,11 @@ class Session:
     def _closing_method(self, index: Index) -> None:
         """We sent connection.close: wait for its answer; a close that crossed it is answered."""
         if index == (10, 50):
-            self._send("connection.close-ok")
+            self.send("connection.close-ok")
         elif index == (10, 51):
-            self._end("")
+            self.end("")
 
-    def _on_start_ok(self, method: StartOk) -> None:
-        self.client_properties = method.client_properties
-        capabilities = method.client_properties.get("capabilities")
-        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
-        if method.mechanism == EXTERNAL and self.certificate_user is not None:
-            login = Login(self.certificate_user, b"", certified=True)
-        elif method.mechanism == ANONYMOUS and self.options.allow_anonymous is not False:
-            login = Login("", b"", anonymous=True)
-        else:
-            login = Login(*credentials(method.mechanism, method.response))
-        self.mechanism = method.mechanism
-        self.state = State.LOGIN
-        self.login = login
+    # Calls
 
     def authenticated(self, identity: Identity) -> None:
         """The login was right."""
@@ -358,113 +309,18 @@ class Session:
             self.actor = Actor(identity, self._owner)
             self.state = State.TUNE
             options = self.options
-            self._send("connection.tune", options.channel_max, options.frame_max, options.heartbeat_s)
+            self.send("connection.tune", options.channel_max, options.frame_max, options.heartbeat_s)
 
     def refused(self, error: PenstockError) -> None:
         """The login was wrong; the peer learns that and no more."""
-        if self.state is State.LOGIN:
-            if not self.client_can("authentication_failure_close"):
-                self.state = State.ENDED
-                self.dropped = error.message
-                return
-            self.fail(
-                hard(
-                    403,
-                    f"Login was refused using authentication mechanism {self.mechanism}. For details see the "
-                    "broker logfile.",
-                    (0, 0),
-                ),
-                (0, 0),
-            )
-
-    def _on_tune_ok(self, method: TuneOk) -> None:
-        check_tune(method, self.options)
-        self.channel_max = method.channel_max
-        self.frame_max = self.codec.frame_max = method.frame_max
-        self.heartbeat_s = method.heartbeat
-        self.state = State.OPEN
-
-    def _on_open(self, method: ConnectionOpen) -> None:
-        self.elsewhere = self.broker.elsewhere(method.virtual_host)
-        if self.elsewhere is not None:
+        if self.state is not State.LOGIN:
             return
-        self.vhost = self.broker.enter(self.actor.identity, method.virtual_host)
-        self.broker.connections.enter(self)
-        self.vhost.firehose.listeners.add(self._firehose_turned)
-        identity = self.actor.identity
-        self.codec.open(
-            self.vhost.publisher(identity, ENC_AMQP091), self.log.appender, wire(identity.username)
-        )
-        self.state = State.RUNNING
-        self._send("connection.open-ok", "")
-
-    def _on_close(self, method: Close) -> None:
-        self._tear_down()
-        self._send("connection.close-ok")
-        self._end(f"the client closed: {method.reply_code} {method.reply_text}")
-
-    def _on_update_secret(self, method: UpdateSecret) -> None:
-        # For users with a password RabbitMQ looks at no secret: who is in stays in.
-        if not self._renew_identity():
-            raise hard(530, "New secret was refused by one of the backends")
-        self._send("connection.update-secret-ok")
-
-    def _renew_identity(self) -> bool:
-        """Take over the user's tags as they are now; False: there is no such user any more."""
-        identity = self.broker.users.identity(self.identity.username)
-        if identity is None:
-            return False
-        self.actor = Actor(identity, self._owner)
-        return True
-
-    # Methods of channels
-
-    def _channel_method(self, channel: Channel | None, number: int, index: Index, arguments: bytes) -> None:
-        if index[0] == 10:
-            raise hard(503, "unimplemented method")
-        if index not in METHODS and index not in _KERNEL_METHODS:
-            raise Dropped(f"method {index[0]}.{index[1]} does not exist")
-        if channel is None:
-            if index != (20, 10):
-                raise hard(504, "expected 'channel.open'")
-            decode(index, arguments)
-            self._open_channel(number)
+        if not self.client_can("authentication_failure_close"):
+            self.state = State.ENDED
+            self.dropped = error.message
             return
-        if channel.core.closing:
-            self._closing_channel_method(channel, index)
-            return
-        if index == (20, 10):
-            raise hard(504, "second 'channel.open' seen")
-        if index == (20, 40):
-            channel.close()
-            return
-        handler = _CHANNEL.get(index)
-        if handler is None:
-            raise hard(503, "unimplemented method")
-        handler(channel, decode(index, arguments))
-
-    def _open_channel(self, number: int) -> None:
-        if self.channel_max and self.codec.channel_count >= self.channel_max:
-            raise hard(
-                530,
-                f"number of channels opened ({self.codec.channel_count}) has reached the negotiated "
-                f"channel_max ({self.channel_max})",
-                (0, 0),
-            )
-        self.broker.connections.check_channel(self.identity.username)
-        channel = Channel(self, number)
-        self.gone.channels_opened += 1
-        self.codec.add_channel(channel.core)
-        channel.reply("channel.open-ok", b"")
-
-    def _closing_channel_method(self, channel: Channel, index: Index) -> None:
-        if index == (20, 41):
-            self.forget(channel)
-        elif index == (20, 40):
-            # Both closed at once: each answers the other.
-            channel.reply("channel.close-ok")
-
-    # Calls
+        said = f"Login was refused using authentication mechanism {self.mechanism}. "
+        self.fail(hard(403, said + "For details see the broker logfile.", (0, 0)), (0, 0))
 
     def durable(self, ok: bool) -> None:
         """The log reached a position that was waited for; not `ok`: it failed, nothing more is confirmed."""
@@ -487,9 +343,7 @@ class Session:
     def writable(self) -> None:
         """The connection takes output again."""
         self.unstall()
-        for core in self.codec.all_channels():
-            channel = core.owner
-            assert isinstance(channel, Channel)
+        for channel in self.channels():
             channel.wake_consumers()
 
     def pressure(self, paused: bool) -> None:
@@ -507,10 +361,10 @@ class Session:
         why = self._why_blocked() if self.blocked else ""
         if why and not self._told_blocked and self.client_can("connection.blocked"):
             self._told_blocked = True
-            self._send("connection.blocked", why)
+            self.send("connection.blocked", why)
         elif not why and self._told_blocked:
             self._told_blocked = False
-            self._send("connection.unblocked")
+            self.send("connection.unblocked")
 
     def _why_blocked(self) -> str:
         if alarms := self.log.alarms:
@@ -524,11 +378,21 @@ class Session:
         if self.state in (State.CLOSING, State.ENDED):
             return
         if self.state in (State.HEADER, State.START, State.LOGIN):
-            self._end("the gateway stops")
+            self.end("the gateway stops")
             return
         self.fail(hard(320, "broker forced connection closure with reason 'shutdown'", (0, 0)), (0, 0))
 
     # As a member of the vhost
+
+    def enter(self, vhost: Vhost) -> None:
+        """The client is let into `vhost`: it may open channels."""
+        self.vhost = vhost
+        self.broker.connections.enter(self)
+        vhost.firehose.listeners.add(self._firehose_turned)
+        self.codec.open(
+            vhost.publisher(self.identity, ENC_AMQP091), self.log.appender, wire(self.identity.username)
+        )
+        self.state = State.RUNNING
 
     @property
     def identity(self) -> Identity:
@@ -540,23 +404,27 @@ class Session:
         """Channels it has open."""
         return self.codec.channel_count
 
+    def renew_identity(self) -> bool:
+        """Take over the user's tags as they are now; False: there is no such user any more."""
+        identity = self.broker.users.identity(self.identity.username)
+        if identity is None:
+            return False
+        self.actor = Actor(identity, self._owner)
+        return True
+
     def permissions_changed(self) -> None:
         """Let go of consumers that would not be allowed any more, or of the vhost itself."""
-        self._renew_identity()
+        self.renew_identity()
         allowed, vhost = self.broker.authorizer, self.vhost.name
         if not allowed.enter(self.identity, vhost):
             refused = AccessRefused("vhost", vhost, vhost, self.identity.username, "read")
             self.fail(answer(refused), (0, 0))
-        for core in self.codec.all_channels():
-            channel = core.owner
-            assert isinstance(channel, Channel)
+        for channel in self.channels():
             channel.revoke_consumers()
         self._look()
 
     def _firehose_turned(self) -> None:
-        for core in self.codec.all_channels():
-            channel = core.owner
-            assert isinstance(channel, Channel)
+        for channel in self.channels():
             firehose.turn(channel)
 
     def force_close(self, reason: str) -> None:
@@ -566,7 +434,7 @@ class Session:
 
     def lost(self) -> None:
         """The transport is gone."""
-        self._tear_down()
+        self.tear_down()
         self.state = State.ENDED
 
     def look_at_timeouts(self, now: float) -> None:
@@ -575,9 +443,7 @@ class Session:
         `now` in seconds on any one clock.
         """
         if self.state is State.RUNNING and self.vhost.times_consumers:
-            for core in self.codec.all_channels():
-                channel = core.owner
-                assert isinstance(channel, Channel)
+            for channel in self.channels():
                 channel.timeouts.look(now)
 
     def heartbeat(self) -> None:
@@ -607,28 +473,26 @@ class Session:
         """Close the connection because of `error`."""
         if self.state in (State.CLOSING, State.ENDED):
             return
-        self._tear_down()
+        self.tear_down()
         class_id, method_id = error.index or index
         self.state = State.CLOSING
         # A paused publisher must be read again, or its close-ok never comes.
         self.blocked = False
         self.failure = error.reply_text
-        self._send("connection.close", error.code, error.reply_text, class_id, method_id)
+        self.send("connection.close", error.code, error.reply_text, class_id, method_id)
 
     failure = ""
     """What we closed the connection for."""
     mechanism = ""
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
         self.state = State.ENDED
         self.ended = reason or self.failure
 
-    def _tear_down(self) -> None:
+    def tear_down(self) -> None:
         """Give back what the connection holds: consumers, unacknowledged messages, exclusive queues."""
         self.stalled = False
-        for core in self.codec.all_channels():
-            channel = core.owner
-            assert isinstance(channel, Channel)
+        for channel in self.channels():
             channel.shut()
             self.forget(channel)
         if hasattr(self, "vhost"):
@@ -638,45 +502,6 @@ class Session:
 
     # Output
 
-    def _send(self, name: str, *values: Value) -> None:
+    def send(self, name: str, *values: Value) -> None:
         self.out.write(encode(name, 0, *values))
         self.dirty()
-
-
-_CONNECTION: Final[dict[tuple[State, Index], Callable[[Session, Any], None]]] = {
-    (State.START, (10, 11)): Session._on_start_ok,
-    (State.TUNE, (10, 31)): Session._on_tune_ok,
-    (State.TUNE, (10, 50)): Session._on_close,
-    (State.OPEN, (10, 40)): Session._on_open,
-    (State.OPEN, (10, 50)): Session._on_close,
-    (State.RUNNING, (10, 50)): Session._on_close,
-    (State.RUNNING, (10, 70)): Session._on_update_secret,
-}
-"""Methods of channel 0 by the state in which they are legal; LOGIN has none, CLOSING is `_closing_method`."""
-
-_CHANNEL: Final[dict[Index, Callable[[Channel, Any], None]]] = {
-    (20, 20): methods_basic.flow,
-    (20, 21): methods_basic.flow_ok,
-    (30, 10): methods_basic.access_request,
-    (40, 10): methods_exchange.declare,
-    (40, 20): methods_exchange.delete,
-    (40, 30): methods_exchange.bind,
-    (40, 40): methods_exchange.unbind,
-    (50, 10): methods_queue.declare,
-    (50, 20): methods_queue.bind,
-    (50, 30): methods_queue.purge,
-    (50, 40): methods_queue.delete,
-    (50, 50): methods_queue.unbind,
-    (60, 10): methods_basic.qos,
-    (60, 20): methods_basic.consume,
-    (60, 30): methods_basic.cancel,
-    (60, 31): methods_basic.cancel_ok,
-    (60, 70): methods_basic.get,
-    (60, 100): methods_basic.recover_async,
-    (60, 110): methods_basic.recover,
-    (85, 10): methods_basic.confirm_select,
-    (90, 10): transaction.select,
-    (90, 20): transaction.commit,
-    (90, 30): transaction.rollback,
-}
-"""Methods of an open channel that are not the kernel's; open, close and close-ok are the session's."""

@@ -16,7 +16,7 @@ from pamqp import commands
 from pamqp.commands import Basic
 
 from penstock.protocols.amqp.methods import METHODS
-from penstock.protocols.amqp.session import State
+from penstock.protocols.amqp.state import State
 from tests.support.amqp_session import Client, World
 
 

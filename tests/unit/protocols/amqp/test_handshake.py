@@ -10,7 +10,7 @@ from pamqp import commands
 
 from penstock.protocols.amqp.handshake import HEADER
 from penstock.protocols.amqp.options import AmqpOptions
-from penstock.protocols.amqp.session import State
+from penstock.protocols.amqp.state import State
 from penstock.router.errors import AuthenticationRefused
 from penstock.router.identity import Identity
 from tests.support.amqp_session import Client, World

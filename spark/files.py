@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PARTITION", "DataFile", "sync", "write_files"]
+__all__ = ["PARTITION", "DataFile", "sync", "sync_files", "write_files"]
 
 PARTITION: Final = "event_date"
 _ROW_GROUP_BYTES: Final = 64 << 20
@@ -128,3 +128,10 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def sync_files(root: Path, files: Iterable[DataFile]) -> None:
+    """Put these files of a table on the disk, with their names."""
+    paths = [root / file.path for file in files]
+    for path in [*paths, *sorted({path.parent for path in paths}), root]:
+        sync(path)

@@ -99,6 +99,7 @@ class _RowWriter(DataSourceStreamArrowWriter):
         table = open_table(self.to)
         position = table.position(written[0].query)
         if position is not None and position > batchId:
+            table.make_durable()
             self._forget(written)
             return
         files = [file for message in written for file in message.files]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.spark.files import PARTITION, DataFile
+from penstock.spark.delta_log import make_durable, mend
+from penstock.spark.files import PARTITION, DataFile, sync_files
 from penstock.spark.schema import SCHEMA_VERSION
 from penstock.spark.tables import same_columns, with_partition
 
@@ -47,6 +48,7 @@ class DeltaFormat:
 
         schema = with_partition(schema)
         self.path.mkdir(parents=True, exist_ok=True)
+        mend(self.path)
         table = DeltaTable.create(
             str(self.path),
             schema=schema,
@@ -72,6 +74,7 @@ class DeltaFormat:
             )
             for file in files
         ]
+        sync_files(self.path, files)
         table = self._table()
         table.create_write_transaction(
             actions,
@@ -79,7 +82,13 @@ class DeltaFormat:
             table.schema(),
             partition_by=[PARTITION],
             commit_properties=CommitProperties(app_transactions=[Transaction(f"penstock:{who}", last)]),
+            post_commithook_properties=_hooks(),
         )
+        make_durable(self.path)
+
+    def make_durable(self) -> None:
+        """See `Table`."""
+        make_durable(self.path)
 
     def paths(self) -> list[str]:
         """See `Table`."""
@@ -90,10 +99,21 @@ class DeltaFormat:
         those of attempts that failed.
         """
         table = self._table()
-        done = table.optimize.compact()
-        gone = table.vacuum(_KEPT_HOURS, dry_run=False, full=True)
+        done = table.optimize.compact(post_commithook_properties=_hooks())
+        make_durable(self.path)
+        gone = table.vacuum(_KEPT_HOURS, dry_run=False, full=True, post_commithook_properties=_hooks())
+        make_durable(self.path)
+        # Only now: the checkpoint that makes them superfluous is on the disk.
+        table.cleanup_metadata()
         became = f"{done['numFilesRemoved']} files became {done['numFilesAdded']}"
         return f"{became}, {len(gone)} old ones were removed"
+
+
+def _hooks() -> Any:
+    """No commit removes old ones: the checkpoint that replaces them is not on the disk yet."""
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
 def _statistics(file: DataFile) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.files import DataFile, sync, write_files
+from penstock.spark.files import DataFile, sync_files, write_files
 from penstock.spark.schema import SCHEMA_VERSION
 from penstock.spark.tables import same_columns
 
@@ -40,6 +40,9 @@ _SMALL_BYTES: Final = 64 << 20
 _LARGE_BYTES: Final = 128 << 20
 _TRIES: Final = 10
 _RETRIES: Final = "commit.retry.num-retries"
+_IO: Final = "py-io-impl"
+_SYNCED: Final = "penstock.spark.iceberg_io.SyncedFileIO"
+"""Metadata is on the disk before the catalog names it."""
 
 
 class IcebergFormat:
@@ -82,10 +85,10 @@ class IcebergFormat:
                 folder = Path(self._folder)
                 folder.mkdir(parents=True, exist_ok=True)
                 uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}"
-                self._catalog = SqlCatalog("default", uri=uri, warehouse=warehouse)
+                self._catalog = SqlCatalog("default", uri=uri, warehouse=warehouse, **{_IO: _SYNCED})
             else:
                 try:
-                    self._catalog = load_catalog(self._folder)
+                    self._catalog = load_catalog(self._folder, **{_IO: _SYNCED})
                 except ValueError as error:
                     raise SparkError(
                         f"pyiceberg knows no catalog {self._folder!r}: {error}",
@@ -128,11 +131,8 @@ class IcebergFormat:
 
     def publish(self, who: str, files: Sequence[DataFile], first: int, last: int) -> None:
         """See `Table`. Raises SparkError when another job has put [first, last) there meanwhile."""
+        sync_files(self.path, files)
         paths = [f"{self.path}/{file.path}" for file in files]
-        for path in paths:
-            sync(Path(path))
-        for folder in {Path(path).parent for path in paths}:
-            sync(folder)
         summary = {"penstock.who": who, "penstock.first": str(first), "penstock.last": str(last)}
 
         def add(table: iceberg.Table) -> None:
@@ -148,6 +148,9 @@ class IcebergFormat:
                 change.set_properties({f"{_POSITION}{who}": str(last)})
 
         self._change(add)
+
+    def make_durable(self) -> None:
+        """See `Table`: a commit is, before the catalog has it."""
 
     def _change(self, make: Callable[[iceberg.Table], None]) -> None:
         """Make a commit on the table as it is; once more when another was first."""
@@ -202,9 +205,8 @@ class IcebergFormat:
         from pyiceberg.io.pyarrow import parquet_files_to_data_files
 
         files = write_files(self.path, _rows(group), moment)
+        sync_files(self.path, files)
         paths = [f"{self.path}/{file.path}" for file in files]
-        for path in paths:
-            sync(Path(path))
 
         def swap(table: iceberg.Table) -> None:
             with table.transaction() as change, change.update_snapshot().overwrite() as update:

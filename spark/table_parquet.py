@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.files import PARTITION, DataFile, sync
+from penstock.spark.files import PARTITION, DataFile, sync, sync_files
 from penstock.spark.tables import same_columns, with_partition
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ class ParquetFormat:
 
     def publish(self, who: str, files: Sequence[DataFile], first: int, last: int) -> None:
         """See `Table`."""
-        for file in files:
-            sync(self.path / file.path)
-        for folder in {(self.path / file.path).parent for file in files}:
-            sync(folder)
+        sync_files(self.path, files)
         commit = {"log": who, "first": first, "last": last, "files": [asdict(file) for file in files]}
         _write_new(self._name(who, last), json.dumps(commit))
+
+    def make_durable(self) -> None:
+        """See `Table`: a commit is, before it has its name."""
 
     def compact(self) -> str:
         """Remove the files of attempts that no commit lists and that are older than a day."""

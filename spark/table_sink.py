@@ -133,6 +133,7 @@ class _TableWriter(DataSourceStreamArrowWriter):
                 if self.compact_every and (batchId + 1) % self.compact_every == 0:
                     table.compact()
             return
+        table.make_durable()
         self._forget(table.path, files)
         if position < last:
             raise SparkError(

@@ -39,13 +39,20 @@ class Table(Protocol):
     def create(self, schema: pa.Schema, moment: str = "append_time") -> None:
         """Make the table if there is none, partitioned by the day of the column `moment`.
 
-        Formats without such partitions have the column `event_date` besides.
+        Formats without such partitions have the column `event_date` besides. What a power cut left half
+        done is put right.
 
         Raises SparkError when it has other columns.
         """
 
     def publish(self, who: str, files: Sequence[DataFile], first: int, last: int) -> None:
-        """Add files, in one step, which hold [first, last) of `who`, and move its position to `last`."""
+        """Add files, in one step, which hold [first, last) of `who`, and move its position to `last`.
+
+        All of it is on the disk when this returns.
+        """
+
+    def make_durable(self) -> None:
+        """Put what the table has on the disk: it may be of a process that was killed before it did."""
 
     def paths(self) -> list[str]:
         """The files that count, absolute."""

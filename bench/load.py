@@ -139,7 +139,7 @@ def read_exactly(s: socket.socket, size: int) -> bytes:
     return data
 
 
-def strides(buffer: bytearray, count: int, stride: int) -> npt.NDArray[np.uint8]:
+def strides(buffer: bytes | bytearray, count: int, stride: int) -> npt.NDArray[np.uint8]:
     """A view of the first `count` frames of `stride` bytes; release it before the buffer is cut."""
     return np.frombuffer(buffer, np.uint8, count * stride).reshape(count, stride)
 

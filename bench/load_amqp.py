@@ -92,6 +92,16 @@ class Client:
         bits = passive | durable << 1
         self.call(50, 10, b"\0\0" + short_string(queue) + bytes([bits]) + b"\0\0\0\0", 11)
 
+    def bind(self, queue: str, exchange: str, key: str) -> None:
+        """Bind a queue to an exchange."""
+        words = short_string(queue) + short_string(exchange) + short_string(key)
+        self.call(50, 20, b"\0\0" + words + b"\0" + b"\0\0\0\0", 21)
+
+    def consume(self, queue: str, *, no_ack: bool) -> None:
+        """Have what is in a queue delivered."""
+        flags = bytes([2 if no_ack else 0])
+        self.call(60, 20, b"\0\0" + short_string(queue) + short_string("t") + flags + b"\0\0\0\0", 21)
+
     def delete(self, queue: str) -> None:
         """Delete a queue."""
         self.call(50, 40, b"\0\0" + short_string(queue) + b"\0", 41)
@@ -113,9 +123,9 @@ class Client:
             return payload[4:]
 
 
-def message(queue: str, size: int, *, durable: bool) -> bytes:
-    """The frames of one publish to `queue` through the default exchange."""
-    publish = method(1, 60, 40, b"\0\0" + short_string("") + short_string(queue) + b"\0")
+def message(key: str, size: int, *, durable: bool, exchange: str = "") -> bytes:
+    """The frames of one publish; through the default exchange `key` is the queue."""
+    publish = method(1, 60, 40, b"\0\0" + short_string(exchange) + short_string(key) + b"\0")
     header = frame(2, 1, struct.pack(">HHQH", 60, 0, size, 0x1000) + bytes([2 if durable else 1]))
     return publish + header + (frame(3, 1, b"x" * size) if size else b"")
 
@@ -187,17 +197,22 @@ def _confirmed(s: socket.socket, confirms: bytearray, answered: int) -> int:
     if not data:
         raise EOFError("closed while waiting for confirms")
     confirms += data
-    count = len(confirms) // CONFIRM_BYTES
+    answered, rest = confirmed(bytes(confirms), answered)
+    confirms[:] = rest
+    return answered
+
+
+def confirmed(data: bytes, answered: int) -> tuple[int, bytes]:
+    """The highest tag confirmed, `answered` before, and what is left of `data`."""
+    count = len(data) // CONFIRM_BYTES
     if count == 0:
-        return answered
-    acks = strides(confirms, count, CONFIRM_BYTES)
+        return answered, data
+    acks = strides(data, count, CONFIRM_BYTES)
     # 60.80 is basic.ack; a basic.nack (60.120) or a channel.close would break the stride.
     if not ((acks[:, 0] == 1) & (acks[:, 8] == 60) & (acks[:, 10] == 80)).all():
-        raise RuntimeError(f"something else among the confirms: {bytes(confirms[:80])!r}")
+        raise RuntimeError(f"something else among the confirms: {data[:80]!r}")
     highest = int(acks[:, 11:19].copy().view(">u8").max())
-    del acks
-    del confirms[: count * CONFIRM_BYTES]
-    return max(answered, highest)
+    return max(answered, highest), data[count * CONFIRM_BYTES :]
 
 
 def consume(load: Load, port: int, name: str, board: Board, i: int) -> None:
@@ -208,8 +223,7 @@ def consume(load: Load, port: int, name: str, board: Board, i: int) -> None:
     s = client.socket
     if load.ack:
         client.call(60, 10, struct.pack(">IH", 0, load.prefetch) + b"\0", 11)
-    flags = bytes([0 if load.ack else 2])
-    client.call(60, 20, b"\0\0" + short_string(name) + short_string("t") + flags + b"\0\0\0\0", 21)
+    client.consume(name, no_ack=not load.ack)
     board.subscribed[i] = 1
     s.settimeout(0.2)
     buffer = bytearray()
@@ -224,7 +238,7 @@ def consume(load: Load, port: int, name: str, board: Board, i: int) -> None:
             raise EOFError("closed while consuming")
         buffer += data
         if not stride:
-            stride = _delivery_bytes(buffer, frames=3 if load.size else 2)
+            stride = delivery_bytes(buffer, frames=3 if load.size else 2)
             if not stride:
                 continue
             tag_at = _TAG_LENGTH_AT + 1 + buffer[_TAG_LENGTH_AT]
@@ -247,7 +261,7 @@ def consume(load: Load, port: int, name: str, board: Board, i: int) -> None:
         board.latencies.put(ages)
 
 
-def _delivery_bytes(buffer: bytearray, frames: int) -> int:
+def delivery_bytes(buffer: bytes | bytearray, frames: int) -> int:
     """Length of the first delivery in `buffer`, which is `frames` frames long; 0 when it is not whole yet."""
     at = 0
     for _ in range(frames):

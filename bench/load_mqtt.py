@@ -48,17 +48,21 @@ def publish_packet(topic: str, payload: bytes, *, qos: int = 0, packet_id: int =
     return packet(0x30 | qos << 1, utf8(topic) + (struct.pack(">H", packet_id) if qos else b"") + payload)
 
 
-def open_session(port: int, client_id: str) -> socket.socket:
+def open_session(port: int, client_id: str, vhost: str = "") -> socket.socket:
     """A connection with a clean session and no keep-alive."""
-    return log_in(port, client_id, clean=True)[0]
+    return log_in(port, client_id, clean=True, vhost=vhost)[0]
 
 
-def log_in(port: int, client_id: str, *, clean: bool, keep_alive_s: int = 0) -> tuple[socket.socket, bool]:
-    """A connection, and whether the broker had the session already."""
+def log_in(
+    port: int, client_id: str, *, clean: bool, keep_alive_s: int = 0, vhost: str = ""
+) -> tuple[socket.socket, bool]:
+    """A connection, and whether the broker had the session already. `vhost`: penstock's, as guest there."""
     s = connect(port)
     try:
-        flags = bytes([4, 2 if clean else 0])
-        s.sendall(packet(0x10, utf8("MQTT") + flags + struct.pack(">H", keep_alive_s) + utf8(client_id)))
+        flags = bytes([4, (2 if clean else 0) | (0xC0 if vhost else 0)])
+        login = utf8(f"{vhost}:guest") + utf8("guest") if vhost else b""
+        said = utf8("MQTT") + flags + struct.pack(">H", keep_alive_s) + utf8(client_id) + login
+        s.sendall(packet(0x10, said))
         answer = read_exactly(s, 4)
         if answer[0] != 0x20 or answer[3]:
             raise RuntimeError(f"not connected: {answer!r}")
@@ -66,6 +70,14 @@ def log_in(port: int, client_id: str, *, clean: bool, keep_alive_s: int = 0) -> 
         s.close()
         raise
     return s, bool(answer[2])
+
+
+def subscribe(s: socket.socket, pattern: str, qos: int) -> None:
+    """Subscribe, and be granted what was asked for."""
+    s.sendall(packet(0x82, struct.pack(">H", 1) + utf8(pattern) + bytes([qos])))
+    granted = read_exactly(s, 5)
+    if granted[0] != 0x90 or granted[4] != qos:
+        raise RuntimeError(f"not subscribed: {granted!r}")
 
 
 @contextmanager
@@ -136,10 +148,7 @@ def _publish_acknowledged(s: socket.socket, load: Load, name: str, board: Board,
 def consume(load: Load, port: int, name: str, board: Board, i: int) -> None:
     """Subscribe to topic `name` and count deliveries; at QoS 1 acknowledge each read in one go."""
     s = open_session(port, f"bench-s{os.getpid()}")
-    s.sendall(packet(0x82, struct.pack(">H", 1) + utf8(name) + bytes([load.qos])))
-    granted = read_exactly(s, 5)
-    if granted[0] != 0x90 or granted[4] != load.qos:
-        raise RuntimeError(f"not subscribed: {granted!r}")
+    subscribe(s, name, load.qos)
     board.subscribed[i] = 1
     stride = len(publish_packet(name, b"x" * load.size, qos=load.qos))
     payload_at = stride - load.size

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from bench import workers
+from bench.light import Light
 from bench.load import run
 from bench.workloads import WORKLOADS, Workload
 from tests.support.brokers import Broker
@@ -22,3 +24,9 @@ def test_nothing_is_lost_at_full_speed(workload: Workload, own_broker: Broker, b
     result = run(workload.load, port, broker_pid=own_broker.pid, seconds=1.0, warm_s=0.3, drain_s=20)
     assert result.delivered_total > 0
     assert (result.lost, result.backlog) == (0, 0), f"{result}\n{own_broker.log_tail(5)}"
+
+
+@pytest.mark.penstock_only("this is about penstock's processes")
+@pytest.mark.parametrize("light", workers.LOADS[:3:2], ids=lambda light: light.name)
+def test_every_byte_arrives_from_two_workers(light: Light) -> None:
+    assert workers.measure(2, light, 0.5).delivered > 0

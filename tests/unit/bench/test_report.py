@@ -9,7 +9,7 @@ import pytest
 
 from bench.cpu import cpu_seconds, resident_bytes
 from bench.load import Load, Result, percentiles_us
-from bench.load_amqp import _delivery_bytes, frame, message, method
+from bench.load_amqp import delivery_bytes, frame, message, method
 from bench.load_mqtt import publish_packet, remaining_length
 from bench.report import COLUMNS, markdown, middle, ratios, reached, rows
 from bench.workloads import WORKLOADS, Workload
@@ -81,9 +81,9 @@ def test_publish_packet() -> None:
 def test_the_length_of_a_delivery_is_that_of_its_three_frames() -> None:
     whole = message("q", 100, durable=True)
     buffer = bytearray(whole + frame(3, 1, b""))
-    assert _delivery_bytes(buffer, frames=3) == len(whole)
+    assert delivery_bytes(buffer, frames=3) == len(whole)
     for cut in range(len(whole)):
-        assert _delivery_bytes(bytearray(whole[:cut]), frames=3) == 0
+        assert delivery_bytes(bytearray(whole[:cut]), frames=3) == 0
     assert method(1, 60, 80, b"")[:7] == b"\x01\x00\x01\x00\x00\x00\x04"
 
 

@@ -88,7 +88,10 @@ def _seal(segment: Segment, feed: Feed | None, level: int) -> int:
 def main(mib: int) -> None:
     """Run it and print one figure per line."""
     with tempfile.TemporaryDirectory() as folder:
-        log = Log.open(Path(folder) / "d", LogOptions(min_free_bytes=0, checkpoint_bytes=32 << 20))
+        options = LogOptions(
+            min_free_bytes=0, checkpoint_bytes=32 << 20, segment_bytes=min(64, max(mib // 4, 1)) << 20
+        )
+        log = Log.open(Path(folder) / "d", options)
         started = time.perf_counter()
         stuck, count = _fill(log, mib << 20)
         print(f"filled            {mib / (time.perf_counter() - started):8.0f} MiB/s, {count} messages")

@@ -341,6 +341,7 @@ class Housekeeping:
                     thinned=thinned,
                     log_id=self._manifest.log_id,
                     level=log.options.compression_level,
+                    releaser=self._upkeep.releaser,
                 )
             except ValueError as error:
                 _LOG.error("%s: %s; it stays as it is", segment.path, error)

@@ -191,7 +191,6 @@ class Log(Writer):
             self._files,
             self._folder,
             self._places,
-            self._upkeep.pool,
             log_id=manifest.log_id,
             epoch=manifest.epoch,
             segment_bytes=self.options.segment_bytes,
@@ -285,7 +284,7 @@ class Log(Writer):
         self.raw.close()
         self._inbox.drain()
         self._wal.close()
-        self._upkeep.pool.shutdown(wait=True)
+        self._upkeep.stop()
         self._inbox.drain()
         for _, fd in self._closing:
             os.close(fd)

@@ -36,6 +36,7 @@ from penstock.log_core._seal import Needs, end_note
 from penstock.log_core.files import Files
 from penstock.log_core.keepers import Keepers
 from penstock.log_core.layout import SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.releaser import Releaser
 from penstock.log_core.retention import Kept
 from penstock.log_core.segment import OWN, Marks, Segment, Segments
 
@@ -87,11 +88,13 @@ def seal(
     thinned: Set[int],
     log_id: bytes,
     level: int,
+    releaser: Releaser,
 ) -> int:
     """Rewrite a segment, if that saves enough; the bytes saved. Not on the loop.
 
     `thinned`: the partitions of which only what is needed stays; `needs` has the others whole.
-    `level`: of zstd, 0 = not compressed. Raises OSError, ValueError (it is damaged: it stays as it is).
+    `level`: of zstd, 0 = not compressed. `releaser` has the file as it was. Raises OSError, ValueError (it is
+    damaged: it stays as it is).
     """
     path = segment.path.resolve()  # it may lie in another folder (`places`)
     new = path.with_name(path.name + ".new")
@@ -106,7 +109,7 @@ def seal(
         raise
     files.reached("seal.written")
     end, sparse, held = written
-    with segments.swap:
+    with releaser.piecemeal(path), segments.swap:
         files.rename(new, path)
         saved, segment.end = segment.end - end, end
         segment.marks = sparse

@@ -18,6 +18,7 @@ from penstock.log_core.feed_index import write_feed_index
 from penstock.log_core.files import Files
 from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.manifest import Manifest
+from penstock.log_core.releaser import Releaser
 from penstock.log_core.segment import Segment
 
 __all__ = ["Upkeep", "deletable", "stale_before"]
@@ -28,11 +29,20 @@ _KEPT_CHECKPOINTS = 2
 class Upkeep:
     """Its methods run on `pool` (or when that has stopped), never at the same time. All raise OSError."""
 
+    releaser: Releaser
+    """Has what was removed until its space is free."""
+
     def __init__(self, files: Files, folder: Folder, manifest: Manifest) -> None:
         self._files = files
         self._folder = folder
         self._manifest = manifest
         self.pool = ThreadPoolExecutor(1, "penstock-upkeep")
+        self.releaser = Releaser(files)
+
+    def stop(self) -> None:
+        """Wait for what is under way."""
+        self.pool.shutdown(wait=True)
+        self.releaser.stop()
 
     def finish(self, segment: Segment, needed: bool) -> int:
         """Cut a closed segment to its size and make its index files; the bytes of feed entries.
@@ -84,7 +94,8 @@ class Upkeep:
         for segment in segments:
             for path in reversed(self._folder.files_of(segment.number)):
                 self._files.reached("delete.unlink")
-                self._files.unlink(path)
+                with self.releaser.piecemeal(path):
+                    self._files.unlink(path)
         self._files.reached("delete.done")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from penstock.log_core._active import ActiveFile
@@ -35,7 +35,6 @@ class Wal(ActiveFile):
         files: Files,
         folder: Folder,
         places: Places,
-        worker: Executor,
         *,
         log_id: bytes,
         epoch: int,
@@ -46,7 +45,8 @@ class Wal(ActiveFile):
         self._files = files
         self._folder = folder
         self._places = places
-        self._worker = worker
+        # Of its own: the loop waits for the next file, and must not wait for a segment that is rewritten.
+        self._worker = ThreadPoolExecutor(1, "penstock-next-file")
         self._log_id = log_id
         self._epoch = epoch
         self._size = max(segment_bytes, 2 * WAL_HEAD_BYTES)
@@ -114,8 +114,14 @@ class Wal(ActiveFile):
         self.prepare()
         return old
 
+    def prepared(self) -> None:
+        """Wait until the next file is made; for tests. Raises OSError."""
+        if self._next is not None:
+            self._next.result()
+
     def close(self) -> None:
         """Give up the prepared file. The active one is the caller's, as after `roll`."""
+        self._worker.shutdown(wait=True)
         if self._next is not None:
             preparing, self._next = self._next, None
             number = self.segment.number + 1

@@ -218,7 +218,9 @@ class AmqpStream(Stream):
     # Consuming
 
     def _consume(self) -> None:
-        parameters = pika.ConnectionParameters("127.0.0.1", self.port, heartbeat=0, socket_timeout=30)
+        parameters = pika.ConnectionParameters(
+            "127.0.0.1", self.port, heartbeat=0, socket_timeout=30, stack_timeout=60
+        )
         declared = False
         while self._running:
             try:

@@ -34,7 +34,7 @@ def test_a_failed_sync_confirms_nothing_any_more(tmp_path: Path) -> None:
     log = open_log(tmp_path, files)
     feed = durable_feed(log)
     assert log.wait_synced(append(log, [feed], b"safe"))
-    log._upkeep.pool.submit(lambda: None).result()  # it syncs the next file, in its own time
+    log._wal.prepared()  # its sync is not the one that fails
     heard = _heard(log)
     files.sync_error = BROKEN
     confirms: list[bool] = []
@@ -128,7 +128,7 @@ def test_what_was_written_before_the_disk_was_full_is_confirmed(tmp_path: Path) 
 def test_without_room_for_a_next_file_the_active_one_grows(tmp_path: Path) -> None:
     files = FailingFiles()
     log = open_log(tmp_path, files)
-    log._upkeep.pool.submit(lambda: None).result()
+    log._wal.prepared()
     files.create_error = FULL
     feed = durable_feed(log)
     fill(log, feed, 300 * KIB)
@@ -177,7 +177,7 @@ def test_an_index_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     log = open_log(tmp_path, files)
     feed = durable_feed(log)
     fill(log, feed, 50 * KIB)
-    log._upkeep.pool.submit(lambda: None).result()
+    log._wal.prepared()
     files.create_error = FULL
     fill(log, feed, 20 * KIB)
     settle(log)

@@ -148,7 +148,7 @@ def _stop_threads(log: Log) -> None:
     log._committer.stop()
     log._reader.close()
     log._wal.close()
-    log._upkeep.pool.shutdown(wait=True)
+    log._upkeep.stop()
     for _, fd in log._closing:
         os.close(fd)
     os.close(log._wal.fd)

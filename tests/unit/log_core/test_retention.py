@@ -253,7 +253,7 @@ def _abandon(log: Log) -> None:
     log._committer.stop()
     log._reader.close()
     log._wal.close()
-    log._upkeep.pool.shutdown(wait=True)
+    log._upkeep.stop()
     os.close(log._wal.fd)
     log._lock.release()
 

@@ -146,6 +146,9 @@ class Broker:
         for _ in range(times):
             self.clock.now += 61
             self.loop.advance(0.2)
+            # While it was filled all checkpoints may have been of the beginning: that depends on the machine.
+            self.log._housekeeping.checkpoint()
+            self.log.flush()
             self.log.tend(1 << 50)
             settle(self.log)
             self.log._upkeep.pool.submit(lambda: None).result()

@@ -1,10 +1,11 @@
-"""A channel's state in C: unacknowledged deliveries, confirms, content under way. The words are in _channel.pyx."""
+"""A channel's state in C, and its consumers. The words are in _channel.pyx."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from penstock.log_core._batch cimport Batch
 from penstock.log_core._feed cimport Feed
+from penstock.protocols.amqp._confirms cimport Confirms
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._taken cimport Item
@@ -13,12 +14,6 @@ cdef enum:
     IDLE = 0                    # a method frame is next
     HEADER = 1                  # basic.publish was seen, its content header is next
     BODY = 2                    # body frames are next
-
-cdef extern from *:
-    """
-    #define REFUSAL UINT64_MAX      /* in `pending`: a queue refused it */
-    """
-    uint64_t REFUSAL
 
 cdef enum:                      # how a delivery ends
     ACKED = 0
@@ -33,9 +28,7 @@ cdef struct Unacked:
     uint64_t seq
 
 
-cdef class Channel:
-    cdef readonly uint16_t number
-    cdef readonly OutBuffer out
+cdef class Channel(Confirms):
     cdef uint32_t body_max              # largest payload of a frame we may send
     cdef readonly object owner          # the session's side of the channel
     cdef public bint closing            # channel.close was sent: everything but its answer is ignored
@@ -53,14 +46,6 @@ cdef class Channel:
     cdef uint8_t* body
     cdef uint64_t body_size, body_have, body_capacity
 
-    # publisher confirms: entry of seq = pending[seq & pending_mask] = lsn << 1 | needs a sync
-    cdef readonly bint confirming
-    cdef bint awaiting                      # stands in its codec's list of those with unconfirmed publishes
-    cdef readonly uint64_t published_seq    # of the last publish
-    cdef readonly uint64_t confirmed_seq    # every publish up to here is confirmed
-    cdef uint64_t* pending
-    cdef uint64_t pending_mask
-
     # deliveries: entry of tag = unacked[tag & unacked_mask] for first_tag <= tag < next_tag
     cdef Unacked* unacked
     cdef uint64_t unacked_mask
@@ -74,18 +59,15 @@ cdef class Channel:
     cdef readonly uint64_t published, delivered, delivered_auto, redelivered, got, got_auto, acked
     cdef public uint64_t returned, dropped, get_empty
 
-
     cdef int begin_content(self, const uint8_t* key, uint16_t key_size, uint8_t bits) except -1
     cdef int keep_header(self, const uint8_t* props, uint32_t size, uint64_t body_size) except -1
     cdef int keep_body(self, const uint8_t* p, uint64_t n) except -1
     cdef void end_content(self) noexcept
-    cdef int expect(self, uint64_t lsn, bint sync) except -1
     cdef uint64_t hold(self, PyObject* cursor, PyObject* consumer, uint64_t seq) except 0
     cdef uint64_t skip_tag(self) except 0
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int plan(self, uint64_t tag, bint multiple, int how) except -1
     cdef void advance(self) noexcept
-    cdef int acknowledge(self, uint64_t seq) except -1
     cdef int finish(self, Unacked* entry, int how) except -1
     cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Cursor cursor,
                     Item* item, const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1
@@ -111,9 +93,3 @@ cdef class Consumer:
 
     cpdef Py_ssize_t credit(self) except -1
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1
-
-
-cdef int put_return(Channel channel, uint16_t code, bytes text, const uint8_t* key, Py_ssize_t key_size,
-                    const uint8_t* props, uint32_t props_size, const uint8_t* body, uint64_t body_size) except -1
-cdef int put_content(OutBuffer out, uint16_t channel, uint32_t body_max, const uint8_t* props, uint32_t props_size,
-                     const uint8_t* body, uint64_t body_size) except -1

@@ -4,24 +4,18 @@ from collections.abc import Callable
 
 from penstock.log_core._batch import Batch
 from penstock.log_core._feed import Feed
+from penstock.protocols.amqp._confirms import Confirms
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.queue import Queue
 
-class Channel:
+class Channel(Confirms):
     """Unacknowledged deliveries, publisher confirms and the message under way of one channel."""
 
-    number: int
-    out: OutBuffer
     owner: object
     """The session's side of the channel."""
     closing: bool
     """channel.close was sent: everything but its answer is ignored, and no consumer gets anything."""
-    confirming: bool
-    published_seq: int
-    """Number of the last publish; 0 before the first."""
-    confirmed_seq: int
-    """Every publish up to here is confirmed."""
     first_tag: int
     next_tag: int
     outstanding: int
@@ -57,17 +51,6 @@ class Channel:
     def drop_content(self) -> None:
         """Forget the message under way."""
 
-    def confirm_select(self) -> None:
-        """Number publishes from now on. Idempotent."""
-
-    def confirm(self, written: int, synced: int) -> bool:
-        """Encode the ack of every publish that is there now; True when there was one."""
-
-    def refuse_all(self) -> bool:
-        """Encode a nack for every publish that is not confirmed; True when there was one."""
-
-    @property
-    def unconfirmed(self) -> int: ...
     @property
     def unacked_count(self) -> int:
         """Deliveries that are not settled, those of basic.get included."""

@@ -1,25 +1,18 @@
-"""A channel's state in C: unacknowledged deliveries, publisher confirms, a message under way; and its consumers.
+"""A channel's state in C: unacknowledged deliveries, a message under way; and its consumers.
 
 Owns what happens per message on a channel outside of scanning: encoding deliveries out of the log's batches, the
-table of delivery tags, the numbers of publisher confirms. Knows no socket and no queue's inside; the scanner is
-`_codec.pyx`, everything rare is the session's.
+table of delivery tags. Knows no socket and no queue's inside; the scanner is `_codec.pyx`, the frames are
+`_frames.pyx`'s, the numbers of publisher confirms `_confirms.pyx`'s, everything rare is the session's.
 
 Deliveries. A record born in AMQP is copied: its key block is already the two short strings exchange and routing key,
 its properties block the content header from the flags on. Records of other protocols go through `protocols.translate`.
-
-    method   1 | channel u16 | size u32 | 60 u16 | 60 u16 | tag s | delivery-tag u64 | redelivered u8 | key block | CE
-    header   2 | channel u16 | size u32 | 60 u16 | 0 u16 | body size u64 | properties block                    | CE
-    body     3 | channel u16 | size u32 | at most body_max bytes                                               | CE   ...
+Arguments of basic.deliver: consumer tag s | delivery-tag u64 | redelivered u8 | key block.
 
 Delivery tags count from 1 per channel. What awaits an acknowledgement stands in a ring by tag, which begins at the
 oldest unsettled tag; the entry owns its cursor, so that a deleted queue's deliveries can still be settled (into
 nothing). Deliveries without acknowledgement use up a tag and leave an empty entry only if the ring is not empty.
 
 A consumer of a stream tells each message's offset in one more header, x-stream-offset.
-
-Confirms. Each publish of a confirming channel gets the next number and an entry (its LSN, and whether it needs the
-disk). `confirm(written, synced)` acknowledges up to the first that is not there yet, with multiple=true: numbers are
-confirmed in order, as RabbitMQ permits but does not promise. One that a queue refused is nacked in its turn.
 
 Transactions. On a transactional channel an acknowledgement is planned: its delivery stays out and holds its credit until
 `settle_planned`, or is free to be acknowledged again after `drop_planned`.
@@ -34,8 +27,11 @@ from libc.string cimport memcpy
 
 from penstock.log_core._batch cimport ENC_AMQP091, Batch, RecordHeader
 from penstock.log_core._feed cimport Feed
-from penstock.protocols._tables cimport load16, load32, store16, store32, store64
+from penstock.protocols._tables cimport store32, store64
 from penstock.protocols._translated cimport translated
+from penstock.protocols.amqp._frames cimport (
+    DELIVER, FRAME_END, GET_OK, METHOD_HEAD, begin_method, count_entry, offset_entry, put_content, put_return, with_entry,
+)
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._taken cimport COUNTED, TAKEN, Item
@@ -44,89 +40,14 @@ from penstock.protocols.amqp.properties import without_header
 
 cdef enum:
     HEADERS = 0x20              # in the first byte of a properties block
-    FRAME_METHOD = 1
-    FRAME_HEADER = 2
-    FRAME_BODY = 3
-    FRAME_END = 0xCE
-    BASIC = 60
-    RETURN = 50
-    DELIVER = 60
-    GET_OK = 71
-    ACK = 80
-    NACK = 120
     TAKE_MAX = 1024             # items a cursor gives at once
     BODY_FIRST = 65536          # first size of a body buffer; it grows with what arrives
 
 
-cdef int put_content(OutBuffer out, uint16_t channel, uint32_t body_max, const uint8_t* props, uint32_t props_size,
-                     const uint8_t* body, uint64_t body_size) except -1:
-    """Content header and body frames."""
-    cdef uint64_t frames = (body_size + body_max - 1) // body_max
-    cdef Py_ssize_t total = 7 + 12 + props_size + 1 + <Py_ssize_t>body_size + 8 * <Py_ssize_t>frames
-    cdef uint8_t* p = out.reserve(total)
-    cdef uint64_t left = body_size
-    cdef uint32_t n
-    p[0] = FRAME_HEADER
-    store16(p + 1, channel)
-    store32(p + 3, 12 + props_size)
-    store16(p + 7, BASIC)
-    store16(p + 9, 0)
-    store64(p + 11, body_size)
-    memcpy(p + 19, props, props_size)
-    p += 19 + props_size
-    p[0] = FRAME_END
-    p += 1
-    while left:
-        n = body_max if left > body_max else <uint32_t>left
-        p[0] = FRAME_BODY
-        store16(p + 1, channel)
-        store32(p + 3, n)
-        memcpy(p + 7, body + (body_size - left), n)
-        p[7 + n] = FRAME_END
-        p += 8 + n
-        left -= n
-    out.commit(total)
-    return 0
-
-
-cdef bytes offset_entry(int64_t offset):
-    """The entry of a table of headers that tells a stream's offset."""
-    cdef uint8_t value[8]
-    store64(value, <uint64_t>offset)
-    return b"\x0fx-stream-offsetl" + value[:8]
-
-
-cdef bytes count_entry(int64_t count):
-    """The entry that tells how often a message was given back."""
-    cdef uint8_t value[8]
-    store64(value, <uint64_t>count)
-    return b"\x10x-delivery-countl" + value[:8]
-
-
-cdef bytes with_entry(const uint8_t* props, uint32_t size, bytes entry):
-    """The properties block (found well-formed when it was published) with one more entry in its headers."""
-    cdef uint16_t flags = load16(props)
-    cdef uint32_t at = 2, table = 0
-    cdef uint8_t head[4]
-    if flags & 0x8000:                      # content-type
-        at += 1 + props[at]
-    if flags & 0x4000:                      # content-encoding
-        at += 1 + props[at]
-    if flags & 0x2000:
-        table = load32(props + at)
-        store32(head, table + <uint32_t>PyBytes_GET_SIZE(entry))
-        at += 4
-        return props[:at - 4] + head[:4] + props[at:at + table] + entry + props[at + table:size]
-    store32(head, <uint32_t>PyBytes_GET_SIZE(entry))
-    return bytes((props[0] | 0x20, props[1])) + props[2:at] + head[:4] + entry + props[at:size]
-
-
-cdef class Channel:
+cdef class Channel(Confirms):
     def __cinit__(self, int number, OutBuffer out not None, uint32_t frame_max, object owner, object dirty):
-        if number < 0 or number > 65535 or frame_max < 64:
-            raise ValueError("a channel number is a u16, a frame has at least 64 bytes")
-        self.number = <uint16_t>number
-        self.out = out
+        if frame_max < 64:
+            raise ValueError("a frame has at least 64 bytes")
         self.body_max = frame_max - 8
         self.owner = owner
         self.dirty = dirty
@@ -142,7 +63,6 @@ cdef class Channel:
                 Py_XDECREF(entry.cursor)
                 Py_XDECREF(entry.consumer)
         free(self.unacked)
-        free(self.pending)
         free(self.props)
         free(self.body)
 
@@ -202,66 +122,6 @@ cdef class Channel:
     def drop_content(self):
         """Forget the message under way."""
         self.end_content()
-
-    # Publisher confirms
-
-    def confirm_select(self):
-        """Number publishes from now on. Idempotent."""
-        self.confirming = True
-
-    cdef int expect(self, uint64_t lsn, bint sync) except -1:
-        """The next publish is confirmed when `lsn` is written, or synced."""
-        cdef uint64_t seq = self.published_seq + 1, capacity, i
-        cdef uint64_t* grown
-        if self.pending == NULL or seq - self.confirmed_seq > self.pending_mask:
-            capacity = 64 if self.pending == NULL else 2 * (self.pending_mask + 1)
-            grown = <uint64_t*>malloc(capacity * sizeof(uint64_t))
-            if grown == NULL:
-                raise MemoryError
-            for i in range(self.confirmed_seq + 1, seq):
-                grown[i & (capacity - 1)] = self.pending[i & self.pending_mask]
-            free(self.pending)
-            self.pending = grown
-            self.pending_mask = capacity - 1
-        self.pending[seq & self.pending_mask] = lsn << 1 | sync
-        self.published_seq = seq
-        return 0
-
-    def confirm(self, uint64_t written, uint64_t synced):
-        """Encode the ack of every publish that is there now; True when there was one."""
-        cdef uint64_t seq = self.confirmed_seq, began = seq, lsn, entry
-        while seq < self.published_seq:
-            entry = self.pending[(seq + 1) & self.pending_mask]
-            lsn = entry >> 1
-            if lsn > (synced if entry & 1 else written):
-                if entry != REFUSAL:
-                    break
-                self.acknowledge(seq)
-                put_confirm(self, NACK, seq + 1, False)
-                self.confirmed_seq = seq + 1
-            seq += 1
-        self.acknowledge(seq)
-        return seq != began
-
-    cdef int acknowledge(self, uint64_t seq) except -1:
-        """Encode the ack of what was not confirmed yet up to `seq`."""
-        if seq != self.confirmed_seq:
-            put_confirm(self, ACK, seq, seq - self.confirmed_seq > 1)
-            self.confirmed_seq = seq
-        return 0
-
-    def refuse_all(self):
-        """Encode a nack for everything that is not confirmed: the log failed. True when there was something."""
-        if self.confirmed_seq == self.published_seq:
-            return False
-        put_confirm(self, NACK, self.published_seq, self.published_seq - self.confirmed_seq > 1)
-        self.confirmed_seq = self.published_seq
-        return True
-
-    @property
-    def unconfirmed(self):
-        """Publishes that were not confirmed yet."""
-        return self.published_seq - self.confirmed_seq
 
     # Deliveries
 
@@ -474,14 +334,8 @@ cdef class Channel:
             other_props = with_entry(props, props_size, entry)
             props = <const uint8_t*>PyBytes_AS_STRING(other_props)
             props_size = <uint32_t>PyBytes_GET_SIZE(other_props)
-        size = 4 + head_size + 9 + key_size + tail_size
-        p = out.reserve(size + 8)
-        p[0] = FRAME_METHOD
-        store16(p + 1, self.number)
-        store32(p + 3, <uint32_t>size)
-        store16(p + 7, BASIC)
-        store16(p + 9, method)
-        p += 11
+        size = head_size + 9 + key_size + tail_size
+        p = begin_method(out, self.number, method, size)
         if head_size:
             memcpy(p, head, head_size)
             p += head_size
@@ -494,7 +348,7 @@ cdef class Channel:
             memcpy(p, tail, tail_size)
             p += tail_size
         p[0] = FRAME_END
-        out.commit(size + 8)
+        out.commit(METHOD_HEAD + size + 1)
         return put_content(out, self.number, self.body_max, props, props_size, blob + record.key + record.props,
                            <uint64_t>(record.size - record.key - record.props))
 
@@ -519,26 +373,21 @@ cdef class Channel:
     def encode_direct(self, bytes tag not None, bytes key not None, bytes props not None, bytes body not None):
         """basic.deliver of a message that is in no queue, into the output. It awaits no acknowledgement."""
         cdef Py_ssize_t tag_size = PyBytes_GET_SIZE(tag), key_size = PyBytes_GET_SIZE(key)
-        cdef Py_ssize_t size = 4 + 1 + tag_size + 9 + key_size
+        cdef Py_ssize_t size = 1 + tag_size + 9 + key_size
         cdef uint64_t number
         cdef uint8_t* p
         if tag_size > 255:
             raise ValueError("a consumer tag has at most 255 bytes")
         number = self.skip_tag()
-        p = self.out.reserve(size + 8)
-        p[0] = FRAME_METHOD
-        store16(p + 1, self.number)
-        store32(p + 3, <uint32_t>size)
-        store16(p + 7, BASIC)
-        store16(p + 9, DELIVER)
-        p[11] = <uint8_t>tag_size
-        memcpy(p + 12, PyBytes_AS_STRING(tag), tag_size)
-        p += 12 + tag_size
+        p = begin_method(self.out, self.number, DELIVER, size)
+        p[0] = <uint8_t>tag_size
+        memcpy(p + 1, PyBytes_AS_STRING(tag), tag_size)
+        p += 1 + tag_size
         store64(p, number)
         p[8] = 0
         memcpy(p + 9, PyBytes_AS_STRING(key), key_size)
         p[9 + key_size] = FRAME_END
-        self.out.commit(size + 8)
+        self.out.commit(METHOD_HEAD + size + 1)
         put_content(self.out, self.number, self.body_max, <const uint8_t*>PyBytes_AS_STRING(props),
                     <uint32_t>PyBytes_GET_SIZE(props), <const uint8_t*>PyBytes_AS_STRING(body),
                     <uint64_t>PyBytes_GET_SIZE(body))
@@ -547,45 +396,9 @@ cdef class Channel:
     def encode_return(self, uint16_t code, bytes text not None, bytes key not None, bytes props not None,
                       bytes body not None):
         """basic.return of a whole message, into the output."""
-        put_return(self, code, text, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key),
-                   <const uint8_t*>PyBytes_AS_STRING(props), <uint32_t>PyBytes_GET_SIZE(props),
+        put_return(self.out, self.number, self.body_max, code, text, <const uint8_t*>PyBytes_AS_STRING(key),
+                   PyBytes_GET_SIZE(key), <const uint8_t*>PyBytes_AS_STRING(props), <uint32_t>PyBytes_GET_SIZE(props),
                    <const uint8_t*>PyBytes_AS_STRING(body), <uint64_t>PyBytes_GET_SIZE(body))
-
-
-cdef int put_confirm(Channel channel, uint16_t method, uint64_t seq, bint multiple) except -1:
-    cdef uint8_t* p = channel.out.reserve(21)
-    p[0] = FRAME_METHOD
-    store16(p + 1, channel.number)
-    store32(p + 3, 13)
-    store16(p + 7, BASIC)
-    store16(p + 9, method)
-    store64(p + 11, seq)
-    p[19] = multiple
-    p[20] = FRAME_END
-    channel.out.commit(21)
-    return 0
-
-
-cdef int put_return(Channel channel, uint16_t code, bytes text, const uint8_t* key, Py_ssize_t key_size,
-                    const uint8_t* props, uint32_t props_size, const uint8_t* body, uint64_t body_size) except -1:
-    cdef Py_ssize_t text_size = PyBytes_GET_SIZE(text)
-    cdef Py_ssize_t size = 4 + 2 + 1 + text_size + key_size
-    cdef uint8_t* p
-    if text_size > 255:
-        raise ValueError("a reply text has at most 255 bytes")
-    p = channel.out.reserve(size + 8)
-    p[0] = FRAME_METHOD
-    store16(p + 1, channel.number)
-    store32(p + 3, <uint32_t>size)
-    store16(p + 7, BASIC)
-    store16(p + 9, RETURN)
-    store16(p + 11, code)
-    p[13] = <uint8_t>text_size
-    memcpy(p + 14, PyBytes_AS_STRING(text), text_size)
-    memcpy(p + 14 + text_size, key, key_size)
-    p[7 + size] = FRAME_END
-    channel.out.commit(size + 8)
-    return put_content(channel.out, channel.number, channel.body_max, props, props_size, body, body_size)
 
 
 cdef class Consumer:

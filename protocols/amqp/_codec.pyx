@@ -40,9 +40,8 @@ from libc.string cimport memcmp
 
 from penstock.log_core._appender cimport Appender
 from penstock.log_core._batch cimport ENC_AMQP091, F_PERSISTENT
-from penstock.protocols.amqp._channel cimport (
-    ACKED, BODY, DROPPED, HEADER, IDLE, REFUSAL, REQUEUED, Channel, put_return,
-)
+from penstock.protocols.amqp._channel cimport ACKED, BODY, DROPPED, HEADER, IDLE, REQUEUED, Channel
+from penstock.protocols.amqp._frames cimport put_return
 from penstock.protocols._properties cimport Properties, read_properties
 from penstock.protocols._tables cimport load16, load32, load64
 from penstock.protocols.outbuffer cimport OutBuffer
@@ -218,7 +217,7 @@ cdef class Codec:
     def expect_refusal(self, Channel channel not None):
         """A publish of a confirming channel that a queue refused: nacked in its turn."""
         self.expect(channel, self.appender.next_lsn - 1, False)
-        channel.pending[channel.published_seq & channel.pending_mask] = REFUSAL
+        channel.refuse_last()
 
     cdef object step(self):
         cdef const uint8_t* f
@@ -442,7 +441,8 @@ cdef class Codec:
         if not route.routed:
             if bits & MANDATORY:
                 channel.returned += 1
-                put_return(channel, 312, NO_ROUTE, key, key_size, props, props_size, body, body_size)
+                put_return(channel.out, channel.number, channel.body_max, 312, NO_ROUTE, key, key_size, props,
+                           props_size, body, body_size)
             else:
                 channel.dropped += 1
         if channel.confirming:

@@ -1,0 +1,1 @@
+"""Frames of class basic; see `_frames.pyx`. Only for other kernels."""

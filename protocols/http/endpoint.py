@@ -326,7 +326,7 @@ class HttpConnection(Connection):
             if request.identity is None:
                 raise HttpError(401, "not_authorized", "Login failed")
         request.local = LOCAL in request.headers
-        request.part = PART in request.headers
+        request.part = request.headers.get(PART, "")
 
     async def _go(self, request: Request, worker: int) -> None:
         """Have another worker go on with the connection, from this request on."""

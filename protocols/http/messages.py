@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -24,7 +24,17 @@ from penstock.router.identity import Identity
 if TYPE_CHECKING:
     from penstock.protocols.http.ws import Conversation
 
-__all__ = ["BODY_MAX", "HttpError", "Request", "Response", "dumps", "json_response", "parsed", "split_target"]
+__all__ = [
+    "BODY_MAX",
+    "HttpError",
+    "Others",
+    "Request",
+    "Response",
+    "dumps",
+    "json_response",
+    "parsed",
+    "split_target",
+]
 
 BODY_MAX: Final = 16 << 20
 """The largest body of a request, unless its handler takes more."""
@@ -162,6 +172,25 @@ def _nothing() -> None:
     pass
 
 
+class Others(Protocol):
+    """The other workers, as worker 0 asks them on behalf of one request."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+
+    async def ask(self, words: Sequence[str]) -> list[Any]:
+        """What each says, as JSON, to a question of its own; who is asked nothing ("") says None.
+
+        Raises:
+            HttpError: 503, one of them does not answer; otherwise what it answered.
+
+        """
+
+    async def streams(self, word: str) -> list[AsyncGenerator[bytes, None]]:
+        """The answers to the same question as they come; each is to be closed. Raises as `ask`."""
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One request. Made by a session when its head is complete."""
@@ -185,10 +214,11 @@ class Request:
     """Who serves it, when that is known from an earlier request; see `Routes`."""
     identity: Identity | None = None
     """Who asks; None where no login is needed."""
-    part: bool = False
-    """Worker 0 asks for what this worker knows of something that all know a part of."""
-    gather: Callable[[], Awaitable[list[Any]]] | None = None
-    """Asks the other workers for their part of this; None: here is everything."""
+    part: str = ""
+    """Worker 0 asks for what this worker knows of something that all know a part of: which part of it, in the
+    words of whoever put the question."""
+    others: Others | None = None
+    """The other workers, who know a part of this, too; None: here is everything."""
     session_wants: Callable[[], None] = _nothing
     """Of the session: the body is wanted from now on."""
     wanted: bool = False

@@ -5,16 +5,16 @@ changed by worker 0, which also answers for the gateway as a whole. The worker t
 connection asks on behalf of its client, by HTTP/1.1 through a pair of sockets (`doors`), and hands back
 what comes. A WebSocket is handed over with its connection instead.
 
-Worker 0 puts together what each worker knows a part of: lists (`lists.reply_list`), sums, metrics. A
-request for such a part has the header `penstock-part`. Who asks stands in `penstock-user`: a worker is
-trusted, and what clients send in these headers is dropped.
+Worker 0 puts together what each worker knows a part of: lists (`management.joined`), sums, metrics
+(`sums`). A request for such a part has the header `penstock-part`, which says what part. Who asks stands in
+`penstock-user`: a worker is trusted, and what clients send in these headers is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,15 +22,17 @@ import orjson
 
 from penstock.protocols.following import WorkerDown
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.sums import added, labelled
 
 if TYPE_CHECKING:
     from penstock.protocols.doors import Doors
     from penstock.protocols.following import Leader
     from penstock.router.broker import Broker
 
-__all__ = ["LOCAL", "PART", "USER", "Forwarder", "Handler", "added", "labelled", "replayed"]
+__all__ = ["LOCAL", "PART", "USER", "Forwarder", "Handler", "replayed"]
 
 PART: Final = "penstock-part"
+_ALL: Final = "all"
 USER: Final = "penstock-user"
 LOCAL: Final = "penstock-local"
 _OURS: Final = frozenset({PART, USER, LOCAL})
@@ -83,6 +85,30 @@ class _Way:
         return not (self.reader.at_eof() or self.writer.is_closing())
 
 
+class _Others:
+    """See `messages.Others`."""
+
+    def __init__(self, forwarder: Forwarder, request: Request, place: tuple[str, str]) -> None:
+        self.count = len(forwarder.others)
+        self._forwarder = forwarder
+        self._request = request
+        self._place = place
+
+    async def ask(self, words: Sequence[str]) -> list[Any]:
+        asked = {who: word for who, word in zip(self._forwarder.others, words, strict=True) if word}
+        answers = await self._forwarder._each(self._request, self._place, asked)
+        said = dict(zip(asked, [await _told(one) for one in answers], strict=True))
+        return [said.get(who) for who in self._forwarder.others]
+
+    async def streams(self, word: str) -> list[AsyncGenerator[bytes, None]]:
+        asked = dict.fromkeys(self._forwarder.others, word)
+        answers = await self._forwarder._each(self._request, self._place, asked)
+        for one in answers:
+            if one.status != 200:
+                await _told(one)
+        return [_limited(one) for one in answers]
+
+
 class Forwarder:
     """Of one listener in one worker; see the module."""
 
@@ -112,7 +138,7 @@ class Forwarder:
         if self.me != 0 or "vhost" in request.names:
             response = await handler(request)
         else:
-            request.gather = lambda: self.parts(request, place)
+            request.others = _Others(self, request, place)
             response = await self._whole(request, handler, place)
         if request.method not in _READS and (
             "vhost" not in request.names or (home == 0 and _in_common(request))
@@ -191,19 +217,22 @@ class Forwarder:
         answers = await self._each(request, place)
         return [orjson.loads(await _body_of(one)) for one in answers if one.status == 200]
 
-    async def _each(self, request: Request, place: tuple[str, str]) -> list[Response]:
-        """The answers of all other workers for their part. Raises HttpError 503."""
+    async def _each(
+        self, request: Request, place: tuple[str, str], words: Mapping[int, str] | None = None
+    ) -> list[Response]:
+        """The answers for their part, of all other workers or of those with a word. Raises HttpError 503."""
+        asked = dict.fromkeys(self.others, _ALL) if words is None else words
         try:
             async with asyncio.timeout(_PART_S):
                 return await asyncio.gather(
-                    *(self.forward(request, worker, place, part=True) for worker in self.others)
+                    *(self.forward(request, worker, place, part=word) for worker, word in asked.items())
                 )
         except TimeoutError:
             raise _down("a worker") from None
 
     async def everywhere(self, request: Request, place: tuple[str, str], body: bytes) -> None:
         """Have all other workers do their part, too. Raises HttpError: one of them cannot."""
-        asked = (self.forward(request, worker, place, part=True, body=body) for worker in self.others)
+        asked = (self.forward(request, worker, place, part=_ALL, body=body) for worker in self.others)
         for answer in await asyncio.gather(*asked):
             if answer.status >= 300:
                 told = orjson.loads(await _body_of(answer))
@@ -217,10 +246,10 @@ class Forwarder:
         worker: int,
         place: tuple[str, str],
         *,
-        part: bool = False,
+        part: str = "",
         body: bytes | None = None,
     ) -> Response:
-        """The answer of a worker to a request, or to one like it with another `body`.
+        """The answer of a worker to a request, or to one like it with another `body`; to one for a `part`.
 
         Raises:
             HttpError: 503, the worker ended before it answered.
@@ -335,7 +364,7 @@ def replayed(request: Request) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def _head(request: Request, part: bool, body: bytes, kind: str) -> bytes:
+def _head(request: Request, part: str, body: bytes, kind: str) -> bytes:
     # HEAD is made of the answer to GET where the client is.
     method = "GET" if request.method == "HEAD" else request.method
     lines = [f"{method} {request.target} HTTP/1.1"]
@@ -351,7 +380,7 @@ def _head(request: Request, part: bool, body: bytes, kind: str) -> bytes:
     if request.local:
         lines.append(f"{LOCAL}: 1")
     if part:
-        lines.append(f"{PART}: 1")
+        lines.append(f"{PART}: {part}")
     if body or method not in _READS:
         lines.append(f"content-length: {len(body)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
@@ -387,55 +416,36 @@ async def _body_of(response: Response) -> bytes:
     return b"".join([piece async for piece in response.stream])
 
 
+async def _told(response: Response) -> Any:
+    """What it says, as JSON. Raises HttpError: it is no answer."""
+    said = orjson.loads(await _body_of(response))
+    if response.status != 200:
+        reason = said.get("reason", "") if isinstance(said, dict) else ""
+        raise HttpError(response.status, "bad_request", str(reason))
+    return said
+
+
+async def _limited(response: Response) -> AsyncGenerator[bytes, None]:
+    """The body as it comes. Raises HttpError 503: for long nothing did."""
+    stream = response.stream
+    if stream is None:
+        yield response.body
+        return
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(_PART_S):
+                    piece = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise _down("a worker") from None
+            yield piece
+    finally:
+        await stream.aclose()
+
+
 def _down(who: str) -> HttpError:
     return HttpError(
         503, "worker_down", f"{who} is being started again; try again in a few seconds", retry_after_s=2
     )
-
-
-# Sums
-
-
-def added(whole: Any, parts: Sequence[Any]) -> Any:
-    """Numbers of equal places added; lists joined; everything else as in `whole`."""
-    for part in parts:
-        if isinstance(whole, dict) and isinstance(part, dict):
-            whole = {key: added(value, [part[key]]) if key in part else value for key, value in whole.items()}
-        elif isinstance(whole, list) and isinstance(part, list):
-            whole = whole + [item for item in part if item not in whole]
-        elif _is_number(whole) and _is_number(part):
-            whole += part
-    return whole
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def labelled(pages: Sequence[bytes]) -> bytes:
-    """Pages of metrics as one: each value has the label `worker`, its page's number."""
-    heads: dict[str, list[str]] = {}
-    values: dict[str, list[str]] = {}
-    for number, page in enumerate(pages):
-        name = ""
-        for line in page.decode().splitlines():
-            if line.startswith("# TYPE "):
-                name = line.split(" ", 3)[2]
-            if line.startswith("#"):
-                known = heads.setdefault(name, [])
-                if line not in known:
-                    known.append(line)
-            elif line:
-                values.setdefault(name, []).append(_with_label(line, number))
-    lines = []
-    for name, head in heads.items():
-        lines += head + values.get(name, [])
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _with_label(line: str, worker: int) -> str:
-    end = line.find("{")
-    space = line.find(" ")
-    if end < 0 or space < end:
-        return f'{line[:space]}{{worker="{worker}"}}{line[space:]}'
-    return f'{line[: end + 1]}worker="{worker}",{line[end + 1 :]}'

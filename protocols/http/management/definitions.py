@@ -203,7 +203,9 @@ class _Definitions:
         if api.forwarder is not None and not request.part:
             await api.forwarder.settled()
             for worker, parts in importing.elsewhere.items():
-                answer = await api.forwarder.forward(request, worker, api.place, part=True, body=dumps(parts))
+                answer = await api.forwarder.forward(
+                    request, worker, api.place, part="definitions", body=dumps(parts)
+                )
                 if answer.status != 204:
                     return answer
         return Response(204)

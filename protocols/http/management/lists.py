@@ -3,29 +3,36 @@
     ?name=&use_regex=   ?sort=&sort_reverse=   ?page=&page_size=   ?columns=a,b.c
 
 Rows are turned into JSON as late as possible: a page of a hundred thousand queues costs one page. Long lists
-without pages are streamed.
+without pages are streamed. With several workers each has some of the rows: see `joined`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
+from penstock.protocols.http.management.joined import (
+    AT_ONCE,
+    Item,
+    Joined,
+    Ordered,
+    Source,
+    each_made,
+    joined,
+    part_of,
+)
 from penstock.protocols.http.messages import HttpError, Request, Response, dumps, json_response
 from penstock.router.errors import RoutingError
 from penstock.router.patterns import compile_pattern
 
 __all__ = ["one_of", "reply_list"]
 
-Item = dict[str, Any]
 Row = TypeVar("Row")
 
 _PAGE_SIZE: Final = 100
 _PAGE_MAX: Final = 500
-_AT_ONCE: Final = 200
-"""Rows made before the loop does something else; longer lists are streamed."""
 _NAMES_AT_ONCE: Final = 5000
 """Names looked at before the loop does something else."""
 
@@ -53,38 +60,23 @@ async def reply_list(
         HttpError: 400, the query makes no sense.
 
     """
+    ordered = await _ordered(request, rows, make, name_of, is_sorted=is_sorted)
     if request.part:
-        found = await _filtered(request, rows, name_of)
-        return json_response(list(zip(map(name_of, found), await _made(found, make), strict=True)))
-    if request.gather is not None and not in_common:
-        joined = list(zip(map(name_of, rows), await _made(rows, make), strict=True))
-        for part in await request.gather():
-            joined += [(tuple(name), item) for name, item in part]
-        whole = replace(request, gather=None)
-        return await reply_list(whole, joined, lambda row: row[1], lambda row: row[0])
-    total = len(rows)
-    wanted = await _filtered(request, rows, name_of)
-    filtered = len(wanted)
-    sort = request.parameter("sort")
-    reverse = request.flag("sort_reverse")
+        return await part_of(request, ordered)
+    shape = partial(_columns, request)
     page = _page(request)
-    items: list[Item] | None = None
-    if sort in ("", "name", "vhost"):
-        if not is_sorted:
-            wanted.sort(key=name_of)
-        if reverse:
-            wanted.reverse()
-        if sort == "name":
-            wanted.sort(key=lambda row: name_of(row)[-1], reverse=reverse)
+    if request.others is not None and not in_common:
+        if page is None:
+            return await joined(request.others, ordered, shape)
+        whole: Source = await Joined.of(request.others, ordered, page)
     else:
-        items = await _made(wanted, make)
-        path = sort.split(".")
-        items.sort(key=lambda item: _sort_key(_at(item, path)), reverse=reverse)
-    if page is None:
-        if filtered > _AT_ONCE:
-            return Response(stream=_streamed(request, items if items is not None else wanted, make))
-        return json_response(_columns(request, items if items is not None else await _made(wanted, make)))
+        if page is None:
+            if len(ordered) > AT_ONCE:
+                return Response(stream=_streamed(ordered, shape))
+            return json_response(shape(await ordered.made(0, len(ordered))))
+        whole = ordered
     number, size = page
+    filtered = len(whole)
     pages = max(-(-filtered // size), 1)
     if number > pages:
         raise HttpError(
@@ -93,11 +85,7 @@ async def reply_list(
             f"Page out of range, page: {number} page size: {size}, len: {filtered}",
         )
     start = (number - 1) * size
-    if items is None:
-        shown = await _made(wanted[start : start + size], make)
-    else:
-        shown = items[start : start + size]
-    shown = _columns(request, shown)
+    shown = shape(await whole.made(start, min(start + size, filtered)))
     return json_response(
         {
             "filtered_count": filtered,
@@ -106,7 +94,7 @@ async def reply_list(
             "page": number,
             "page_count": pages,
             "page_size": size,
-            "total_count": total,
+            "total_count": whole.total,
         }
     )
 
@@ -116,24 +104,51 @@ def one_of(request: Request, item: Item) -> Response:
     return json_response(_columns(request, [item])[0])
 
 
-async def _made(rows: Sequence[Row], make: Callable[[Row], Item]) -> list[Item]:
-    items = []
-    for at, row in enumerate(rows):
-        if at and at % _AT_ONCE == 0:
-            await asyncio.sleep(0)
-        items.append(make(row))
-    return items
+async def _ordered(
+    request: Request,
+    rows: Sequence[Row],
+    make: Callable[[Row], Item],
+    name_of: Callable[[Row], tuple[str, ...]],
+    *,
+    is_sorted: bool,
+) -> Ordered[Any]:
+    """The rows that are asked for, in the order that is asked for."""
+    total = len(rows)
+    wanted = await _filtered(request, rows, name_of)
+    sort = request.parameter("sort")
+    reverse = request.flag("sort_reverse")
+    if sort in ("", "vhost"):
+        if not is_sorted:
+            wanted.sort(key=name_of)
+        if reverse:
+            wanted.reverse()
+        return Ordered(total, wanted, make, name_of, reverse)
+
+    def by_name(row: Row) -> tuple[str, ...]:
+        name = name_of(row)
+        return (name[-1], *name)
+
+    if sort == "name":
+        wanted.sort(key=by_name, reverse=reverse)
+        return Ordered(total, wanted, make, by_name, reverse)
+    path = sort.split(".")
+
+    def by_value(item: Item) -> tuple[int, Any]:
+        return _sort_key(_at(item, path))
+
+    items = [item async for item in each_made(wanted, make)]
+    items.sort(key=by_value, reverse=reverse)
+    return Ordered(total, items, lambda item: item, by_value, reverse)
 
 
 async def _streamed(
-    request: Request, rows: Sequence[Any], make: Callable[[Any], Item]
+    ordered: Ordered[Any], shape: Callable[[list[Item]], list[Item]]
 ) -> AsyncGenerator[bytes, None]:
     """A long list, some at a time: neither the loop nor the memory holds all of it."""
     separator = b"["
-    for at in range(0, len(rows), _AT_ONCE):
-        some = rows[at : at + _AT_ONCE]
-        items = [row if isinstance(row, dict) else make(row) for row in some]
-        yield separator + b",".join(dumps(item) for item in _columns(request, items))
+    for at in range(0, len(ordered), AT_ONCE):
+        items = shape(await ordered.made(at, min(at + AT_ONCE, len(ordered))))
+        yield separator + b",".join(dumps(item) for item in items)
         separator = b","
         await asyncio.sleep(0)
     yield b"]"

@@ -115,7 +115,7 @@ class _Vhosts:
         worker = api.broker.elsewhere(name)
         if "tracing" in said and worker is not None and api.forwarder is not None:
             await api.forwarder.settled()
-            await api.forwarder.forward(request, worker, api.place, part=True, body=raw)
+            await api.forwarder.forward(request, worker, api.place, part="tracing", body=raw)
         return Response(204 if known else 201)
 
     def _known(self, request: Request) -> str:

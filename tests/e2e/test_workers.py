@@ -30,12 +30,12 @@ import penstock
 from tests.support.brokers import ROOT, BrokerFailed, Gateway
 from tests.support.certificates import Authority
 from tests.support.management import SETTINGS, Api
+from tests.support.workers import WAIT_S, amqp, pids, until
 
 pytestmark = [pytest.mark.penstock_only("this is about penstock's processes"), pytest.mark.timeout(240)]
 
 SERVED = "connection handed over"
 MOST_TRIES = 64
-WAIT_S = 60.0
 VHOSTS = ("/", "b")
 """The first is worker 0's; the second one is made when there is one vhost, so it is worker 1's."""
 
@@ -88,14 +88,6 @@ def both_ways(gateway: Gateway, logger: str, once: Callable[[], object]) -> None
 
 def handed_over(gateway: Gateway, logger: str) -> int:
     return sum(f"penstock.{logger} " in line and SERVED in line for line in gateway.log_text().splitlines())
-
-
-def amqp(gateway: Gateway, vhost: str, **more: object) -> pika.BlockingConnection:
-    credentials = pika.PlainCredentials("guest", "guest")
-    port = more.pop("port", gateway.amqp_port)
-    return pika.BlockingConnection(
-        pika.ConnectionParameters("127.0.0.1", port, vhost, credentials, **more)  # type: ignore[arg-type]
-    )
 
 
 def closed_by_broker(connection: pika.BlockingConnection) -> None:
@@ -402,16 +394,6 @@ def test_definitions_come_out_whole_and_go_in_where_they_belong(gateway: Gateway
 # Processes
 
 
-def pids(gateway: Gateway) -> dict[int, int]:
-    """Of the workers, by number: the last of each that served."""
-    found = {}
-    for line in gateway.log_text().splitlines():
-        words = dict(word.partition("=")[::2] for word in line.split())
-        if "worker serves" in line:
-            found[int(words["worker"])] = int(words["pid"])
-    return found
-
-
 @pytest.fixture
 def doors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder in which supervisors make theirs; it is empty when they are gone."""
@@ -428,76 +410,6 @@ def own(tmp_path: Path, doors: Path) -> Iterator[Gateway]:
         with closing(Api(gateway)) as api:
             assert api.status("PUT", "vhosts/b") == 201
         yield gateway
-
-
-def until(done: Callable[[], object], gateway: Gateway) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, gateway.log_tail()
-        time.sleep(0.02)
-
-
-def test_a_killed_worker_loses_nothing_confirmed_and_the_other_vhost_goes_on(own: Gateway) -> None:
-    for victim in (1, 0):
-        with closing(amqp(own, VHOSTS[1 - victim])) as other:
-            channel = other.channel()
-            channel.confirm_delivery()
-            channel.queue_declare("q", durable=True)
-            load = Load(own, VHOSTS[victim])
-            until(lambda: len(load.confirmed) >= 100, own)  # noqa: B023  (waited for here)
-            first = pids(own)[victim]
-            os.kill(first, signal.SIGKILL)
-            until(load.lost.is_set, own)
-            for _ in range(50):  # on the connection from before
-                channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
-            until(lambda: pids(own)[victim] != first, own)  # noqa: B023
-            at = len(load.confirmed)
-            until(lambda: len(load.confirmed) >= at + 100, own)  # noqa: B023
-            load.end()
-        assert f"worker {victim} ended with signal 9" in own.log_text()
-        with closing(amqp(own, VHOSTS[victim])) as connection:
-            channel = connection.channel()
-            found = set()
-            while (got := channel.basic_get("load", auto_ack=True))[0] is not None:
-                found.add(int(got[2]))
-        assert set(load.confirmed) <= found
-        with closing(amqp(own, VHOSTS[1 - victim])) as connection:
-            assert connection.channel().queue_declare("q", passive=True).method.message_count == 50
-            connection.channel().queue_delete("q")
-
-
-class Load(threading.Thread):
-    """Publishes numbers with confirms, over as many connections as it takes."""
-
-    def __init__(self, gateway: Gateway, vhost: str) -> None:
-        super().__init__(daemon=True)
-        self._gateway, self._vhost = gateway, vhost
-        self.confirmed: list[int] = []
-        self.lost = threading.Event()
-        self._ended = threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        number = 0
-        while not self._ended.is_set():
-            try:
-                with closing(amqp(self._gateway, self._vhost)) as connection:
-                    channel = connection.channel()
-                    channel.confirm_delivery()
-                    channel.queue_declare("load", durable=True)
-                    while not self._ended.is_set():
-                        number += 1
-                        channel.basic_publish(
-                            "", "load", str(number).encode(), pika.BasicProperties(delivery_mode=2)
-                        )
-                        self.confirmed.append(number)
-            except (pika.exceptions.AMQPError, OSError):
-                self.lost.set()
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join(WAIT_S)
-        assert not self.is_alive()
 
 
 def test_a_worker_that_ends_again_is_started_less_often__who_comes_meanwhile_waits(own: Gateway) -> None:

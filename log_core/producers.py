@@ -109,6 +109,11 @@ class Producers:
 
     # Asking
 
+    def epoch_of(self, name: bytes) -> int:
+        """The newest it was given; 0: it never began, or is forgotten."""
+        producer = self._known.get(name)
+        return 0 if producer is None else producer.epoch
+
     def admit_sequence(self, name: bytes, sequence: int) -> int:
         """Whether a message is new: 0 = it is, append and `note` it; else the LSN that its confirm waits for.
 

@@ -465,18 +465,19 @@ class Queue(Served):
         n = self.cursor.ready_count()
         return n if self._limits is None else self._limits.ready_count(n)
 
-    def refuses(self, size: int) -> bool:
+    def refuses(self, size: int, *, before: int = 0, before_bytes: int = 0) -> bool:
         """Whether one more message, with a body of `size` bytes, is too many.
 
         What consumers would take at once is not counted as waiting: it will be gone when this turn ends.
+        `before` messages, with bodies of `before_bytes`, are to be appended before it.
         """
         cursor, rules = self.cursor, self.cursor.rules
         served = self.outlets if self.kind in (Kind.SHARED, Kind.RANDOM) else self.outlets[:1]
         hungry = sum(outlet.credit() for outlet in served)
-        waiting = max(cursor.ready_count() - hungry, 0)
+        waiting = max(cursor.ready_count() + before - hungry, 0)
         if 0 <= rules.length_max < waiting + 1:
             return True
-        bytes_waiting = cursor.ready_bytes if waiting else 0
+        bytes_waiting = cursor.ready_bytes + before_bytes if waiting else 0
         return rules.refuses_bytes and 0 <= rules.bytes_max < bytes_waiting + size
 
     def purge(self) -> int:

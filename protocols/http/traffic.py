@@ -32,6 +32,7 @@ from penstock.router.publishing import Published, union
 
 if TYPE_CHECKING:
     from penstock.protocols.http.app import Words
+    from penstock.router._routes import Route
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Messages",
+    "Prepared",
     "Shown",
     "Taken",
     "check_accepting",
@@ -70,8 +72,8 @@ _SHORT: Final = (
 
 
 @dataclass(slots=True)
-class _Outgoing:
-    """A message to be published, in its encoding."""
+class Prepared:
+    """A message that could be published, in its encoding."""
 
     keys: tuple[bytes, ...]
     block: bytes
@@ -240,24 +242,42 @@ class Messages:
             RoutingError: the exchange refuses it.
 
         """
-        outgoing = self._read(vhost, identity, exchange, routing_key, properties, body, due_ms)
-        if outgoing.numbered is None:
-            published = self._append(vhost, identity, outgoing)
+        return self.append(
+            vhost, identity, self.prepare(vhost, identity, exchange, routing_key, properties, body, due_ms)
+        )
+
+    def append(self, vhost: Vhost, identity: Identity, one: Prepared) -> Published:
+        """Append what was prepared, or keep it until it is due. Raises RoutingError."""
+        if one.numbered is None:
+            published = self._append(vhost, identity, one)
         else:
             producers = vhost.broker.log.producers
-            name, sequence = outgoing.numbered
+            name, sequence = one.numbered
             if known := producers.admit_sequence(name, sequence):
-                route = vhost.route(identity, AMQP091, outgoing.keys[0], outgoing.headers)
+                route = vhost.route(identity, AMQP091, one.keys[0], one.headers)
                 return Published(known, route, repeated=True)
             producers.open()
             try:
-                published = self._append(vhost, identity, outgoing)
+                published = self._append(vhost, identity, one)
                 if not published.refused:
                     producers.note(name, sequence, sequence, published.lsn)
             finally:
                 producers.close()
         self.published += 1
         return published
+
+    def route(self, vhost: Vhost, identity: Identity, one: Prepared) -> Route:
+        """Where what was prepared would go by now, with its copies. Raises RoutingError."""
+        table = vhost.publishing.table(identity, AMQP091)
+        routes = []
+        for key in one.keys:
+            route = table.route(key)
+            if route.per_message or one.headers:
+                route = vhost.route(identity, AMQP091, key, one.headers)
+            if route.error is not None:
+                raise route.error
+            routes.append(route)
+        return routes[0] if len(routes) == 1 else union(routes)
 
     def straight(
         self, vhost: Vhost, identity: Identity, exchange: str, routing_key: str, *, mandatory: bool = False
@@ -301,7 +321,7 @@ class Messages:
             RoutingError: the exchange refuses it.
 
         """
-        one = self._read(vhost, identity, exchange, routing_key, properties, body, 0)
+        one = self.prepare(vhost, identity, exchange, routing_key, properties, body)
         if len(one.keys) != 1 or one.due_ms or one.numbered is not None:
             raise HttpError(400, "bad_field", "a half message has no delay, no copies and no number")
         route = vhost.route(identity, AMQP091, one.keys[0], one.headers)
@@ -309,7 +329,7 @@ class Messages:
             raise route.error
         return one.keys[0], HalfMessage(one.block, one.body, one.flags, one.priority, one.ttl_ms)
 
-    def _read(
+    def prepare(
         self,
         vhost: Vhost,
         identity: Identity,
@@ -317,8 +337,9 @@ class Messages:
         routing_key: str,
         properties: Mapping[str, Any],
         body: bytes,
-        due_ms: int,
-    ) -> _Outgoing:
+        due_ms: int = 0,
+    ) -> Prepared:
+        """A message in its encoding, all of it checked but whether it may go there. Raises HttpError 400."""
         checked = check_properties(properties, identity)
         headers = checked.get("headers") or {}
         keys, number = [routing_key], None
@@ -346,7 +367,7 @@ class Messages:
                 block = self._words.encode_properties(checked)
         except (ValueError, OverflowError, CodecError) as error:
             raise HttpError(400, "bad_request", f"the message cannot be encoded: {error}") from error
-        return _Outgoing(
+        return Prepared(
             blocks,
             block,
             body,
@@ -358,7 +379,7 @@ class Messages:
             number,
         )
 
-    def _append(self, vhost: Vhost, identity: Identity, one: _Outgoing) -> Published:
+    def _append(self, vhost: Vhost, identity: Identity, one: Prepared) -> Published:
         words = vhost.broker.delayed.words
         delay_ms = words.delay_ms(one.headers) if words is not None and one.headers else 0
         if len(one.keys) == 1 and not one.due_ms and not delay_ms:
@@ -401,9 +422,7 @@ class Messages:
             published = Published(lsn, way, published.refused)
         return published
 
-    def _keep(
-        self, vhost: Vhost, one: _Outgoing, due_ms: int, block: bytes, starts: tuple[bytes, ...]
-    ) -> int:
+    def _keep(self, vhost: Vhost, one: Prepared, due_ms: int, block: bytes, starts: tuple[bytes, ...]) -> int:
         return vhost.broker.delayed.schedule(
             vhost.name,
             due_ms,

@@ -1,8 +1,8 @@
 """Runs the programs that README.md and docs/ show, as they stand there, against a real gateway.
 
-The pages use the standard ports; here a gateway of the test's own stands in, so 5672 and 1883 are replaced
-by its ports, and mosquitto_pub and mosquitto_sub get a port by default. The blocks of a page run in order
-and in one folder, like a reader's terminal.
+The pages use the standard ports; here a gateway of the test's own stands in, so 5672, 1883 and 15680 are
+replaced by its ports, and mosquitto_pub and mosquitto_sub get a port by default. The blocks of a page run in
+order and in one folder, like a reader's terminal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PAGES, Block, blocks
-from tests.support.brokers import Broker
+from tests.support.brokers import Gateway
 
 pytestmark = pytest.mark.penstock_only("the pages are about penstock")
 
@@ -28,19 +28,29 @@ def programs(page: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if programs(page)], ids=str)
-def test_the_programs_of_a_page_do_what_it_says(page: Path, own_broker: Broker, tmp_path: Path) -> None:
+def test_the_programs_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
+    with Gateway(tmp_path / "broker", settings={"http.listen": "127.0.0.1:0"}) as gateway:
+        _run(page, gateway, tmp_path)
+
+
+def _run(page: Path, gateway: Gateway, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in ("mosquitto_pub", "mosquitto_sub"):
         program = shutil.which(tool)
         if program is None:
             pytest.skip(f"{tool} is not installed (mosquitto-clients)")
-        (tools / tool).write_text(f'#!/bin/sh\nexec {program} -p {own_broker.mqtt_port} "$@"\n')
+        (tools / tool).write_text(f'#!/bin/sh\nexec {program} -p {gateway.mqtt_port} "$@"\n')
         (tools / tool).chmod(0o755)
     folder = tmp_path / "work"
     folder.mkdir()
     environment = {**os.environ, "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ports = {"5672": str(own_broker.amqp_port), "1883": str(own_broker.mqtt_port)}
+    # The longest first: 5672 is a part of 15672.
+    ports = {
+        "15680": str(gateway.ports["http"]),
+        "5672": str(gateway.amqp_port),
+        "1883": str(gateway.mqtt_port),
+    }
     for block in programs(page):
         code = block.code
         for standard, own in ports.items():

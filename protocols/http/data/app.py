@@ -14,11 +14,13 @@ from penstock.protocols.http.data.idempotency import Idempotency
 from penstock.protocols.http.data.leases import Leases
 from penstock.protocols.http.data.members import Members
 from penstock.protocols.http.data.polls import Polls
+from penstock.protocols.http.data.producers import NumberedProducers
 from penstock.protocols.http.data.publish import Publisher
 from penstock.protocols.http.data.pull import Puller
 from penstock.protocols.http.data.reader import StreamReader
 from penstock.protocols.http.data.sockets import Sockets
 from penstock.protocols.http.data.sse import TailHandlers
+from penstock.protocols.http.data.staged import Staged
 from penstock.protocols.http.data.streams import StreamHandlers
 from penstock.protocols.http.data.tail import Tails
 from penstock.protocols.http.data.tokens import TokenHandlers
@@ -49,12 +51,14 @@ class DataPlane:
     ) -> None:
         access = Access(app, broker, messages)
         idempotency = Idempotency(broker)
-        self.publisher = Publisher(access, idempotency)
         polls, leases = Polls(broker.tick), Leases(broker.tick, clock)
+        staged = Staged(broker.tick, leases, clock)
+        self.producers = NumberedProducers(access)
+        self.publisher = Publisher(access, idempotency, self.producers, staged)
         members = Members(broker, messages, leases, clock)
         self.topics = TopicPublisher(access, self.publisher)
-        self.puller = Puller(access, polls, leases, members)
-        self.transactions = Transactions(access, leases, idempotency)
+        self.puller = Puller(access, polls, leases, members, staged)
+        self.transactions = Transactions(access, leases, staged, idempotency)
         self.halves = Halves(access, questions)
         self.reader = StreamReader(access, polls)
         tails = Tails(broker)
@@ -98,7 +102,12 @@ class DataPlane:
         app.routes.add("PUT", subscription, self.streams.subscribe)
         app.routes.add("GET", subscription, self.streams.show_subscription)
         app.routes.add("DELETE", subscription, self.streams.unsubscribe)
-        app.routes.add("POST", f"{vhost}/transactions", self.transactions.commit)
+        app.routes.add("POST", f"{vhost}/producers", self.producers.begin)
+        transaction = f"{vhost}/transactions/{{transaction}}"
+        app.routes.add("POST", f"{vhost}/transactions", self.transactions.post)
+        app.routes.add("GET", transaction, self.transactions.show)
+        app.routes.add("POST", f"{transaction}/commit", self.transactions.commit)
+        app.routes.add("POST", f"{transaction}/rollback", self.transactions.rollback)
         app.routes.add("POST", "/v1/tokens", self.tokens.issue)
         app.routes.add("GET", "/v1/tokens", self.tokens.index)
         app.routes.add("DELETE", "/v1/tokens/{token}", self.tokens.revoke)

@@ -88,6 +88,11 @@ class Leases:
         if lease.member is not None:
             lease.member.used()
 
+    def keep_until(self, handle: str, ends_at: float) -> None:
+        """It ends no sooner than that."""
+        lease = self._leases[handle]
+        lease.ends_at = max(lease.ends_at, ends_at)
+
     def end(self, lease: Lease, how: Callable[[Taken], None]) -> None:
         """It is over, `how` says what becomes of the message."""
         del self._leases[lease.handle]

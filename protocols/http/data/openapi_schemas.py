@@ -56,10 +56,12 @@ def schemas() -> Json:
         },
         closed=True,
     )
+    publish["oneOf"] = [{"required": ["value"]}, {"required": ["value_b64"]}]
     result = object_(
         {
             "id": TEXT,
             "duplicate": {"type": "boolean"},
+            "staged": {"type": "integer", "description": "Its place in the results of the commit."},
             "error": object_({"code": TEXT, "detail": TEXT}, "code"),
         }
     )

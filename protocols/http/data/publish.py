@@ -5,7 +5,10 @@
     ?ack=none     at once: 202
     ?mandatory=true  a message that goes to no queue is refused, and not kept
 
-With `Idempotency-Key` it is one atomic unit, and sent again it is appended once (`idempotency`).
+    ?txn=T        staged in a transaction, kept when that is committed (`transactions`): 202
+
+With `Idempotency-Key` it is one atomic unit, and sent again it is appended once (`idempotency`); so it is
+when a producer numbers it (`producers`).
 
 200 when all are kept, 207 when some were refused, the status of the first refusal when all were.
 """
@@ -14,25 +17,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.errors import PenstockError
-from penstock.log_core._batch import AMQP091
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import Outgoing, messages_of
 from penstock.protocols.http.data.idempotency import Idempotency, Once
+from penstock.protocols.http.data.producers import Number, NumberedProducers
+from penstock.protocols.http.data.ways import Way, ready
 from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Response, json_response
 from penstock.router.errors import AccessRefused, NotFound
-from penstock.router.names import join_key_block
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.router.identity import Identity
-    from penstock.router.publishing import Published
-    from penstock.router.vhost import Vhost
+    from penstock.protocols.http.data.staged import Staged
 
-__all__ = ["ACKS", "Publisher", "Way"]
+__all__ = ["ACKS", "Publisher"]
 
 ACKS: Final = ("none", "written", "fsync")
 _AT_ONCE: Final = 500
@@ -41,31 +40,16 @@ _ONCE_MAX: Final = 1000
 """Messages of one atomic unit."""
 
 
-@dataclass(slots=True)
-class Way:
-    """Where messages go, and whose they are."""
-
-    identity: Identity
-    vhost: Vhost
-    exchange: str
-    default: str
-    """The routing key of messages without one, or of all when `fixed`."""
-    fixed: bool
-    mandatory: bool
-    append: Callable[[Outgoing], Published] | None = None
-    """How, when it is not through an exchange. Raises HttpError."""
-
-    def key_of(self, message: Outgoing) -> str:
-        """The routing key of a message."""
-        return self.default if self.fixed or message.routing_key is None else message.routing_key
-
-
 class Publisher:
     """The handlers."""
 
-    def __init__(self, access: Access, idempotency: Idempotency) -> None:
+    def __init__(
+        self, access: Access, idempotency: Idempotency, producers: NumberedProducers, staged: Staged
+    ) -> None:
         self._access = access
         self._idempotency = idempotency
+        self._producers = producers
+        self._staged = staged
 
     async def to_exchange(self, request: Request) -> Response:
         """To an exchange; the key is the message's, or the request's `routing_key`."""
@@ -104,16 +88,51 @@ class Publisher:
         access.accepting(vhost)
         body = await request.body(BODY_MAX)
         access.accepting(vhost)  # it may have taken a while
+        number = self._producers.number_of(request, vhost.name, identity.username)
+        if id := request.parameter("txn"):
+            return self._stage(request, way, body, id, numbered=number is not None)
+        if number is not None:
+            return self._numbered(number, way, messages_of(request, body), ack)
         key = request.headers.get("idempotency-key", "")
         once = self._idempotency.once(key, vhost.name, identity.username, request.target, body)
         messages = messages_of(request, body)
         results, status, lsn = await self._append_all(way, messages, ack, once)
-        response = json_response({"results": results}, status)
+        return self._when_kept(json_response({"results": results}, status), lsn, ack)
+
+    def _when_kept(self, response: Response, lsn: int, ack: str) -> Response:
         if ack == "none":
-            access.broker.tick.schedule()
+            self._access.broker.tick.schedule()
         else:
             response.kept = lsn, ack == "fsync"
         return response
+
+    def _numbered(self, number: Number, way: Way, messages: list[Outgoing], ack: str) -> Response:
+        """What a producer numbered: all of it or nothing, and once."""
+        if not messages:
+            raise HttpError(400, "bad_field", "a numbered request has messages")
+        _check_unit(messages, "Penstock-Sequence")
+        access = self._access
+        lsns, lsn, repeated = self._producers.append(number, [ready(access, way, one) for one in messages])
+        results = [
+            {**({"id": f"0:{at}"} if at else {}), **({"duplicate": True} if repeated else {})} for at in lsns
+        ]
+        return self._when_kept(json_response({"results": results}, 202 if ack == "none" else 200), lsn, ack)
+
+    def _stage(self, request: Request, way: Way, body: bytes, id: str, *, numbered: bool) -> Response:
+        """Keep the messages for the commit of a transaction."""
+        if numbered or "idempotency-key" in request.headers or request.parameter("ack"):
+            raise HttpError(
+                400,
+                "bad_field",
+                "txn: what is in a transaction happens once, when it is committed and on the disk; without "
+                "Idempotency-Key, Penstock-Producer and ack",
+            )
+        transaction = self._staged.get(id, way.vhost.name, way.identity.username)
+        messages = [ready(self._access, way, one) for one in messages_of(request, body)]
+        for one in messages:
+            one.route()
+        first = self._staged.publish(transaction, messages)
+        return json_response({"results": [{"staged": first + at} for at in range(len(messages))]}, 202)
 
     async def publish(self, way: Way, messages: list[Outgoing], ack: str) -> list[dict[str, Any]]:
         """Append messages and wait for what `ack` promises: a result for each.
@@ -169,7 +188,7 @@ class Publisher:
             if at and at % _AT_ONCE == 0:
                 await asyncio.sleep(0)
                 known = None
-            if message.plain and way.append is None:
+            if message.plain and way.ready is None:
                 key = way.key_of(message)
                 if key != known:
                     known = key
@@ -189,10 +208,7 @@ class Publisher:
         known = self._idempotency.known(once)
         if known is not None:
             return known, {}, range(len(known))
-        if len(messages) > _ONCE_MAX:
-            raise HttpError(
-                413, "too_many_messages", f"more than {_ONCE_MAX} messages in a request with Idempotency-Key"
-            )
+        _check_unit(messages, "Idempotency-Key")
         lsns: list[int] = []
         refusals: dict[int, HttpError] = {}
         repeated: set[int] = set()
@@ -213,7 +229,12 @@ class Publisher:
         repeated: set[int],
     ) -> None:
         try:
-            published = way.append(message) if way.append is not None else self._append(way, message)
+            one = ready(self._access, way, message)
+            if way.mandatory:
+                one.route()
+            published = one.append()
+            if published.refused:
+                raise HttpError(422, "queue_full", "a queue that it was to go to is full and refuses more")
         except HttpError as error:
             refusals[at] = error
             lsns.append(0)
@@ -222,30 +243,9 @@ class Publisher:
         if published.repeated:
             repeated.add(at)
 
-    def _append(self, way: Way, message: Outgoing) -> Published:
-        """Append one message. Raises HttpError."""
-        access, vhost, exchange = self._access, way.vhost, way.exchange
-        identity = way.identity
-        key = way.key_of(message)
-        try:
-            if way.mandatory:
-                block = join_key_block(exchange, key)
-                route = vhost.route(identity, AMQP091, block, message.properties.get("headers") or {})
-                if route.error is None and not route.routed:
-                    raise HttpError(
-                        422,
-                        "unroutable",
-                        f"no queue is bound to exchange '{exchange}' with key '{key}'"
-                        if exchange
-                        else f"there is no queue '{key}' in vhost '{vhost.name}'",
-                    )
-            published = access.messages.publish(
-                vhost, identity, exchange, key, message.properties, message.body, due_ms=message.due_ms
-            )
-        except PenstockError as error:
-            raise access.app.translate(error) from error
-        except ValueError as error:
-            raise HttpError(400, "bad_field", f"routing_key: {error}") from error
-        if published.refused:
-            raise HttpError(422, "queue_full", "a queue that it was to go to is full")
-        return published
+
+def _check_unit(messages: list[Outgoing], header: str) -> None:
+    if len(messages) > _ONCE_MAX:
+        raise HttpError(
+            413, "too_many_messages", f"more than {_ONCE_MAX} messages in a request with {header}"
+        )

@@ -6,6 +6,8 @@
     POST SOURCE/extend          {handles, lease_ms}                    more time
     POST SOURCE/ack-cumulative  {handle}                               it is done, with all before it
 
+With `?txn=T` the last, ack and nack are staged in a transaction (`transactions`).
+
 SOURCE is queues/Q, or streams/S/subscriptions/N. A poll (`polls`) is an outlet attached until it has
 something: its share of the turns is that of any consumer. Subscriptions in which it matters who takes a
 message are pulled by consumers with a name (`members`).
@@ -28,6 +30,7 @@ from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.data.staged import Staged, Transaction
     from penstock.subscriptions.queue import Queue
 
 __all__ = ["Puller", "shown"]
@@ -44,11 +47,14 @@ _HANDLES_MAX: Final = 10_000
 class Puller:
     """The handlers."""
 
-    def __init__(self, access: Access, polls: Polls, leases: Leases, members: Members) -> None:
+    def __init__(
+        self, access: Access, polls: Polls, leases: Leases, members: Members, staged: Staged
+    ) -> None:
         self._access = access
         self._polls = polls
         self._leases = leases
         self._members = members
+        self._staged = staged
 
     async def pull(self, request: Request) -> Response:
         """Take messages, waiting for some."""
@@ -93,31 +99,46 @@ class Puller:
 
     async def ack(self, request: Request) -> Response:
         """They are done."""
-        return await self._settle(request, lambda lease, _: self._leases.end(lease, settle))
+        return await self._settle(request, lambda _: settle)
 
     async def nack(self, request: Request) -> Response:
         """They are not."""
-
-        def give_back(lease: Lease, body: dict[str, Any]) -> None:
-            delay_ms = number_of(body, "delay_ms", _DELAY_MS)
-            if body.get("dead_letter") is True:
-                self._leases.end(lease, Taken.reject)
-            elif delay_ms:
-                self._leases.end_later(lease, delay_ms / 1000)
-            else:
-                self._leases.end(lease, requeue)
-
-        return await self._settle(request, give_back)
+        return await self._settle(request, _given_back)
 
     async def extend(self, request: Request) -> Response:
         """They take longer."""
+        source, body, leases = await self._handles(request)
+        if request.parameter("txn"):
+            raise HttpError(400, "bad_field", "txn: what is staged stays leased; extend without it")
+        lease_ms = number_of(body, "lease_ms", _LEASE_MS)
+        for lease in leases.values():
+            if lease is not None:
+                self._leases.extend(lease, lease_ms / 1000)
+        return self._told(source, body["handles"], leases)
 
-        def later(lease: Lease, body: dict[str, Any]) -> None:
-            self._leases.extend(lease, number_of(body, "lease_ms", _LEASE_MS) / 1000)
+    async def _settle(
+        self, request: Request, how_of: Callable[[dict[str, Any]], Callable[[Taken], None] | float]
+    ) -> Response:
+        """`how_of` reads from the body what becomes of messages, or after how many seconds they go back."""
+        source, body, leases = await self._handles(request)
+        how = how_of(body)
+        there = [lease for lease in leases.values() if lease is not None]
+        transaction = self._transaction(request)
+        if transaction is not None:
+            if isinstance(how, float):
+                raise HttpError(400, "bad_field", "delay_ms: not in a transaction")
+            self._staged.settle(transaction, there, how)
+            return self._told(source, body["handles"], leases)
+        for lease in there:
+            if isinstance(how, float):
+                self._leases.end_later(lease, how)
+            else:
+                self._leases.end(lease, how)
+        self._settled(source)
+        return self._told(source, body["handles"], leases)
 
-        return await self._settle(request, later)
-
-    async def _settle(self, request: Request, action: Callable[[Lease, dict[str, Any]], None]) -> Response:
+    async def _handles(self, request: Request) -> tuple[Queue, dict[str, Any], dict[str, Lease | None]]:
+        """What is settled: its source, the body, and the lease of each handle; None: it is stale."""
         source = self._access.source(request)
         body = object_of(await request.json())
         handles = body.get("handles")
@@ -125,20 +146,27 @@ class Puller:
             raise HttpError(400, "bad_field", "handles is a list of handles, as a pull gave them")
         if len(handles) > _HANDLES_MAX:
             raise HttpError(413, "too_many_handles", f"more than {_HANDLES_MAX} handles in one request")
-        results: list[dict[str, Any]] = []
-        stale = 0
-        for handle in handles:
-            lease = self._leases.get(source, handle)
-            if lease is None:
-                stale += 1
-                results.append({"handle": handle, "error": {"code": "stale_handle"}})
-                continue
-            action(lease, body)
-            results.append({"handle": handle})
-        self._settled(source)
-        if stale and stale == len(handles):
-            raise HttpError(409, "stale_handle", f"no handle is leased (any more) from '{source.name}'")
+        return source, body, {handle: self._leases.get(source, handle) for handle in handles}
+
+    def _told(self, source: Queue, handles: list[str], leases: dict[str, Lease | None]) -> Response:
+        """What came of each handle."""
+        results: list[dict[str, Any]] = [
+            {"handle": handle, **({} if leases[handle] is not None else {"error": {"code": "stale_handle"}})}
+            for handle in handles
+        ]
+        stale = sum(lease is None for lease in leases.values())
+        if stale and stale == len(leases):
+            raise HttpError(
+                409, "stale_handle", f"no handle is leased (any more) from '{source.name}': pull again"
+            )
         return json_response({"results": results}, 207 if stale else 200)
+
+    def _transaction(self, request: Request) -> Transaction | None:
+        """The one that a request is staged in. Raises HttpError 410."""
+        if not (id := request.parameter("txn")):
+            return None
+        vhost, identity = self._access.vhost(request), self._access.identity(request)
+        return self._staged.get(id, vhost.name, identity.username)
 
     async def ack_cumulative(self, request: Request) -> Response:
         """It is done, and all that its consumer got before it."""
@@ -154,6 +182,10 @@ class Puller:
         if lease is None:
             raise HttpError(409, "stale_handle", f"the handle is not leased (any more) from '{source.name}'")
         done = self._leases.up_to(lease)
+        transaction = self._transaction(request)
+        if transaction is not None:
+            self._staged.settle(transaction, done, settle)
+            return json_response({"acknowledged": len(done)})
         for one in done:
             self._leases.end(one, settle)
         self._settled(source)
@@ -163,6 +195,13 @@ class Puller:
         if not source.deleted:
             source.credit_gained()
         self._access.broker.tick.schedule()
+
+
+def _given_back(body: dict[str, Any]) -> Callable[[Taken], None] | float:
+    delay_ms = number_of(body, "delay_ms", _DELAY_MS)
+    if body.get("dead_letter") is True:
+        return Taken.reject
+    return delay_ms / 1000 if delay_ms else requeue
 
 
 def shown(access: Access, taken: Taken) -> dict[str, Any]:

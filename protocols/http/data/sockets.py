@@ -35,10 +35,11 @@ from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import MESSAGES_MAX, message_of
 from penstock.protocols.http.data.fields import number_of, object_of
 from penstock.protocols.http.data.members import Keyed
-from penstock.protocols.http.data.publish import ACKS, Way
+from penstock.protocols.http.data.publish import ACKS
 from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.data.sse import position_of
 from penstock.protocols.http.data.tail import pattern_of
+from penstock.protocols.http.data.ways import Way
 from penstock.protocols.http.messages import HttpError, Request, Response, dumps, parsed
 from penstock.protocols.http.traffic import Taken
 from penstock.protocols.http.ws import WsSession, accept

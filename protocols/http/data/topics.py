@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
 from penstock.log_core._batch import EXACTLY_ONCE, MQTT5, PERSISTENT, RETAIN
-from penstock.protocols.http.data.publish import Publisher, Way
+from penstock.protocols.http.data.publish import Publisher
+from penstock.protocols.http.data.ways import Ready, Way
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.traffic import check_properties, ttl_of
 from penstock.protocols.translate import mqtt5_from_amqp091
@@ -27,8 +28,7 @@ from penstock.router.retained import RetainedMessage
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
     from penstock.protocols.http.data.bodies import Outgoing
-    from penstock.router.identity import Identity
-    from penstock.router.vhost import Vhost
+    from penstock.router._routes import Route
 
 __all__ = ["TopicPublisher"]
 
@@ -55,51 +55,93 @@ class TopicPublisher:
             raise HttpError(400, "bad_field", "qos is 0, 1 or 2")
         if request.flag("retain"):
             flags |= RETAIN
-        mandatory = request.flag("mandatory")
-        append = partial(self._append, vhost, identity, topic, flags, mandatory)
-        return await self._publisher.serve(request, Way(identity, vhost, "", "", True, mandatory, append))
+        way = Way(identity, vhost, "", "", True, request.flag("mandatory"))
+        way.ready = partial(self._ready, way, topic, flags)
+        return await self._publisher.serve(request, way)
 
-    def _append(
-        self, vhost: Vhost, identity: Identity, topic: bytes, flags: int, mandatory: bool, message: Outgoing
-    ) -> Published:
-        """Append one message. Raises HttpError."""
-        access = self._access
-        properties = check_properties(message.properties, identity)
+    def _ready(self, way: Way, topic: bytes, flags: int, message: Outgoing) -> Ready:
+        """One message, made ready. Raises HttpError."""
+        properties = check_properties(message.properties, way.identity)
         try:
-            _, block = mqtt5_from_amqp091(_ANY_KEY, access.messages.encode_properties(properties))
-            ttl_ms = ttl_of(properties.get("expiration"))
-            route = vhost.route(identity, MQTT5, topic, {})
-            if route.error is not None:
-                raise route.error
-            if mandatory and not route.routed:
-                raise HttpError(422, "unroutable", "no subscription matches the topic")
-            if message.due_ms:
+            _, block = mqtt5_from_amqp091(_ANY_KEY, self._access.messages.encode_properties(properties))
+        except PenstockError as error:
+            raise self._access.app.translate(error) from error
+        return _ToTopic(self._access, way, topic, flags, block, ttl_of(properties.get("expiration")), message)
+
+
+class _ToTopic:
+    """A message that goes to a topic, as its encoding has it."""
+
+    def __init__(
+        self,
+        access: Access,
+        way: Way,
+        topic: bytes,
+        flags: int,
+        block: bytes,
+        ttl_ms: int,
+        message: Outgoing,
+    ) -> None:
+        self._access = access
+        self._way = way
+        self._topic = topic
+        self._flags = flags
+        self._block = block
+        self._ttl_ms = ttl_ms
+        self._body = message.body
+        self._due_ms = message.due_ms
+        self.size = len(message.body)
+        self.waits = message.due_ms > 0
+
+    def route(self) -> Route:
+        route = self._way.vhost.route(self._way.identity, MQTT5, self._topic, {})
+        if route.error is not None:
+            assert isinstance(route.error, PenstockError)
+            raise self._access.app.translate(route.error) from route.error
+        if self._way.mandatory and not route.routed:
+            raise HttpError(422, "unroutable", "no subscription matches the topic")
+        return route
+
+    def append(self) -> Published:
+        vhost, ttl_ms, flags = self._way.vhost, self._ttl_ms, self._flags
+        try:
+            if self._due_ms:
+                route = self.route()
                 lsn = vhost.broker.delayed.schedule(
-                    vhost.name, message.due_ms, MQTT5, topic, block, message.body, flags=flags, ttl_ms=ttl_ms
+                    vhost.name,
+                    self._due_ms,
+                    MQTT5,
+                    self._topic,
+                    self._block,
+                    self._body,
+                    flags=flags,
+                    ttl_ms=ttl_ms,
                 )
                 return Published(lsn, route)
-            published = vhost.publish(identity, MQTT5, topic, block, message.body, flags=flags, ttl_ms=ttl_ms)
+            published = vhost.publish(
+                self._way.identity, MQTT5, self._topic, self._block, self._body, flags=flags, ttl_ms=ttl_ms
+            )
             if published.route.error is not None:
                 raise published.route.error
         except PenstockError as error:
-            raise access.app.translate(error) from error
+            raise self._access.app.translate(error) from error
         if published.refused:
-            raise HttpError(422, "queue_full", "a session or queue that it was to go to is full")
-        access.messages.published += 1
-        if flags & RETAIN:
-            now_ms = vhost.broker.log.now_ms()
-            retained = RetainedMessage(
-                topic=topic,
-                enc=MQTT5,
-                props=block,
-                body=message.body,
-                flags=flags & ~RETAIN,
-                priority=0,
-                stored_ms=now_ms,
-                expires_ms=now_ms + ttl_ms if ttl_ms else 0,
-            )
-            return Published(max(published.lsn, vhost.retained.set(retained)), published.route)
-        return published
+            return published
+        self._access.messages.published += 1
+        if not flags & RETAIN:
+            return published
+        now_ms = vhost.broker.log.now_ms()
+        retained = RetainedMessage(
+            topic=self._topic,
+            enc=MQTT5,
+            props=self._block,
+            body=self._body,
+            flags=flags & ~RETAIN,
+            priority=0,
+            stored_ms=now_ms,
+            expires_ms=now_ms + ttl_ms if ttl_ms else 0,
+        )
+        return Published(max(published.lsn, vhost.retained.set(retained)), published.route)
 
 
 def _topic_of(text: str) -> bytes:

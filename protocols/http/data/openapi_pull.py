@@ -1,0 +1,130 @@
+"""What the OpenAPI document (`openapi`) says of pulling, streams and subscriptions."""
+
+from __future__ import annotations
+
+from penstock.protocols.http.data.openapi_schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi_units import txn
+from penstock.protocols.http.data.openapi_words import HANDLES, operation
+
+__all__ = ["pulled", "streams"]
+
+
+def pulled(source: str) -> Json:
+    """What is pulled, whether it is a queue or a subscription."""
+    messages = {"type": "array", "items": ref("Message")}
+    pulled = object_({"messages": messages, "active": {"type": "boolean"}}, "messages")
+    settled = {200: ref("Settled"), 207: ref("Settled")}
+    who = "Needed by subscriptions that are not shared: who pulls."
+    pull = object_(
+        {
+            "max_messages": number(1, 1000, 10),
+            "max_bytes": number(1, 16 << 20, 1 << 20),
+            "wait_ms": number(0, 60000, 5000),
+            "lease_ms": number(1000, 43200000, 30000),
+            "consumer": {"type": "string", "minLength": 1, "description": who},
+        }
+    )
+    return {
+        f"{source}/pull": {"post": operation("Lease messages, waiting for some.", {200: pulled}, body=pull)},
+        f"{source}/ack": {
+            "post": operation(
+                "They are done.", settled, body=object_({"handles": HANDLES}, "handles"), parameters=[txn()]
+            )
+        },
+        f"{source}/nack": {
+            "post": operation(
+                "They are given back, or dead-lettered.",
+                settled,
+                body=object_(
+                    {
+                        "handles": HANDLES,
+                        "dead_letter": {"type": "boolean"},
+                        "delay_ms": number(0, 86400000, 0),
+                    },
+                    "handles",
+                ),
+                parameters=[txn()],
+            )
+        },
+        f"{source}/extend": {
+            "post": operation(
+                "They take longer.",
+                settled,
+                body=object_({"handles": HANDLES, "lease_ms": number(1000, 43200000, 30000)}, "handles"),
+            )
+        },
+    }
+
+
+def streams(publish: Json, read: Json, tail: Json) -> Json:
+    stream, subscription = "/streams/{stream}", "/streams/{stream}/subscriptions/{subscription}"
+    shown, described = ref("Stream"), ref("Subscription")
+    delay = {"type": "integer", "minimum": 0, "maximum": 86400000}
+    start = {"type": ["string", "integer"], "description": "earliest, latest, pos:N, -1h or a time."}
+    options = {
+        "kind": {"enum": ["exclusive", "failover", "shared", "key_shared"], "default": "shared"},
+        "start": start,
+        "durable": {"type": "boolean", "default": True},
+        "ack_timeout_ms": delay,
+        "nack_min_ms": delay,
+        "nack_max_ms": delay,
+        "max_deliveries": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "dead_letter": {"type": "string", "description": "A queue or a stream."},
+    }
+    return {
+        "/streams": {
+            "get": operation(
+                "All streams.", {200: object_({"streams": {"type": "array", "items": shown}}, "streams")}
+            )
+        },
+        stream: {
+            "get": operation("What it has.", {200: shown}),
+            "put": operation(
+                "Make one.",
+                {200: shown, 201: shown},
+                body=object_(
+                    {
+                        "max_age": {"type": "string", "description": "Such as 7D."},
+                        "max_bytes": {"type": "integer", "minimum": 0, "maximum": 2**62},
+                    },
+                    closed=True,
+                ),
+                optional=True,
+            ),
+            "delete": operation("End it.", {204: None}),
+        },
+        f"{stream}/messages": {"post": publish, "get": read},
+        f"{stream}/tail": {"get": tail},
+        f"{stream}/subscriptions": {
+            "get": operation(
+                "Those of a stream.",
+                {200: object_({"subscriptions": {"type": "array", "items": described}}, "subscriptions")},
+            )
+        },
+        subscription: {
+            "get": operation("Where it stands.", {200: described}),
+            "put": operation(
+                "Make one.",
+                {200: described, 201: described},
+                body=object_(options, closed=True),
+                optional=True,
+            ),
+            "delete": operation("End it.", {204: None}),
+        },
+        **pulled(subscription),
+        f"{subscription}/ack-cumulative": {
+            "post": operation(
+                "It is done, with all before it.",
+                {200: object_({"acknowledged": {"type": "integer"}}, "acknowledged")},
+                body=object_({"handle": TEXT}, "handle"),
+                parameters=[txn()],
+            )
+        },
+        f"{subscription}/seek": {
+            "post": operation(
+                "Go on elsewhere.",
+                {200: object_({"position": {"type": "integer"}}, "position")},
+                body=object_({"to": start}, "to", closed=True),
+            )
+        },
+    }

@@ -247,6 +247,16 @@ class Housekeeping:
                 total += nbytes * behind // whole
         return total
 
+    def held_since(self, lp: int, nbytes: int) -> int:
+        """The base LSN of the oldest segment such that from it on at most so many bytes of a partition are
+        held, or of the active one."""
+        live = self._segments.live
+        for segment in reversed(live):
+            nbytes -= segment.held.get(lp, 0) if segment.held is not None else 0
+            if nbytes < 0:
+                return min(segment.next_lsn, live[-1].base_lsn)
+        return live[0].base_lsn
+
     def _measure_one(self) -> None:
         """Find whose bytes are in a segment of an older version."""
         segment = next((one for one in self._segments.live if one.held is None), None)

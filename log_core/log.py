@@ -521,6 +521,10 @@ class Log(Writer):
         """
         return self._housekeeping.held_bytes(lp, since)
 
+    def held_since(self, lp: int, nbytes: int) -> int:
+        """The LSN of the oldest segment such that from it on at most `nbytes` of a partition are held."""
+        return self._housekeeping.held_since(lp, nbytes)
+
     def search(self, first: int, matcher: Matcher, done: Done, *, last: int, durable: bool) -> None:
         """Find the records at positions [first, last) that `matcher` wants; see `Histories`.
 
@@ -552,6 +556,10 @@ class Log(Writer):
         self._feeds.drop_before(
             feed, stale_before(self._segments.live, feed, self.wall_ms(), keep_s, keep_bytes)
         )
+
+    def forget_before(self, feed: Feed, base_lsn: int) -> None:
+        """Drop the entries of a feed in segments below the one that begins with `base_lsn`."""
+        self._feeds.drop_before(feed, base_lsn)
 
     def compact(self, feed: Feed, since: int, done: Callable[[Compacted], object]) -> None:
         """Find what key compaction keeps of a feed that keeps everything; see `Housekeeping.compact`."""

@@ -75,6 +75,8 @@ class BrokerOptions:
 
     auth: AuthOptions = field(default_factory=AuthOptions)
     queues: QueueOptions = field(default_factory=QueueOptions)
+    backlog_quotas: Mapping[str, int] = field(default_factory=dict)
+    """What vhosts may hold that have no limit of that name (`limits.BACKLOG_BYTES` and the like)."""
     worker: int = 0
     """The number of this worker; 0 has the users, the permissions and the list of vhosts."""
     workers: int = 1
@@ -119,7 +121,7 @@ class Broker:
         self._elsewhere: dict[str, int] = {}
         self.gate = Gate(self.queues)
         """Refuses in the routes of vhosts that are over a quota."""
-        self.quotas = Quotas(log, tick, self.vhosts)
+        self.quotas = Quotas(log, tick, self.vhosts, options.backlog_quotas)
         """Which vhosts are full."""
         self.rewrite = rewrite
         """Makes dead letters; None: queues with a dead-letter exchange cannot be used."""
@@ -252,6 +254,7 @@ class Broker:
         """A new vhost with the predeclared exchanges; `save_vhost` makes it durable."""
         vhost = Vhost(name, self, Retained(name, self.log.tables), self.partitions.of(name))
         self.vhosts[name] = vhost
+        self.quotas.limits_changed()
         return vhost
 
     def save_vhost(self, vhost: Vhost) -> int:

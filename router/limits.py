@@ -1,7 +1,8 @@
 """How many of something a vhost or a user may have: RabbitMQ's vhost limits and user limits.
 
     of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ)
-                  max-backlog-bytes   max-backlog-bytes-reject (see `quotas`)
+                  max-backlog-bytes   max-backlog-bytes-reject   max-backlog-bytes-evict (see `quotas`;
+                  absent: as the configuration has it)
                   traffic-retention-bytes   traffic-retention-seconds (absent: as the configuration has it)
     of a user     max-connections   max-channels
 
@@ -17,6 +18,7 @@ from penstock.router.errors import InvalidParameter
 
 __all__ = [
     "BACKLOG_BYTES",
+    "BACKLOG_EVICT",
     "BACKLOG_REJECT",
     "RETENTION_BYTES",
     "RETENTION_SECONDS",
@@ -32,6 +34,7 @@ Limits = Mapping[str, int]
 
 BACKLOG_BYTES: Final = "max-backlog-bytes"
 BACKLOG_REJECT: Final = "max-backlog-bytes-reject"
+BACKLOG_EVICT: Final = "max-backlog-bytes-evict"
 RETENTION_BYTES: Final = "traffic-retention-bytes"
 RETENTION_SECONDS: Final = "traffic-retention-seconds"
 VHOST_LIMITS: Final = (
@@ -39,6 +42,7 @@ VHOST_LIMITS: Final = (
     "max-queues",
     BACKLOG_BYTES,
     BACKLOG_REJECT,
+    BACKLOG_EVICT,
     RETENTION_BYTES,
     RETENTION_SECONDS,
 )

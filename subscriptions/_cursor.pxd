@@ -39,5 +39,6 @@ cdef class Cursor(Standing):
     cdef void _wake_queue(self) noexcept
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1
     cdef void _unready(self) noexcept
+    cdef Py_ssize_t _part(self, uint64_t before, Py_ssize_t most) noexcept
     cdef void _size_all(self) noexcept
     cdef bint _is_excess(self, uint64_t size)

@@ -250,8 +250,14 @@ class Cursor:
     def requeue_all(self) -> int:
         """Requeue everything that is out; how many."""
 
-    def purge(self) -> int:
-        """Drop what is ready; what is out stays out. How many were dropped."""
+    def purge(self, before: int = ...) -> int:
+        """Drop what is ready, below position `before`; what is out stays out. How many were dropped."""
+
+    def take_before(self, before: int, most: int) -> list[int]:
+        """Of what was given back or gathered, up to `most` with positions below `before` are out now.
+
+        Their seqs, ascending. Nothing is said of the rest, and the last take is still valid.
+        """
 
     def idle(self) -> None:
         """Give back the memory that only a queue in use needs."""

@@ -50,12 +50,13 @@ from penstock.subscriptions._window cimport (
     SEQ_BITS,
     Entry,
     advance,
+    done_parted,
     first_ready,
     is_full,
     make_room,
+    part_ready,
     place_of,
     pop_ready,
-    purge_ready,
     push_done,
     push_ready,
     ready_at,
@@ -500,22 +501,47 @@ cdef class Cursor(Standing):
                 n += 1
         return n
 
-    def purge(self):
-        cdef uint64_t n = self.ready_count(), pos = self._log.appender.next_lsn - 1, end
+    def purge(self, uint64_t before=UINT64_MAX):
+        cdef uint64_t n = self.ready_count(), to = min(before, <uint64_t>self._log.appender.next_lsn), end
         cdef uint32_t i
-        if self._rules is not None:
-            self._rules.bytes = self._rules.ahead = 0
+        cdef Member* member
         for i in range(self._members.n):
-            end = end_of(&self._members.list[i])
-            if self._members.list[i].next < end:
-                self._members.list[i].next = end
+            member = &self._members.list[i]
+            end = end_of(member)
+            if before != UINT64_MAX:
+                end = min(end, (<Feed>member.feed).index_of(before))
+            if member.next < end:
+                member.next = end
         recount(&self._members)
-        free_runs(&self._runs)
-        purge_ready(&self._window)
-        if pos > self.frontier:
-            self._skip(pos)
+        if before == UINT64_MAX:
+            free_runs(&self._runs)
+        done_parted(&self._window, self._part(to, ready_in(&self._window)))
+        if before == UINT64_MAX and self._rules is not None:
+            self._rules.bytes = self._rules.ahead = 0
+        if to - 1 > self.frontier:
+            self._skip(to - 1)
         self._soil()
-        return n
+        return n - self.ready_count()
+
+    def take_before(self, uint64_t before, Py_ssize_t most):
+        cdef Py_ssize_t i, parted = self._part(before, most)
+        cdef uint64_t seq
+        cdef list taken = []
+        for i in range(ready_in(&self._window), ready_in(&self._window) + parted):
+            seq = ready_at(&self._window, i)
+            place_of(&self._window, seq).state = OUT
+            taken.append(seq)
+        self.outstanding += parted
+        taken.sort()
+        return taken
+
+    cdef Py_ssize_t _part(self, uint64_t before, Py_ssize_t most) noexcept:
+        """`part_ready`, and their bytes count no more."""
+        cdef Py_ssize_t i, parted = part_ready(&self._window, before, most)
+        if self._rules is not None and self._rules.bytes_max >= 0:
+            for i in range(ready_in(&self._window), ready_in(&self._window) + parted):
+                self._rules.bytes -= place_of(&self._window, ready_at(&self._window, i)).size
+        return parted
 
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1:
         push_ready(&self._window, seq, entry)

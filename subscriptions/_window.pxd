@@ -51,7 +51,8 @@ cdef int make_room(Window* window, uint64_t undone) except -1
 cdef int push_done(Window* window, uint64_t pos, uint64_t undone) except -1
 cdef int push_ready(Window* window, uint64_t seq, Entry* entry) except -1
 cdef void pop_ready(Window* window) noexcept nogil
-cdef void purge_ready(Window* window) noexcept
+cdef Py_ssize_t part_ready(Window* window, uint64_t before, Py_ssize_t most) noexcept nogil
+cdef void done_parted(Window* window, Py_ssize_t parted) noexcept
 cdef void settle_aside(Window* window) noexcept
 cdef void trim_aside(Window* window) noexcept
 cdef void free_ring(Window* window) noexcept

@@ -126,37 +126,62 @@ cdef int push_ready(Window* window, uint64_t seq, Entry* entry) except -1:
     return 0
 
 
-cdef void pop_ready(Window* window) noexcept nogil:
-    """Take the first one off the heap."""
-    cdef uint64_t* keys = window.ready.keys
-    cdef Py_ssize_t i = 0, child, n = window.ready.n - 1
-    cdef uint64_t last = keys[n]
-    window.ready.n = n
+cdef void _sink(uint64_t* keys, Py_ssize_t i, Py_ssize_t n, uint64_t key) noexcept nogil:
+    """Put `key` into a heap of `n` keys, whose place `i` is free, there or below."""
+    cdef Py_ssize_t child
     while True:
         child = 2 * i + 1
         if child >= n:
             break
         if child + 1 < n and keys[child + 1] < keys[child]:
             child += 1
-        if keys[child] >= last:
+        if keys[child] >= key:
             break
         keys[i] = keys[child]
         i = child
-    keys[i] = last
+    keys[i] = key
 
 
-cdef void purge_ready(Window* window) noexcept:
-    """All that is READY is done."""
+cdef void pop_ready(Window* window) noexcept nogil:
+    """Take the first one off the heap."""
+    cdef Py_ssize_t n = window.ready.n - 1
+    window.ready.n = n
+    _sink(window.ready.keys, 0, n, window.ready.keys[n])
+
+
+cdef Py_ssize_t part_ready(Window* window, uint64_t before, Py_ssize_t most) noexcept nogil:
+    """Take up to `most` places with positions below `before` off the heap; how many: their keys follow it."""
+    cdef uint64_t* keys
+    cdef uint64_t key
+    cdef Py_ssize_t i = 0, n = ready_in(window), parted = 0
+    if n == 0:
+        return 0
+    keys = window.ready.keys
+    while i < n and parted < most:
+        if place_of(window, ready_at(window, i)).pos >= before:
+            i += 1
+            continue
+        n -= 1
+        parted += 1
+        key = keys[i]
+        keys[i] = keys[n]
+        keys[n] = key
+    window.ready.n = n
+    for i in range(n // 2 - 1 if parted else -1, -1, -1):
+        _sink(keys, i, n, keys[i])
+    return parted
+
+
+cdef void done_parted(Window* window, Py_ssize_t parted) noexcept:
+    """What `part_ready` just took off is done."""
     cdef Py_ssize_t i
     cdef uint64_t seq
-    for i in range(ready_in(window)):
+    for i in range(ready_in(window), ready_in(window) + parted):
         seq = ready_at(window, i)
         place_of(window, seq).state = DONE
         if seq < window.head:
             window.aside.done += 1
         window.touched = max(window.touched, seq)
-    if window.ready != NULL:
-        window.ready.n = 0
     trim_aside(window)
     if window.head < window.tail:
         advance(window)

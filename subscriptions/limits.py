@@ -3,8 +3,8 @@
 Most queues have none, and pay nothing. A queue with `Limits` is looked after before and after each pump:
 
     before    what was refused leaves
-    after     what is over the limits and no consumer took is dropped, from the head or from the end; then the
-              head is looked at, and a timer set for the moment it expires
+    after     what is evicted, or over the limits and taken by no consumer, is dropped, from the head or from
+              the end; then the head is looked at, and a timer set for the moment it expires
 
 What is refused or has expired is out until it is buried: handed to `bury`, and its place settled afterwards.
 The copy stands in the log before the cursor's record that says the original is done. A crash between the two
@@ -119,7 +119,17 @@ _DROPPED_AT_ONCE: Final = 1024
 class Limits:
     """Of one queue; see the module."""
 
-    __slots__ = ("_due_ms", "_queue", "_refused", "_retry", "_retry_s", "_rules", "_timer")
+    __slots__ = (
+        "_due_ms",
+        "_evict_before",
+        "_on_evicted",
+        "_queue",
+        "_refused",
+        "_retry",
+        "_retry_s",
+        "_rules",
+        "_timer",
+    )
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -129,6 +139,8 @@ class Limits:
         self._due_ms = 0
         self._retry: Any = None
         self._retry_s = _RETRY_MIN_S
+        self._evict_before = 0
+        self._on_evicted: Callable[[int], object] = int
 
     def change(self, rules: Rules) -> bool:
         """Hold from now on; False: nothing is left to do, and nothing of this is needed any more."""
@@ -144,6 +156,7 @@ class Limits:
             for seq, _ in self._refused:
                 cursor.settle(seq)
             self._refused.clear()
+            self._evict_before = 0
         # The head may end sooner than it did, and what was stuck may have somewhere to go.
         self._stop_timers()
         return not rules.passive
@@ -164,6 +177,18 @@ class Limits:
         self._queue.dropped += len(seqs)
         for seq in seqs:
             self._queue.cursor.settle(seq)
+
+    def evict(self, before: int, evicted: Callable[[int], object]) -> bool:
+        """Bury what is ready below position `before`, in the next turns; False: nothing is to be buried.
+
+        `evicted` is called with numbers of messages.
+        """
+        if self._rules.bury is None:
+            return False
+        self._evict_before = max(self._evict_before, before)
+        self._on_evicted = evicted
+        self._queue.wake()
+        return True
 
     # Around a pump
 
@@ -204,8 +229,32 @@ class Limits:
         max_length = self._rules.max_length
         return ready if not self._rules.sheds or max_length is None else min(ready, max_length)
 
+    def _evict(self) -> bool:
+        """Have the next of what is evicted buried; False: it goes on later."""
+        queue, cursor = self._queue, self._queue.cursor
+        cursor.gather()
+        if cursor.cold or cursor.cold_feed is not None or cursor.more:
+            queue.caught_up()
+            return False
+        seqs = cursor.take_before(self._evict_before, _STUCK_MAX)
+        if not seqs:
+            # What is ready now is behind that, or was never taken.
+            if not cursor.take(_BURIED_AT_ONCE) and not queue.caught_up():
+                return False
+            seqs = [seq for seq, position, *_ in cursor.records() if position < self._evict_before]
+            cursor.put_back(len(seqs))
+        if not seqs:
+            self._evict_before = 0
+            return True
+        self._refused.extend((seq, "maxlen") for seq in seqs)
+        self._on_evicted(len(seqs))
+        queue.wake()
+        return False
+
     def shorten(self) -> bool:
         """Drop what is over the limits; False: it goes on later."""
+        if self._evict_before and not self._evict():
+            return False
         rules = self._rules
         queue, cursor = self._queue, self._queue.cursor
         if rules.caps:

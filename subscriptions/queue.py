@@ -488,6 +488,19 @@ class Queue(Served):
         self.persist()
         return n
 
+    def evict(self, before: int, evicted: Callable[[int], object]) -> None:
+        """Let go of what is ready below position `before`, where a segment of the log begins.
+
+        It counts as dropped, and goes where rules say that what is dropped goes. `evicted` is called with
+        numbers of messages, now or in the next turns. What is out stays out.
+        """
+        if self.low() >= before or (self._limits is not None and self._limits.evict(before, evicted)):
+            return
+        n = self.cursor.purge(before)
+        self.dropped += n
+        evicted(n)
+        self._reap()
+
     def delete(self) -> tuple[int, int]:
         """End the queue: outlets are cancelled, getters get None, memberships and the record go.
 

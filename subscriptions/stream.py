@@ -261,6 +261,13 @@ class Stream(Queue):
         if self._compacts and not self.deleted:
             self._compacted = compacted
 
+    def evict(self, before: int, evicted: Callable[[int], object]) -> None:
+        """Drop what it has below position `before`; as `Queue.evict`."""
+        n = len(self.feed)
+        self.log.forget_before(self.feed, before)
+        self.dropped += n - len(self.feed)
+        evicted(n - len(self.feed))
+
     def low(self) -> int:
         """Drop what retention does not want; the lowest position still kept."""
         if self._max_age_s is not None or self._max_bytes is not None:

@@ -52,6 +52,7 @@ from penstock.protocols.tls import Tls, TlsOptions
 from penstock.protocols.translate import amqp091_from_mqtt5
 from penstock.router.auth import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
+from penstock.router.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
 from penstock.subscriptions.tick import Tick
 from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
@@ -159,6 +160,7 @@ async def running(
     crew = None if membership is None else await Crew.join(membership, log)
     options = BrokerOptions(
         auth=_options(AuthOptions, config.auth),
+        backlog_quotas=_backlog_quotas(config),
         worker=0 if crew is None else crew.number,
         workers=config.server.workers,
     )
@@ -336,6 +338,15 @@ def spare_bytes(total: int) -> int:
 
 WORDS = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
 """What the HTTP front end says in AMQP's words."""
+
+
+def _backlog_quotas(config: Config) -> dict[str, int]:
+    quotas = {
+        BACKLOG_BYTES: config.log.max_backlog_bytes,
+        BACKLOG_REJECT: config.log.max_backlog_bytes_reject,
+        BACKLOG_EVICT: config.log.max_backlog_bytes_evict,
+    }
+    return {name: nbytes for name, nbytes in quotas.items() if nbytes}
 
 
 def _http_options(config: Config, log: Log) -> http.HttpOptions:

@@ -203,3 +203,46 @@ def test_a_vhost_over_the_other_quota_refuses_what_is_published_until_it_is_cons
     client.disconnect()
     client.loop_stop()
     api.close()
+
+
+def test_what_is_evicted_is_dead_lettered_in_order_and_nothing_is_lost(gateway: Gateway) -> None:
+    api = Api(gateway)
+    assert api.status("PUT", "vhosts/small") == 201
+    assert api.status("PUT", "vhost-limits/small/max-backlog-bytes-evict", {"value": QUOTA}) == 204
+    count = 120
+    with connect(gateway, "small") as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("dead", durable=True)
+        dlx = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        channel.queue_declare("q", durable=True, arguments=dlx)
+        dead: list[int] = []
+        reasons: set[str] = set()
+
+        def buried(_: Any, method: Any, properties: Any, body: bytes) -> None:
+            dead.append(int(body[:8]))
+            reasons.add(properties.headers["x-death"][0]["reason"])
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume("dead", buried)
+        for number in range(count):
+            body = b"%8d" % number + BODY
+            channel.basic_publish("", "q", body, pika.BasicProperties(delivery_mode=2))
+        deadline = time.monotonic() + LIMIT_S
+        # Of about 12 MB at most nine tenths of the quota stay, and what lies in the segment being written.
+        while len(dead) < count - (QUOTA + (1 << 20)) // len(BODY):
+            assert time.monotonic() < deadline, f"{len(dead)} were dead-lettered"
+            connection.process_data_events(0.1)
+        assert reasons == {"maxlen"}
+        assert api.status("DELETE", "vhost-limits/small/max-backlog-bytes-evict") == 204
+        left: list[int] = []
+        while len(dead) + len(left) < count:
+            assert time.monotonic() < deadline, f"{len(dead)} were dead-lettered, {len(left)} are left"
+            method, _, body = channel.basic_get("q", auto_ack=True)
+            if method:
+                left.append(int(body[:8]))
+            connection.process_data_events(0.01)
+    assert dead + left == list(range(count))
+    metrics = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}/metrics", timeout=60).text
+    assert f'penstock_vhost_evicted_messages_total{{vhost="small"}} {len(dead)}\n' in metrics
+    api.close()

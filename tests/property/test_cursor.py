@@ -228,6 +228,16 @@ class CursorMachine(RuleBasedStateMachine):
     def purge(self) -> None:
         assert self.cursor.purge() == self.reference.purge(self.log.appender.next_lsn)
 
+    @rule(back=st.integers(0, 20))
+    def purge_the_oldest(self, back: int) -> None:
+        before = max(self.log.appender.next_lsn - back, 1)
+        assert self.cursor.purge(before) == self.reference.purge(before)
+
+    @rule(back=st.integers(0, 20))
+    def take_the_oldest_of_what_came_back(self, back: int) -> None:
+        before = max(self.log.appender.next_lsn - back, 1)
+        assert self.cursor.take_before(before, 1000) == self.reference.take_before(before)
+
     @rule()
     def skip_transient(self) -> None:
         self.log.flush()

@@ -160,6 +160,27 @@ class OrderMachine(RuleBasedStateMachine):
         self.ready.clear()
         assert self.cursor.ready_bytes == 0
 
+    @rule(back=st.integers(0, 10))
+    def purge_the_oldest(self, back: int) -> None:
+        before = max(self.log.appender.next_lsn - back, 1)
+        self.cursor.purge(before)
+        self.ready = [place for place in self.ready if place.pos >= before]
+        self.gather()
+
+    @rule(back=st.integers(0, 10), most=st.integers(1, 4))
+    def take_the_oldest(self, back: int, most: int) -> None:
+        self.gather()
+        before = max(self.log.appender.next_lsn - back, 1)
+        looked_at = {place.pos: place for place in self.ready if place.pos <= self.cursor.frontier}
+        seqs = self.cursor.take_before(before, most)
+        for seq in seqs:
+            place = looked_at[self.cursor.position(seq)]
+            assert place.pos < before
+            self.ready.remove(place)
+            self.out[seq] = place
+        left = [pos for pos in looked_at if pos < before and looked_at[pos] in self.ready]
+        assert len(seqs) == most or not left
+
     @rule()
     def count_bytes_or_not(self) -> None:
         """A policy comes or goes while nothing is out; what was looked at and left memory counts for 0."""

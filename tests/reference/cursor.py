@@ -146,15 +146,21 @@ class ReferenceCursor:
         if place is not None:
             place.state = READY
 
-    def purge(self, next_lsn: int) -> int:
+    def purge(self, before: int) -> int:
         n = self.ready_count()
         for place in self.places:
-            if place.state == READY:
+            if place.state == READY and place.pos < before:
                 place.state = DONE
-        if next_lsn - 1 > self.frontier:
-            self.frontier = next_lsn - 1
+        if before - 1 > self.frontier:
+            self.frontier = before - 1
             self.places.append(Place(self.frontier, frozenset(), 0, DONE, 0))
-        return n
+        return n - self.ready_count()
+
+    def take_before(self, before: int) -> list[int]:
+        taken = [place for place in self.places if place.state == READY and place.pos < before]
+        for place in taken:
+            place.state = OUT
+        return [place.seq for place in taken]
 
     def ready_count(self) -> int:
         return len(self.unread()) + sum(place.state == READY for place in self.places)

@@ -273,6 +273,12 @@ def _own(api: Management) -> Iterator[str]:
         "Bytes of a vhost's messages in the segment files of the log",
         [({"vhost": vhost.name}, log.held_bytes(vhost.lp)) for vhost in api.broker.vhosts.values()],
     )
+    yield metric(
+        "penstock_vhost_evicted_messages_total",
+        "counter",
+        "Messages that a vhost's backlog quota has let go of",
+        [({"vhost": name}, api.broker.quotas.evicted[name]) for name in api.broker.vhosts],
+    )
     yield from _webhooks(api)
     turns = api.broker.tick.turns
     yield one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)

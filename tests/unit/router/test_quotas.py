@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from penstock.router import quotas
+from penstock.router.auth import AuthOptions
+from penstock.router.broker import BrokerOptions
 from penstock.router.names import join_key_block
 from penstock.router.permissions import Permission
 from penstock.router.vhost import Vhost
+from penstock.subscriptions.queue import Queue
+from penstock.subscriptions.stream import Stream
 from tests.unit.router.conftest import World
 
 SIZE = 30_000
@@ -136,3 +141,104 @@ def test_above_the_quota_that_refuses_nothing_of_clients_is_appended(world: Worl
     world.log.flush()
     world.loop.advance(1.1)
     assert not small.refuses and not small.publish(world.guest, 1, key, body=b"x").refused
+
+
+def _evicting(world: World, vhost: Vhost, quota: int) -> None:
+    world.broker.administration.set_vhost_limits(vhost.name, {"max-backlog-bytes-evict": quota})
+
+
+def _bodies(world: World, vhost: Vhost, queue: str, numbers: range) -> None:
+    for number in numbers:
+        body = str(number).encode().ljust(SIZE)
+        vhost.publish(None, 1, join_key_block("", queue), body=body, flags=2)
+        world.log.flush()
+
+
+def _numbers(world: World, queue: Queue) -> list[int]:
+    return [int(body) for body in world.read(queue)]
+
+
+def test_above_the_quota_that_evicts_the_oldest_of_every_queue_goes(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    small, other = _vhost(world, "small", "q", "r", "empty"), _vhost(world, "other", "q")
+    _evicting(world, small, 100 * SIZE)
+    for at in range(0, 180, 20):
+        _bodies(world, small, "q", range(at, at + 10))
+        _bodies(world, small, "r", range(at + 10, at + 20))
+        _bodies(world, other, "q", range(at, at + 1))
+    assert world.broker.quotas.evicted["small"] == 0
+    world.loop.advance(1.1)
+    queues = [small.queues[name].queue for name in ("q", "r")]
+    left = sum(queue.ready_count for queue in queues)
+    assert 90 - 35 <= left <= 90, "nine tenths of the quota, less a segment at most"
+    dropped = [queue.dropped for queue in queues]
+    assert all(dropped) and sum(dropped) == 180 - left == world.broker.quotas.evicted["small"]
+    assert "vhost 'small' holds" in caplog.text and f"{180 - left} went at once" in caplog.text
+    numbers = sorted(number for queue in queues for number in _numbers(world, queue))
+    assert numbers == list(range(180 - left, 180)), "the newest are there"
+    assert _numbers(world, other.queues["q"].queue) == list(range(0, 180, 20))
+    caplog.clear()
+    world.loop.advance(3)
+    assert not caplog.records and world.broker.quotas.evicted["small"] == 180 - left
+
+
+def test_what_is_out_is_not_evicted_and_what_comes_back_is(world: World) -> None:
+    small = _vhost(world, "small", "q")
+    queue = small.queues["q"].queue
+    _bodies(world, small, "q", range(10))
+    queue.cursor.take(3)
+    out = [seq for seq, *_ in queue.cursor.records()]
+    _evicting(world, small, 50 * SIZE)
+    _bodies(world, small, "q", range(10, 150))
+    world.loop.advance(1.1)
+    assert queue.cursor.outstanding == 3 and queue.dropped == 150 - 3 - queue.ready_count > 0
+    left = queue.ready_count
+    queue.cursor.settle(out[0])
+    queue.cursor.requeue(out[1])
+    world.loop.advance(1.1)
+    assert queue.cursor.outstanding == 1 and queue.ready_count == left
+    assert queue.dropped == 148 - left
+    queue.cursor.settle(out[2])
+    assert _numbers(world, queue) == list(range(150 - left, 150))
+
+
+@pytest.mark.parametrize("arguments", [{"x-max-priority": 3}, {"x-max-length-bytes": 1 << 30}])
+def test_queues_that_sort_or_count_lose_the_oldest_too(world: World, arguments: dict[str, object]) -> None:
+    small = _vhost(world, "small")
+    queue = small.declare_queue("q", world.actor, durable=True, arguments=arguments).queue
+    _evicting(world, small, 50 * SIZE)
+    _bodies(world, small, "q", range(150))
+    queue.wake()
+    world.settle()
+    world.loop.advance(1.1)
+    world.settle()
+    left = queue.ready_count
+    assert 0 < left < 50 and queue.dropped == 150 - left
+    assert _numbers(world, queue) == list(range(150 - left, 150))
+
+
+def test_a_stream_and_a_subscription_to_it_lose_the_oldest_too(world: World) -> None:
+    small = _vhost(world, "small")
+    stream = small.declare_queue("s", world.actor, durable=True, arguments={"x-queue-type": "stream"}).queue
+    assert isinstance(stream, Stream)
+    _evicting(world, small, 50 * SIZE)
+    _bodies(world, small, "s", range(150))
+    assert stream.first_offset == 0
+    world.loop.advance(1.1)
+    assert 100 <= stream.first_offset < 150 and stream.next_offset == 150
+    assert stream.dropped == stream.first_offset == world.broker.quotas.evicted["small"]
+
+
+def test_a_vhost_without_a_limit_of_its_own_has_that_of_the_configuration(tmp_path: Path) -> None:
+    quotas = {"max-backlog-bytes": 200 * SIZE, "max-backlog-bytes-evict": 50 * SIZE}
+    world = World(tmp_path, BrokerOptions(auth=AuthOptions(default_user=""), backlog_quotas=quotas))
+    small, free, large = (_vhost(world, name, "q") for name in ("small", "free", "large"))
+    world.broker.administration.set_vhost_limits("free", {"max-backlog-bytes-evict": -1})
+    world.broker.administration.set_vhost_limits("large", {"max-backlog-bytes-evict": 90 * SIZE})
+    for vhost in (small, free, large):
+        _bodies(world, vhost, "q", range(150))
+    world.loop.advance(1.1)
+    left = {vhost.name: vhost.queues["q"].queue.ready_count for vhost in (small, free, large)}
+    assert left["free"] == 150 and left["small"] < 50 < left["large"] < 90
+    world.close()

@@ -105,6 +105,31 @@ class Log:
             "How long what was published is kept for replay, within traffic_retention_bytes.",
         ),
     )
+    max_backlog_bytes: int = field(
+        default=0,
+        metadata=option(
+            Bytes(0, 2**60),
+            "Publishers to a vhost wait while its queues hold more of the log than this; 0 = they never do. "
+            "A vhost may have a limit of its own (max-backlog-bytes).",
+        ),
+    )
+    max_backlog_bytes_reject: int = field(
+        default=0,
+        metadata=option(
+            Bytes(0, 2**60),
+            "What is published to a vhost is refused while its queues hold more of the log than this; 0 = it "
+            "never is. A vhost may have a limit of its own (max-backlog-bytes-reject).",
+        ),
+    )
+    max_backlog_bytes_evict: int = field(
+        default=0,
+        metadata=option(
+            Bytes(0, 2**60),
+            "The oldest messages in the queues of a vhost go, to their dead-letter exchange where they have "
+            "one, when its queues hold more of the log than this; 0 = they stay. A vhost may have a limit of "
+            "its own (max-backlog-bytes-evict).",
+        ),
+    )
     lease_bytes: int = field(
         default=10 * GIB,
         metadata=option(

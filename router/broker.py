@@ -131,16 +131,18 @@ class Broker:
         """Messages that wait for their time."""
         self.halves = Halves(self)
         """Messages that wait for their producer's word."""
-        self._no_local = 0
+        self._origin_readers = 0
 
     @property
-    def no_local_sessions(self) -> int:
-        """MQTT sessions with a no-local subscription: while there are any, records name their session."""
-        return self._no_local
+    def origin_readers(self) -> int:
+        """MQTT subscriptions with no-local, and groups by publisher: while there are any, records name their
+        session.
+        """
+        return self._origin_readers
 
-    @no_local_sessions.setter
-    def no_local_sessions(self, count: int) -> None:
-        self._no_local = count
+    @origin_readers.setter
+    def origin_readers(self, count: int) -> None:
+        self._origin_readers = count
         self.log.appender.keeps_origins = count > 0
 
     @classmethod

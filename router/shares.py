@@ -14,6 +14,7 @@ from penstock.router.identity import Identity
 from penstock.router.metadata import row_key
 from penstock.router.names import text
 from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.group import Group
 
 if TYPE_CHECKING:
     from penstock.router.vhost import Vhost
@@ -38,22 +39,25 @@ class Shares:
         """Those that there are."""
         return list(self.entries)
 
-    def queue(self, name: str, *, durable: bool, kind: Kind = Kind.SHARED) -> Queue:
+    def queue(self, name: str, *, durable: bool, kind: Kind = Kind.SHARED) -> Group:
         """The queue; made, durable or not, when there is none.
 
-        `kind`: who gets what, SHARED, RANDOM or SINGLE; another one than in the last run is taken up.
+        `kind`: who gets what, SHARED, RANDOM, SINGLE or KEY_SHARED; another one than in the last run is taken
+        up.
         """
         entry = self.entries.get(name)
         if entry is None:
             vhost = self._vhost
             with vhost.changing():
-                queue = vhost.broker.queues.create(name, vhost.name, durable=durable, kind=kind)
+                queue = vhost.broker.queues.create(name, vhost.name, durable=durable, kind=kind, cls=Group)
                 entry = self._add(name, queue)
                 if durable:
                     self._put(entry)
-        elif not entry.queue.consumer_count:
-            entry.queue.kind = kind
-        return entry.queue
+        group = entry.queue
+        assert isinstance(group, Group)
+        if group.kind is not kind and not group.consumer_count:
+            group.become(kind)
+        return group
 
     def keep(self, name: str) -> int:
         """Make a queue that is not durable so, with its filter; the LSN to wait for.
@@ -89,7 +93,7 @@ class Shares:
 
     def restore(self, name: str, qid: int) -> None:
         """Put back the durable queue of the last run; `queue` says of what kind it is."""
-        queue = self._vhost.broker.queues.restore(qid, name, self._vhost.name, kind=Kind.SHARED)
+        queue = self._vhost.broker.queues.restore(qid, name, self._vhost.name, kind=Kind.SHARED, cls=Group)
         self._add(name, queue)
 
     def delete(self, name: str) -> int:

@@ -99,6 +99,7 @@ cdef uint64_t take_batch(Cursor cursor, Batch batch, bint settled) except 0:
             entry.count = 0
             entry.state = OUT
             entry.level = 0
+            entry.slot = 0
         cursor._window.tail = seq + batch.count
         cursor.outstanding += batch.count
     member.next += batch.count

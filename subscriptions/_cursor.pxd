@@ -17,6 +17,7 @@ cdef class Cursor(Standing):
     cpdef int reject(self, uint64_t seq) except -1
     cpdef bint requeue(self, uint64_t seq) except -1
     cpdef bint unsend(self, uint64_t seq) except -1
+    cpdef void unhold(self, uint64_t seq) noexcept
     cpdef Py_ssize_t requeue_all(self) except -1
     cpdef Py_ssize_t put_back(self, Py_ssize_t first, Py_ssize_t step=*, Py_ssize_t took=*) except -1
     cpdef tuple match_tags(self, uint32_t match)

@@ -247,6 +247,9 @@ class Cursor:
     def unsend(self, seq: int) -> bool:
         """READY again at its place, not counted: it was taken and given to nobody. False: it was not out."""
 
+    def unhold(self, seq: int) -> None:
+        """It stays out, but no message of its key waits for it any more (`_keys`)."""
+
     def requeue_all(self) -> int:
         """Requeue everything that is out; how many."""
 

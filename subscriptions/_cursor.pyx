@@ -29,7 +29,7 @@ from penstock.subscriptions._members cimport (
     start_merge,
     uncount,
 )
-from penstock.subscriptions._rules cimport CursorRules, expiry_of
+from penstock.subscriptions._rules cimport CursorRules, expiry_of, let_go
 from penstock.subscriptions._runs cimport Run, free_runs, run_of
 from penstock.subscriptions._taken cimport (
     COUNTED,
@@ -290,6 +290,7 @@ cdef class Cursor(Standing):
         entry.size = 0
         entry.count = count
         entry.level = 0
+        entry.slot = 0
         if count:
             self._window.touched = seq
         self.frontier = pos
@@ -399,6 +400,8 @@ cdef class Cursor(Standing):
 
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept:
         entry.state = DONE
+        if entry.slot:
+            let_go(self._rules, entry)
         if seq > self._window.touched:
             self._window.touched = seq
         if not self.dirty:
@@ -463,6 +466,11 @@ cdef class Cursor(Standing):
         entry.state = READY
         self.outstanding -= 1
         return True
+
+    cpdef void unhold(self, uint64_t seq) noexcept:
+        cdef Entry* entry = place_of(&self._window, seq)
+        if entry != NULL and entry.state == OUT and entry.slot:
+            let_go(self._rules, entry)
 
     cpdef Py_ssize_t requeue_all(self) except -1:
         cdef uint64_t seq
@@ -545,6 +553,8 @@ cdef class Cursor(Standing):
 
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1:
         push_ready(&self._window, seq, entry)
+        if entry.slot:
+            let_go(self._rules, entry)
         if self._rules is not None and self._rules.bytes_max >= 0:
             self._rules.bytes += entry.size
         return 0

@@ -2,20 +2,22 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._rules cimport Holds
+
 cdef enum:
     SLOTS = 65536
-    NO_SLOT = 0x10000
 
 cdef uint32_t slot_of(const uint8_t* key, Py_ssize_t n) noexcept nogil
 
 
-cdef class KeyShares:
+cdef class KeyShares(Holds):
     cdef uint16_t* owner                # of each slot: a consumer's number; 0: nobody
     cdef uint16_t* holder               # who has unsettled messages of it
     cdef uint32_t* held                 # how many
     cdef dict parked                    # slot -> seqs, ascending: taken, and given to nobody yet
     cdef readonly Py_ssize_t parked_count
+    cdef readonly Py_ssize_t held_count
     cdef object wake
 
     cdef bint is_first(self, uint32_t slot, uint64_t seq) except -1
-    cdef int settled(self, uint32_t slot) except -1

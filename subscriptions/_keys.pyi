@@ -15,10 +15,14 @@ class KeyShares:
 
     parked_count: int
     """Messages that were taken and are given to nobody yet."""
+    held_count: int
+    """Messages that consumers have."""
     def __init__(self, wake: Callable[[], object]) -> None:
         """`wake` is called when parked messages can be given because others were settled."""
     def set_owners(self, ranges: list[tuple[int, int, int]]) -> None:
         """(first slot, last slot, consumer) of all ranges that have an owner. Raises ValueError."""
+    def watch(self, cursor: Cursor) -> None:
+        """Be told what of this cursor is settled or given back."""
     def owner_of(self, slot: int) -> int:
         """Who is to get it; 0: nobody."""
     def holder_of(self, slot: int) -> int:
@@ -33,13 +37,15 @@ class KeyShares:
         """
     def give(self, cursor: Cursor, outlet: Outlet, first: int, count: int) -> int:
         """Have an outlet encode a group; how many it took. The rest goes back to its place."""
-    def ungiven(self, slots: Buffer, first: int, count: int) -> None:
-        """Items with these slots were assigned and not taken."""
+    def unhold_all(self, cursor: Cursor, number: int) -> None:
+        """`Cursor.unhold` for all deliveries that this consumer has."""
+    def gone(self, number: int) -> None:
+        """This consumer left; what it has keeps its keys, and the number may be another's."""
     def release(self, cursor: Cursor, credits: list[int]) -> int:
         """Put parked messages that can be given now, with these credits, back into the cursor; how many."""
     def release_all(self, cursor: Cursor) -> None:
         """Put back all that is parked."""
     def forget_parked(self) -> None:
         """What was parked is in another cursor."""
-    def forget(self) -> None:
-        """What was held or parked is in another cursor."""
+    def forget(self, cursor: Cursor) -> None:
+        """What was held or parked of this cursor is not any more, and it says nothing of it."""

@@ -8,8 +8,12 @@ the cursor, under its slot, in order; whatever comes later for that slot waits b
 
     assign     free, or held by its owner, nothing parked before it, credit left    -> to the owner
                anything else                                                        -> parked
-    settled    the last one of a slot, and something is parked                      -> it can be given
+    let_go     the last one of a slot is settled or given back, and something is
+               parked                                                               -> it can be given
     release    what can be given now goes back into the cursor, and is taken first the next time
+
+Who is told is the cursor: a place that was assigned has its slot, until it is not out any more. So it does not matter
+who settles it, or how.
 
 Order within a slot is kept, as long as nothing is given back. Hash: FNV-1a, folded to 16 bits.
 """
@@ -21,7 +25,12 @@ from libc.string cimport memcpy, memset
 from bisect import insort
 
 from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._rules cimport CursorRules, Holds, let_go
 from penstock.subscriptions._taken cimport MAX_TAKE, TAKEN, Item
+from penstock.subscriptions._window cimport Entry, place_of
+
+cdef enum:
+    NOBODY = 0xFFFF             # a number that no consumer has
 
 
 cdef uint32_t slot_of(const uint8_t* key, Py_ssize_t n) noexcept nogil:
@@ -38,7 +47,7 @@ def slot(bytes key not None):
     return slot_of(<const uint8_t*><const char*>key, len(key))
 
 
-cdef class KeyShares:
+cdef class KeyShares(Holds):
     def __cinit__(self, object wake not None):
         self.wake = wake
         self.owner = <uint16_t*>calloc(SLOTS, sizeof(uint16_t))
@@ -63,6 +72,9 @@ cdef class KeyShares:
             for at in range(first, last + 1):
                 self.owner[at] = number
 
+    def watch(self, Cursor cursor not None):
+        (<CursorRules>cursor.rules).holds = self
+
     def owner_of(self, uint16_t slot):
         return self.owner[slot]
 
@@ -75,8 +87,10 @@ cdef class KeyShares:
         cdef uint16_t to[MAX_TAKE]
         cdef Py_ssize_t i, n = TAKEN.n, at = 0, began
         cdef uint32_t slot
+        cdef Entry* entry
         cdef uint16_t number
         cdef list groups = [], left = list(credits)
+        cdef dict counts = {}, starts = {}      # by consumer
         if slots.shape[0] < n:
             raise ValueError(f"{slots.shape[0]} slots for {n} items")
         for i in range(n):
@@ -88,19 +102,24 @@ cdef class KeyShares:
                 left[number - 1] -= 1
                 self.holder[slot] = number
                 self.held[slot] += 1
+                self.held_count += 1
+                entry = place_of(&cursor._window, TAKEN.items[i].seq)
+                entry.slot = slot + 1
                 to[i] = number
+                counts[number] = <Py_ssize_t>counts.get(number, 0) + 1
             else:
                 to[i] = 0
                 insort(self.parked.setdefault(slot, []), TAKEN.items[i].seq)
                 self.parked_count += 1
-        for number in range(1, len(left) + 1):
-            began = at
-            for i in range(n):
-                if to[i] == number:
-                    given[at] = TAKEN.items[i]
-                    at += 1
-            if at > began:
-                groups.append((number, at - began))
+        for number in sorted(counts):
+            starts[number] = at
+            groups.append((number, <Py_ssize_t>counts[number]))
+            at += <Py_ssize_t>counts[number]
+        for i in range(n):
+            if to[i]:
+                began = starts[to[i]]
+                given[began] = TAKEN.items[i]
+                starts[to[i]] = began + 1
         memcpy(TAKEN.items, given, at * sizeof(Item))
         TAKEN.n = at
         return groups
@@ -122,19 +141,28 @@ cdef class KeyShares:
         finally:
             TAKEN.n = all_
 
-    def ungiven(self, const uint16_t[::1] slots, Py_ssize_t first, Py_ssize_t count):
-        """These were assigned and not taken: nobody holds them."""
-        cdef Py_ssize_t i
-        for i in range(first, first + count):
-            self.settled(slots[i])
+    cdef void let_go(self, uint32_t slot) noexcept:
+        if slot < SLOTS and self.held[slot]:
+            self.held[slot] -= 1
+            self.held_count -= 1
+            if self.held[slot] == 0 and slot in self.parked:
+                self.wake()
 
-    cdef int settled(self, uint32_t slot) except -1:
-        if slot >= SLOTS or self.held[slot] == 0:
-            return 0
-        self.held[slot] -= 1
-        if self.held[slot] == 0 and slot in self.parked:
-            self.wake()
-        return 0
+    def unhold_all(self, Cursor cursor not None, uint16_t number):
+        """Whatever that consumer has holds up nobody."""
+        cdef Entry* entry
+        for seq in cursor._out():
+            entry = place_of(&cursor._window, seq)
+            if entry.slot and self.holder[entry.slot - 1] == number:
+                let_go(cursor._rules, entry)
+
+    def gone(self, uint16_t number):
+        """What that consumer has is with nobody of those that there are, until it is settled or given back."""
+        cdef uint32_t slot
+        if self.held_count:
+            for slot in range(SLOTS):
+                if self.held[slot] and self.holder[slot] == number:
+                    self.holder[slot] = NOBODY
 
     def release(self, Cursor cursor not None, list credits not None):
         """Put back what can be given now; how many."""
@@ -155,8 +183,9 @@ cdef class KeyShares:
             left[number - 1] -= most
             n += most
             del seqs[:most]
-            if not seqs:
-                del self.parked[slot]
+            del self.parked[slot]
+            if seqs:
+                self.parked[slot] = seqs        # behind the others: each has its turn
         self.parked_count -= n
         return n
 
@@ -171,7 +200,10 @@ cdef class KeyShares:
         self.parked.clear()
         self.parked_count = 0
 
-    def forget(self):
-        """Nothing is held or parked: the cursor is another."""
+    def forget(self, Cursor cursor not None):
+        """Nothing of it is held or parked any more: another one is, or nobody is there."""
+        if cursor._rules is not None:
+            cursor._rules.holds = None
         memset(self.held, 0, SLOTS * sizeof(uint32_t))
+        self.held_count = 0
         self.forget_parked()

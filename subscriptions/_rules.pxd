@@ -4,9 +4,14 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.log_core._batch cimport RecordHeader
+from penstock.subscriptions._window cimport Entry
 
 cdef enum:
     NO_LIMIT = 0x10000          # more deliveries than a place counts
+
+
+cdef class Holds:                           # who has unsettled messages of which key
+    cdef void let_go(self, uint32_t slot) noexcept
 
 
 @cython.final
@@ -27,6 +32,8 @@ cdef class CursorRules:
     cdef bint caps                          # what is over the limits is out, in `excess`: `Cursor.cap`
     cdef int64_t cap                        # of what is READY; -1: none
     cdef list excess
+    cdef Holds holds                        # None: nobody asks who holds what
 
 
+cdef void let_go(CursorRules rules, Entry* entry) noexcept
 cdef int64_t expiry_of(RecordHeader* header, int64_t base_ts, CursorRules rules) noexcept

@@ -3,9 +3,10 @@
 Most cursors have none of this.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from penstock.log_core._batch cimport RecordHeader
+from penstock.subscriptions._window cimport Entry
 
 cdef enum:
     TTL_NEVER = 0xFFFFFFFF
@@ -16,6 +17,19 @@ cdef class CursorRules:
     def __cinit__(self):
         self.ttl_ms = self.length_max = self.bytes_max = -1
         self.delivery_limit = NO_LIMIT
+
+
+cdef class Holds:
+    cdef void let_go(self, uint32_t slot) noexcept:
+        pass
+
+
+cdef void let_go(CursorRules rules, Entry* entry) noexcept:
+    """The place is not out any more: whoever holds its key has one message less of it."""
+    cdef uint32_t slot = entry.slot - 1
+    entry.slot = 0
+    if rules is not None and rules.holds is not None:
+        rules.holds.let_go(slot)
 
 
 cdef int64_t expiry_of(RecordHeader* header, int64_t base_ts, CursorRules rules) noexcept:

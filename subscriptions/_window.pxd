@@ -16,6 +16,7 @@ cdef struct Entry:              # one place of the window
     uint16_t count
     uint8_t state
     uint8_t level               # 0: the highest priority of its queue
+    uint32_t slot               # 1 + the slot of its key while somebody holds that (`_keys`); 0: nobody is to be told
 
 
 cdef struct Straggler:          # a place that was set aside

@@ -79,6 +79,7 @@ cdef int push_done(Window* window, uint64_t pos, uint64_t undone) except -1:
     entry.size = 0
     entry.count = 0
     entry.level = 0
+    entry.slot = 0
     entry.state = DONE
     window.touched = window.tail
     window.tail += 1

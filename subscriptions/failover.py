@@ -13,7 +13,8 @@ from penstock.subscriptions.choosing import active_of
 from penstock.subscriptions.dispatch import Pause, pump_exclusive
 
 if TYPE_CHECKING:
-    from penstock.subscriptions.subscription import Subscription, Taker
+    from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.group import Group, Taker
 
 __all__ = ["HANDOVER_S", "Failover"]
 
@@ -23,7 +24,7 @@ HANDOVER_S: Final = 1.0
 class Failover:
     """See the module."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Group) -> None:
         self._subscription = subscription
         self.active: Taker | None = None
         """Who gets everything."""
@@ -62,7 +63,13 @@ class Failover:
             self._hand_over()
         return pump_exclusive(self._subscription, budget)
 
-    def void(self) -> None:
+    def admit(self, taker: Taker) -> None:
+        """Before it joins: anybody may."""
+
+    def abandon(self, taker: Taker) -> None:
+        """Nobody waits for what another one has."""
+
+    def void(self, former: Cursor) -> None:
         """The subscription goes on elsewhere: who is active stays so."""
 
     def close(self) -> None:

@@ -117,6 +117,10 @@ class Taken:
         """Give it back to its place."""
         self.cursor.requeue(self.seq)
 
+    def unhold(self) -> None:
+        """It stays out for a while; no message of its key waits for it."""
+        self.cursor.unhold(self.seq)
+
     def reject(self) -> None:
         """It leaves the queue undone: dead-lettered, where the queue says so."""
         self.cursor.reject(self.seq)

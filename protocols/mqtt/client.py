@@ -7,6 +7,7 @@ are away: what its rows or the router say, too, is read when somebody asks, and 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from sys import intern
 from typing import TYPE_CHECKING
@@ -25,7 +26,18 @@ if TYPE_CHECKING:
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["Client"]
+__all__ = ["Client", "number_of"]
+
+
+def number_of(vhost: str, client_id: str) -> int:
+    """A number of [1, 2^32) that a client id has in every run: records outlive processes.
+
+    Two client ids have the same one by chance once in 4 billion pairs. Sessions that there are at the same
+    time are told apart even then (`Clients`).
+    """
+    digest = hashlib.blake2b(session_key(vhost, client_id), digest_size=4).digest()
+    return int.from_bytes(digest, "big") or 1
+
 
 _NO_TAGS: frozenset[str] = frozenset()
 
@@ -38,7 +50,7 @@ class Client:
     client_id: str
     queue: Queue
     number: int
-    """Of the session in this process, from 1: the origin of its messages, for no-local."""
+    """Of the session, in the records of its messages (`number_of`): for no-local and groups by publisher."""
     persistent: bool
     """It outlives its connection: what it promises is durable."""
     expiry_s: int = 0

@@ -24,7 +24,7 @@ from penstock.collector import uncollected
 from penstock.logs import fields
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt.backlog import Backlog
-from penstock.protocols.mqtt.client import Client
+from penstock.protocols.mqtt.client import Client, number_of
 from penstock.protocols.mqtt.publishing import publish, ttl_of
 from penstock.protocols.mqtt.rates import Bucket
 from penstock.protocols.mqtt.rows import (
@@ -53,6 +53,7 @@ __all__ = ["Client", "Clients", "permit"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 _LAZY_S: Final = 0.1
+_NUMBERS: Final = 2**32 - 1
 _POLICED_AT_ONCE: Final = 100
 """Sessions that changed policies are held against in one turn."""
 
@@ -72,7 +73,7 @@ class Clients:
         self._disconnects = options.queue_full == "disconnect"
         self._all: dict[str, dict[str, Client]] = {}
         """By vhost and client id."""
-        self._numbers = itertools.count(1)
+        self._numbers: set[int] = set()
         self._timers = Timers()
         self._soiled: list[Client] = []
         self.sys: SysTopics | None = None
@@ -123,14 +124,24 @@ class Clients:
     def _forget(self, client: Client) -> None:
         clients = self._all[client.vhost.name]
         del clients[client.client_id]
+        self._numbers.remove(client.number)
         if not clients:
             del self._all[client.vhost.name]
+
+    def _number(self, vhost: str, client_id: str) -> int:
+        """The number of a new session: its client id's, if no other session has the same by chance."""
+        number = number_of(vhost, client_id)
+        while number in self._numbers:
+            number = number % _NUMBERS + 1
+        self._numbers.add(number)
+        return number
 
     def create(self, vhost: Vhost, client_id: str, identity: Identity, expiry_s: int) -> Client:
         """A new session; the last one of that client id was ended."""
         persistent = expiry_s > 0
         queue = vhost.session_queue(client_id, durable=persistent)
-        client = Client(vhost, client_id, queue, next(self._numbers), persistent, expiry_s)
+        number = self._number(vhost.name, client_id)
+        client = Client(vhost, client_id, queue, number, persistent, expiry_s)
         client.belong(identity)
         self._keep(client)
         self._limit(client)
@@ -168,7 +179,7 @@ class Clients:
         with self.log.unit():
             client.ended = True
             self._forget(client)
-            self.broker.no_local_sessions -= client.no_local
+            self.broker.origin_readers -= client.no_local
             self.publish_will(client)
             client.ids.inflight.end()
             lsn = client.vhost.delete_session(client.client_id)
@@ -247,7 +258,7 @@ class Clients:
     def count_no_local(self, client: Client, change: int) -> None:
         """So many more, or fewer, of its subscriptions have no-local."""
         client.no_local += change
-        self.broker.no_local_sessions += change
+        self.broker.origin_readers += change
 
     def _permissions_changed(self, user: str, vhost: str) -> None:
         """Take back the subscriptions that would not be granted any more; end sessions that may not be."""
@@ -389,7 +400,7 @@ class Clients:
                 self.log.tables.delete(table, key)
             return
         client_id = queue.name  # one text for both
-        client = Client(vhost, client_id, queue, next(self._numbers), True, row.expiry_s)
+        client = Client(vhost, client_id, queue, self._number(vhost_name, client_id), True, row.expiry_s)
         client.belong(identity)
         client.will = row.will
         if row.will is not None:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt._deliver import Choice, Deliverer, SessionWay
+from penstock.protocols.mqtt._slots import topic_slots
 from penstock.protocols.mqtt.replays import Replays
 from penstock.protocols.mqtt.retained import RetainedDelivery
 from penstock.protocols.mqtt.shares import Member, filter_of
@@ -20,6 +21,8 @@ from penstock.protocols.translate import mqtt5_from_amqp091
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from typing_extensions import Buffer
 
     from penstock.protocols.mqtt.clients import Client, Clients
     from penstock.protocols.mqtt.filterset import Subscription
@@ -231,7 +234,7 @@ class Delivery:
                 continue
             if known is not None:
                 known.share.detach(known)
-            member = self._members[topic] = Member(self, share, choice)
+            member = self._members[topic] = Member(self, share, choice, self._client.client_id)
             share.attach(member)
 
     def deliver_shared(self, cursor: Cursor, first: int, step: int, member: Member) -> int:
@@ -245,6 +248,10 @@ class Delivery:
             member.share.claimed(self._deliverer.take_claimed())
         self._after_delivery()
         return took
+
+    def topic_slots(self, cursor: Cursor) -> Buffer:
+        """By their topics, for a group by hash."""
+        return topic_slots(self._deliverer, cursor)
 
     def pump_shared(self) -> None:
         """Send again what was under way at QoS 2 when the last connection ended (mqtt5:4.8.2-4)."""

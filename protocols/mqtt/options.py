@@ -51,7 +51,7 @@ class MqttOptions:
     """What happens to a session with more."""
     queue_qos0_messages: bool = False
     """Messages of QoS 0 wait for sessions that are away, too."""
-    shared_strategy: Literal["round-robin", "random", "sticky"] = "round-robin"
+    shared_strategy: Literal["round-robin", "random", "sticky", "hash-topic", "hash-clientid"] = "round-robin"
     """Which member of a shared subscription gets the next message."""
     shared_strategy_of: Sequence[str] = ()
     """GROUP=STRATEGY, for groups that have another one."""

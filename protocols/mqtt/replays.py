@@ -135,7 +135,7 @@ class Replay:
         )
         self._deliverer.max_packet = max_packet
         self._deliverer.origin = client.number
-        self._vhost.broker.no_local_sessions += line.no_local
+        self._vhost.broker.origin_readers += line.no_local
         self._queue = self._vhost.session_queue(self._name, durable=False)
         self._last = -1  # position of the last message of the history; -1: not known yet
         self._ended = version != packets.MQTT_5
@@ -158,7 +158,7 @@ class Replay:
         """No more of it."""
         self._queue.detach(self)
         self._vhost.delete_session(self._name)
-        self._vhost.broker.no_local_sessions -= self._no_local
+        self._vhost.broker.origin_readers -= self._no_local
 
     # The outlet
 

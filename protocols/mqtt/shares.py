@@ -5,9 +5,10 @@
     $exclusive/<filter>         a group that has one member at most; it gets retained messages too
 
 A group is one queue over the feed of its filter (`Vhost.shares`), with a consumer for each connected member:
-by default one message per turn to each that has credit, else as `mqtt.shared_strategy` says. It exists while
-some session is subscribed; it is durable once a session that outlives its connection is. While no member is
-connected messages wait in it, but for those of QoS 0 (unless `mqtt.queue_qos0_messages`).
+by default one message per turn to each that has credit, else as `mqtt.shared_strategy` says. With a strategy
+by hash each topic, or each publisher, has a member of its own (`subscriptions.key_shared`). A group exists
+while some session is subscribed; it is durable once a session that outlives its connection is. While no
+member is connected messages wait in it, but for those of QoS 0 (unless `mqtt.queue_qos0_messages`).
 
 What a member had under way when its connection was lost: QoS 1 goes to another member at once, QoS 2 stays
 the session's (`_ids`). After a restart the group's cursor gives those once more; `claims` says whose they
@@ -21,17 +22,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt._deliver import Choice
+from penstock.protocols.mqtt._slots import publisher_slots
 from penstock.protocols.mqtt.reasons import Malformed
 from penstock.subscriptions.dispatch import Kind
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from penstock.protocols.mqtt.backlog import Backlog
     from penstock.protocols.mqtt.clients import Client
     from penstock.protocols.mqtt.delivery import Delivery
     from penstock.protocols.mqtt.options import MqttOptions
     from penstock.router.vhost import Vhost
     from penstock.subscriptions._cursor import Cursor
-    from penstock.subscriptions.queue import Queue
+    from penstock.subscriptions.choosing import Range
+    from penstock.subscriptions.group import Group
 
 __all__ = [
     "Member",
@@ -47,7 +52,13 @@ __all__ = [
 
 _NEVER: Final = 2**64 - 1
 
-_KINDS: Final = {"round-robin": Kind.SHARED, "random": Kind.RANDOM, "sticky": Kind.SINGLE}
+_KINDS: Final = {
+    "round-robin": Kind.SHARED,
+    "random": Kind.RANDOM,
+    "sticky": Kind.SINGLE,
+    "hash-topic": Kind.KEY_SHARED,
+    "hash-clientid": Kind.KEY_SHARED,
+}
 """What a strategy of the options is to the group's queue."""
 
 
@@ -95,12 +106,24 @@ class Taken(Exception):
 class Share:
     """One group and filter."""
 
-    __slots__ = ("_keeps_qos0", "_log", "attached", "claims", "members", "name", "queue", "vhost")
+    __slots__ = (
+        "_keeps_qos0",
+        "_log",
+        "attached",
+        "by_publisher",
+        "claims",
+        "members",
+        "name",
+        "queue",
+        "vhost",
+    )
 
-    def __init__(self, vhost: Vhost, name: str, queue: Queue, keeps_qos0: bool) -> None:
+    def __init__(self, vhost: Vhost, name: str, queue: Group, strategy: str, keeps_qos0: bool) -> None:
         self.vhost = vhost
         self.name = name
         self.queue = queue
+        self.by_publisher = strategy == "hash-clientid"
+        """Each publisher has a member of its own; so records must say who that was."""
         self.members: dict[tuple[Client, str], None] = {}
         """Sessions that are subscribed, each with the filter as it wrote it."""
         self.claims: dict[int, tuple[Client, int]] = {}
@@ -121,7 +144,8 @@ class Share:
         self.queue.attach(member)
 
     def detach(self, member: Member) -> None:
-        """A member's connection is over, or it left."""
+        """A member's connection is over, or it left; what it keeps at QoS 2 holds up nobody."""
+        self.queue.abandon(member)
         self.queue.detach(member)
         self.attached -= 1
         if self.attached == 0 and not self._keeps_qos0:
@@ -132,6 +156,7 @@ class Share:
         cursor = self.queue.cursor
         for lsn, seq in found:
             client, packet_id = self.claims.pop(lsn)
+            cursor.unhold(seq)
             if not client.ids.inflight.found(packet_id, lsn, cursor, seq):
                 cursor.settle(seq)
             elif client.connection is not None:
@@ -143,8 +168,11 @@ class Member:
 
     priority = 0
 
-    def __init__(self, delivery: Delivery, share: Share, choice: Choice) -> None:
+    def __init__(self, delivery: Delivery, share: Share, choice: Choice, name: str) -> None:
         self.share = share
+        self.name = name
+        """The client id."""
+        self.ranges: list[Range] = []
         self.choice = choice
         """What the subscription makes of a message; replaced when its options change."""
         self._delivery = delivery
@@ -156,6 +184,16 @@ class Member:
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         """Encode items of the cursor; how many were taken."""
         return self._delivery.deliver_shared(cursor, first, step, self)
+
+    def slots(self, cursor: Cursor) -> Buffer:
+        """By which key each message of the last take is told apart, where the strategy is one by hash."""
+        return publisher_slots(cursor) if self.share.by_publisher else self._delivery.topic_slots(cursor)
+
+    def void(self) -> None:
+        """Groups go nowhere else."""
+
+    def told(self, active: bool) -> None:
+        """MQTT has no word for that."""
 
     def cancelled(self, reason: str) -> None:
         """The group ended, which it does with its last member: the session goes on."""
@@ -193,13 +231,12 @@ class Shares:
         if share is not None and is_exclusive(topic):
             raise Taken(topic)
         if share is None:
-            queue = vhost.shares.queue(name, durable=client.persistent, kind=self._kind_of(name))
-            share = self._made(vhost, name, queue)
+            share = self._made(vhost, name, durable=client.persistent)
         try:
             lsn = vhost.shares.subscribe(name, topic_filter, client.identity)
         except Exception:
             if not share.members:
-                vhost.shares.delete(name)
+                self._ended(share)
             raise
         self._all[vhost.name, name] = share
         if client.persistent:
@@ -207,13 +244,18 @@ class Shares:
         self._add(share, client, topic)
         return lsn
 
-    def _kind_of(self, name: str) -> Kind:
+    def _made(self, vhost: Vhost, name: str, *, durable: bool) -> Share:
         group, _ = split_shared(name)
-        return _KINDS[self._strategies.get(group, self._strategy)]
-
-    def _made(self, vhost: Vhost, name: str, queue: Queue) -> Share:
+        strategy = self._strategies.get(group, self._strategy)
+        queue = vhost.shares.queue(name, durable=durable, kind=_KINDS[strategy])
         self._backlog.limit(vhost, queue, lambda: None)
-        return Share(vhost, name, queue, self._keeps_qos0)
+        share = Share(vhost, name, queue, strategy, self._keeps_qos0)
+        vhost.broker.origin_readers += share.by_publisher
+        return share
+
+    def _ended(self, share: Share) -> int:
+        share.vhost.broker.origin_readers -= share.by_publisher
+        return share.vhost.shares.delete(share.name)
 
     def _add(self, share: Share, client: Client, topic: str) -> None:
         share.members[client, topic] = None
@@ -231,7 +273,7 @@ class Shares:
         if share.members:
             return 0
         del self._all[share.vhost.name, share.name]
-        return share.vhost.shares.delete(share.name)
+        return self._ended(share)
 
     # At start
 
@@ -241,8 +283,7 @@ class Shares:
         name, _ = _name(topic)
         share = self._all.get((vhost.name, name))
         if share is None:
-            queue = vhost.shares.queue(name, durable=True, kind=self._kind_of(name))
-            share = self._all[vhost.name, name] = self._made(vhost, name, queue)
+            share = self._all[vhost.name, name] = self._made(vhost, name, durable=True)
         self._add(share, client, topic)
 
     def restored(self, vhost: Vhost) -> None:

@@ -5,14 +5,12 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._batches cimport BatchOutlet
 from penstock.subscriptions._cursor cimport Cursor
-from penstock.subscriptions._keys cimport KeyShares
 from penstock.subscriptions._taken cimport Item
 
 
 cdef struct Unacked:            # a delivery, by its tag
     uint64_t seq
     double at                   # when it was delivered, seconds
-    uint32_t slot               # of its key, or NO_SLOT
     uint16_t count              # deliveries before it
     bint out                    # it awaits its acknowledgement
 
@@ -54,7 +52,6 @@ cdef class Consumer(BatchOutlet):
     cdef readonly uint64_t delivered, acknowledged
     cdef readonly object host           # the session it belongs to
     cdef object room
-    cdef public KeyShares keys          # None, or who is to be told of what is settled
     cdef readonly str name
     cdef readonly list ranges           # of slots that it wants
 
@@ -66,4 +63,3 @@ cdef class Consumer(BatchOutlet):
     cdef int have_room(self, uint64_t more) except -1
     cdef void hold_all(self, uint64_t seq, uint32_t count, double now) noexcept
     cdef void advance(self) noexcept
-    cdef int done(self, Unacked* entry) except -1

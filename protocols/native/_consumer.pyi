@@ -8,7 +8,6 @@ from typing_extensions import Buffer
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.subscriptions._batches import BatchOutlet
 from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions._keys import KeyShares
 
 class Host(Protocol):
     """What a consumer asks of the session."""
@@ -83,7 +82,6 @@ class Consumer(BatchOutlet):
     starving: bool
     name: str
     ranges: list[tuple[int, int]]
-    keys: KeyShares | None
     host: Any
     """The session it belongs to."""
     delivered: int

@@ -38,7 +38,7 @@ from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._batches cimport BatchOutlet, next_batch, take_batch
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._taken cimport TAKEN, Item
-from penstock.subscriptions._keys cimport NO_SLOT, KeyShares, slot_of
+from penstock.subscriptions._keys cimport slot_of
 
 cdef enum:
     DELIVERED_HEAD = 28
@@ -287,7 +287,7 @@ cdef class Consumer(BatchOutlet):
         cdef Py_ssize_t payload
         cdef uint8_t* p
         cdef uint64_t seq
-        if not self.outgoing.stores or self.outgoing.packs or self.keys is not None or self.pulls or self.size <= 0:
+        if not self.outgoing.stores or self.outgoing.packs or self.pulls or self.size <= 0:
             return 0
         if not self.auto:
             most = min(most, self.unacked_max - self.unacked)
@@ -350,7 +350,6 @@ cdef class Consumer(BatchOutlet):
             entry.seq = seq + i
             entry.at = now
             entry.count = 0
-            entry.slot = NO_SLOT
             entry.out = True
         self.next += count
         self.unacked += count
@@ -362,7 +361,6 @@ cdef class Consumer(BatchOutlet):
         entry.seq = item.seq
         entry.at = now
         entry.count = item.count
-        entry.slot = NO_SLOT if self.keys is None else slot_of_item(item)
         entry.out = True
         self.next += 1
         self.unacked += 1
@@ -371,13 +369,6 @@ cdef class Consumer(BatchOutlet):
     cdef void advance(self) noexcept:
         while self.first < self.next and not self.ring[self.first & self.mask].out:
             self.first += 1
-
-    cdef int done(self, Unacked* entry) except -1:
-        """The delivery is not out any more."""
-        entry.out = False
-        if entry.slot != NO_SLOT:
-            self.keys.settled(entry.slot)
-        return 0
 
     def slots(self, Cursor cursor not None):
         """The slots of the items of the last take."""
@@ -403,7 +394,7 @@ cdef class Consumer(BatchOutlet):
             entry = &self.ring[tag & self.mask]
             if entry.out:
                 self.cursor.settle(entry.seq)
-                self.done(entry)
+                entry.out = False
                 n += 1
             tag += 1
         self.unacked -= n
@@ -430,8 +421,9 @@ cdef class Consumer(BatchOutlet):
                 elif delay_ms == 0:
                     self.cursor.requeue(entry.seq)
                 else:
+                    self.cursor.unhold(entry.seq)
                     self.host.give_back_later(self, self.cursor, entry.seq, entry.count, delay_ms)
-                self.done(entry)
+                entry.out = False
             tag += 1
         self.unacked -= n
         self.advance()
@@ -461,7 +453,7 @@ cdef class Consumer(BatchOutlet):
                     break
                 n += 1
                 self.cursor.requeue(entry.seq)
-                self.done(entry)
+                entry.out = False
             tag += 1
         self.unacked -= n
         self.advance()
@@ -480,7 +472,7 @@ cdef class Consumer(BatchOutlet):
         for tag in range(self.first, self.next):
             if self.ring[tag & self.mask].out:
                 self.cursor.requeue(self.ring[tag & self.mask].seq)
-                self.done(&self.ring[tag & self.mask])
+                self.ring[tag & self.mask].out = False
                 n += 1
         self.forget()
         return n

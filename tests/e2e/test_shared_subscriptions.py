@@ -21,10 +21,9 @@ pytestmark = [
 
 
 @contextmanager
-def mqtt_js(port: int, topic: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        ["node", "share.js", f"mqtt://127.0.0.1:{port}", topic], cwd=NODE, stdout=subprocess.PIPE, text=True
-    )
+def mqtt_js(port: int, *topics: str) -> Iterator[subprocess.Popen[str]]:
+    words = ["node", "share.js", f"mqtt://127.0.0.1:{port}", *topics]
+    process = subprocess.Popen(words, cwd=NODE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "ready\n"

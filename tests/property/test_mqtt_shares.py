@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.protocols.mqtt._deliver import forget_runs
+from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 
@@ -75,15 +76,20 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, min_size=5, max_size=60))
-def test_every_message_reaches_a_member_and_at_qos_2_one_member_once(steps: list[tuple[str, int]]) -> None:
+STRATEGIES = st.sampled_from(["round-robin", "hash-topic", "hash-clientid", "sticky"])
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@given(STRATEGIES, st.lists(STEPS, min_size=5, max_size=60))
+def test_every_message_reaches_a_member_and_at_qos_2_one_member_once(
+    strategy: str, steps: list[tuple[str, int]]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run(Path(folder), steps)
+        run(Path(folder), strategy, steps)
 
 
-def run(folder: Path, steps: list[tuple[str, int]]) -> None:
-    gateway = Gateway(folder / "0", fsync="group")
+def run(folder: Path, strategy: str, steps: list[tuple[str, int]]) -> None:
+    gateway = Gateway(folder / "0", MqttOptions(shared_strategy_of=[f"g={strategy}"]), fsync="group")
     members = [Member(i) for i in range(MEMBERS)]
     for member in members:
         member.connect(gateway)
@@ -147,5 +153,11 @@ def run(folder: Path, steps: list[tuple[str, int]]) -> None:
     assert all(counts[number] == 1 for number, qos in sent.items() if qos == 2)
     if not faults:
         assert set(counts.values()) <= {1}
+        if strategy != "round-robin":
+            # One member for each topic, or for the publisher, and so its order.
+            for member in members:
+                for qos in (1, 2):
+                    mine = [number for number in member.got if sent[number] == qos]
+                    assert mine == sorted(mine)
     gateway.stop()
     forget_runs()

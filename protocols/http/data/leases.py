@@ -97,13 +97,11 @@ class Leases:
         """It is over, `how` says what becomes of the message."""
         del self._leases[lease.handle]
         how(lease.taken)
-        if lease.member is not None:
-            lease.member.released(lease.taken)
 
     def end_later(self, lease: Lease, delay_s: float) -> None:
         """It is over, and the message is given back after a while; after a restart at once."""
         taken = lease.taken
-        self.end(lease, lambda _: None)
+        self.end(lease, Taken.unhold)
         self._tick.after(delay_s, lambda: requeue(taken))
 
     def end_all(self, member: Member, how: Callable[[Taken], None]) -> None:

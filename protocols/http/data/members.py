@@ -2,7 +2,7 @@
 
 A consumer is there from its first pull until a minute after its last pull or extension. For so long it is the
 active one, or its keys are its own, though nobody may be waiting at the moment; then what it holds goes to
-others. It has one pull at a time. What a subscription says of consumers is in `subscriptions.subscription`.
+others. It has one pull at a time. What a subscription says of consumers is in `subscriptions.group`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from penstock.subscriptions.errors import ConsumerRefused
 if TYPE_CHECKING:
     from penstock.log_core._batch import Record
     from penstock.protocols.http.data.polls import Poll
-    from penstock.protocols.http.traffic import Messages, Taken
+    from penstock.protocols.http.traffic import Messages
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
     from penstock.subscriptions._cursor import Cursor
-    from penstock.subscriptions._keys import KeyShares
     from penstock.subscriptions.choosing import Range
     from penstock.subscriptions.subscription import Subscription
 
@@ -47,16 +46,9 @@ class Keyed:
     def __init__(self, name: str, slot_of: Callable[[Record], int]) -> None:
         self.name = name
         self.ranges: list[Range] = []
-        self.keys: KeyShares | None = None
         self.is_active = False
         """Of a failover subscription: it is the one that gets everything, as it was told."""
         self._slot_of = slot_of
-
-    def released(self, taken: Taken) -> None:
-        """A message that it had is settled, or given back."""
-        if self.keys is not None and not taken.is_void:
-            # For the shares of the keys a message that was settled is one that nobody holds.
-            self.keys.ungiven(array("H", [self._slot_of(taken.record)]), 0, 1)
 
     def slots(self, cursor: Cursor) -> array[int]:
         """The slots of the keys of the items of the last take."""

@@ -123,7 +123,7 @@ class Polls:
         except QueueGone as error:
             raise HttpError(404, "not_found", error.message) from error
         except asyncio.CancelledError:
-            give_back(poll.taken, member)
+            give_back(poll.taken)
             raise
         finally:
             if member is None:
@@ -131,7 +131,7 @@ class Polls:
             else:
                 member.end(poll)
         if request.gone or request.refusal is not None:
-            give_back(poll.taken, member)
+            give_back(poll.taken)
             raise request.refusal or HttpError(400, "malformed", "the client broke off")
         if poll.gone and not poll.taken:
             raise HttpError(404, "not_found", poll.gone)
@@ -156,9 +156,7 @@ class Polls:
             timer.cancel()
 
 
-def give_back(taken: list[Taken], member: Member | None) -> None:
+def give_back(taken: list[Taken]) -> None:
     """Nobody gets them."""
     for one in taken:
         one.requeue()
-        if member is not None:
-            member.released(one)

@@ -387,7 +387,6 @@ class _Consumer(Keyed):
                 stale.append(tag)
                 continue
             how(taken)
-            self.released(taken)
         self.flow()
         self._talk.sockets.access.broker.tick.schedule()
         return stale

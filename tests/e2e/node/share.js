@@ -1,10 +1,10 @@
-// A member of a shared subscription: share.js URL FILTER; prints "ready", then each payload on a line.
+// A member of a shared subscription: share.js URL FILTER...; prints "ready", then each payload on a line.
 const mqtt = require("mqtt");
 
-const [, , url, filter] = process.argv;
+const [, , url, ...filters] = process.argv;
 const client = mqtt.connect(url, { protocolVersion: 5, reconnectPeriod: 0 });
 client.on("connect", () =>
-  client.subscribe(filter, { qos: 1 }, (error) => console.log(error ? String(error) : "ready")),
+  client.subscribe(filters, { qos: 1 }, (error) => console.log(error ? String(error) : "ready")),
 );
 client.on("message", (_topic, payload) => console.log(payload.toString()));
 client.on("error", (error) => {

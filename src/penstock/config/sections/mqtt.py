@@ -24,7 +24,7 @@ from penstock.config.sections.listener import TlsListener
 
 __all__ = ["Mqtt"]
 
-SHARED_STRATEGIES: Final = ("round-robin", "random", "sticky")
+SHARED_STRATEGIES: Final = ("round-robin", "random", "sticky", "hash-topic", "hash-clientid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +149,13 @@ class Mqtt(TlsListener):
             "until a restart.",
         ),
     )
-    shared_strategy: Literal["round-robin", "random", "sticky"] = field(
+    shared_strategy: Literal["round-robin", "random", "sticky", "hash-topic", "hash-clientid"] = field(
         default="round-robin",
         metadata=option(
             Choice(SHARED_STRATEGIES),
             'Which connected member of a shared subscription gets the next message. "random" = drawn for '
-            'each run of messages; "sticky" = all go to the member that came first, until it is gone.',
+            'each run of messages; "sticky" = all go to the member that came first, until it is gone; '
+            '"hash-topic" = each topic has its member, "hash-clientid" = each publisher.',
         ),
     )
     shared_strategy_of: tuple[str, ...] = field(

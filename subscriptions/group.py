@@ -1,0 +1,126 @@
+"""A queue that may have a way of its own to choose among its consumers: failover, or by key.
+
+Its kind says which (`become`). Subscriptions to streams are groups, and so are MQTT's shared subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from penstock.subscriptions.dispatch import Kind, Pause
+from penstock.subscriptions.failover import Failover
+from penstock.subscriptions.key_shared import KeyShared
+from penstock.subscriptions.outlet import Outlet
+from penstock.subscriptions.queue import Queue
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.choosing import Range
+
+__all__ = ["Group", "Taker"]
+
+
+class Taker(Outlet, Protocol):
+    """A consumer of a group."""
+
+    @property
+    def name(self) -> str:
+        """Of the consumer, for choices among several; equal names are fine."""
+
+    @property
+    def ranges(self) -> list[Range]:
+        """The slots it wants of a sticky subscription."""
+
+    def void(self) -> None:
+        """What it holds is void: settling it does nothing."""
+
+    def told(self, active: bool) -> None:
+        """Whether it is the active one of a failover subscription."""
+
+    def slots(self, cursor: Cursor) -> Buffer:
+        """The slots (`_keys.slot`) of the keys of the items of the last take: u16 each."""
+
+
+class Sharing(Protocol):
+    """How a kind of its own shares out."""
+
+    def admit(self, taker: Taker) -> None:
+        """Before it joins. Raises ConsumerRefused: it may not."""
+
+    def changed(self) -> None:
+        """Consumers came or went."""
+
+    def share_out(self, budget: int) -> Pause:
+        """Hand out at most so many messages; why it stopped."""
+
+    def abandon(self, taker: Taker) -> None:
+        """Nobody waits any more for what it has."""
+
+    def void(self, former: Cursor) -> None:
+        """The cursor is another."""
+
+    def close(self) -> None:
+        """The queue is deleted."""
+
+
+class Group(Queue):
+    """See the module."""
+
+    __slots__ = ("_sharing",)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sharing: Sharing | None = None
+        self.become(self.kind)
+
+    def become(self, kind: Kind) -> None:
+        """Share out like this from now on; nobody consumes."""
+        assert not self.consumer_count
+        self.kind = kind
+        self._sharing = None
+        if kind is Kind.FAILOVER:
+            self._sharing = Failover(self)
+        elif kind is Kind.KEY_SHARED:
+            self._sharing = KeyShared(self, sticky=self.arguments.get("x-sticky") is True)
+
+    @property
+    def takers(self) -> list[Taker]:
+        """Its consumers."""
+        return cast("list[Taker]", self.outlets)
+
+    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
+        """As of `Queue`; `outlet` is a `Taker`. Raises ConsumerRefused, too, when its slots are another's."""
+        if self._sharing is not None:
+            self._sharing.admit(cast("Taker", outlet))
+        super().attach(outlet, exclusive=exclusive)
+        if self._sharing is not None:
+            self._sharing.changed()
+
+    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+        """As of `Queue`. What it keeps, and settles later, holds up its keys; see `abandon`."""
+        super().detach(outlet, requeue=requeue)
+        if self._sharing is not None and not self.deleted:
+            self._sharing.changed()
+
+    def abandon(self, taker: Taker) -> None:
+        """What it has, and may keep for long, holds up nobody any more."""
+        if self._sharing is not None:
+            self._sharing.abandon(taker)
+
+    def put_in_front(self, taker: Taker) -> None:
+        """It gets everything first."""
+        outlets = self.outlets
+        outlets.remove(taker)
+        outlets.insert(0, taker)
+
+    def share_out(self, budget: int) -> Pause:
+        assert self._sharing is not None
+        return self._sharing.share_out(budget)
+
+    def delete(self) -> tuple[int, int]:
+        """As of `Queue`."""
+        if self._sharing is not None:
+            self._sharing.close()
+        return super().delete()

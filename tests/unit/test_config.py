@@ -110,6 +110,8 @@ def test_the_section_log_has_the_keys_and_defaults_of_the_log_core() -> None:
     assert mine.pop("data_dir") == "data"
     assert mine.pop("min_free_bytes") == "auto", "the server finds it out"
     assert theirs.pop("min_free_bytes") == 512 * 2**20
+    for quota in ("max_backlog_bytes", "max_backlog_bytes_reject", "max_backlog_bytes_evict"):
+        assert mine.pop(quota) == 0, "the router's: it knows queues"
     assert mine == theirs
 
 

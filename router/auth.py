@@ -25,6 +25,7 @@ from penstock.router.limits import Limits
 from penstock.router.login_limit import LoginLimit
 from penstock.router.metadata import Tables, row_key
 from penstock.router.names import wire
+from penstock.router.oauth import OAuth, is_token
 from penstock.router.passwords import (
     DUMMY,
     hash_password,
@@ -81,8 +82,15 @@ class Users:
     """The users of this gateway and their logins."""
 
     def __init__(
-        self, tables: Tables, options: AuthOptions, *, clock: Callable[[], float] = time.monotonic
+        self,
+        tables: Tables,
+        options: AuthOptions,
+        oauth: OAuth | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`oauth` knows tokens; None: a password is nothing but a password."""
+        self._oauth = oauth
         self._tables = tables
         self._options = options
         self._clock = clock
@@ -111,13 +119,16 @@ class Users:
     ) -> Identity:
         """The identity of the user with this password; `peer` is the address it comes from.
 
-        After ten failures in a minute everything from that address for that user is refused, with the same
-        delay, for the rest of the minute.
+        A password may be a token of OAuth 2; then it says who it is of, and `username` does not count. After
+        ten failures in a minute everything from that address for that user is refused, with the same delay,
+        for the rest of the minute.
 
         Raises:
             AuthenticationRefused: with the reason, which is for the log and not for the peer.
 
         """
+        if self._oauth is not None and is_token(password):
+            return await self._by_token(self._oauth, password, username, peer)
         user = self._users.get(username)
         stored = user.stored if user is not None and user.stored else DUMMY
         limited = self._limit.reached(peer, username)
@@ -136,6 +147,23 @@ class Users:
             raise AuthenticationRefused(username, "credentials")
         self._check_place(username, peer_is_loopback)
         return Identity(username, user.tags)
+
+    async def _by_token(self, oauth: OAuth, token: bytes, username: str, peer: str) -> Identity:
+        if self._limit.reached(peer, username):
+            raise AuthenticationRefused(username, "limit")
+        try:
+            identity = await oauth.authenticate(token)
+            if identity.username in self._users:
+                # What is kept under that name (native tokens, webhooks, limits) is not the token's.
+                raise AuthenticationRefused(
+                    identity.username, "token", "its user is one of the gateway's own"
+                )
+        except AuthenticationRefused as error:
+            # One that came late is an honest client's, who comes again with a new one.
+            if error.reason != "expired":
+                self._limit.failed(peer, username)
+            raise
+        return identity
 
     def scram(self, peer_is_loopback: bool, user_of: Callable[[str], str], *, peer: str = "") -> ScramLogin:
         """A login by SCRAM-SHA-256; `user_of` gives the user for the name that a client sends."""
@@ -205,6 +233,8 @@ class Users:
     def close(self) -> None:
         """End the threads; logins under way are refused by their connections' end."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._oauth is not None:
+            self._oauth.close()
 
     # For ScramLogin
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from penstock.router.dead_letters import Rewrite
     from penstock.router.delayed import DelayWords
     from penstock.router.metadata import Tables
+    from penstock.router.oauth import OAuth
     from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
 
@@ -94,6 +95,7 @@ class Broker:
         rewrite: Rewrite | None = None,
         delay_words: DelayWords | None = None,
         shared: Tables | None = None,
+        oauth: OAuth | None = None,
     ) -> None:
         self.log = log
         self.options = options
@@ -104,10 +106,10 @@ class Broker:
         self.queues.on_unneeded = self._unneeded
         self.feeds = Feeds(log, self.queues)
         self.partitions = Partitions(log.tables)
-        self.users = Users(self.shared, options.auth)
+        self.users = Users(self.shared, options.auth, oauth)
         self.tokens = Tokens(self.shared, self.users)
         self.authorizer = Authorizer(self.shared)
-        self.connections = Connections(self.users.limits)
+        self.connections = Connections(self.users.limits, tick.after)
         """The connections of all front ends."""
         self.on_permissions_changed: list[Callable[[str, str], None]] = []
         """Called with the user and the vhost: for what lives on without a connection, as MQTT sessions do.
@@ -155,16 +157,18 @@ class Broker:
         rewrite: Rewrite | None = None,
         delay_words: DelayWords | None = None,
         shared: Tables | None = None,
+        oauth: OAuth | None = None,
     ) -> Broker:
         """The broker as the log's tables have it; made new when they have none.
 
-        `shared`: the tables that workers have in common, when there are several.
+        `shared`: the tables that workers have in common, when there are several. `oauth` is closed with the
+        broker.
 
         Raises:
             StartError: a vhost belongs to a worker that there is not.
 
         """
-        broker = cls(log, tick, options or BrokerOptions(), rewrite, delay_words, shared)
+        broker = cls(log, tick, options or BrokerOptions(), rewrite, delay_words, shared, oauth)
         with uncollected():
             broker._restore()
         log.low_water = broker.queues.low_water

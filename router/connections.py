@@ -1,11 +1,13 @@
 """The connections that are in a vhost: found by user and by vhost, told when what they may do has changed.
 
 A front end enters its connection when its client is in, and has it leave when it is lost. What the router
-wants of one it says through `Member`; in which words the peer hears of it is the front end's.
+wants of one it says through `Member`; in which words the peer hears of it is the front end's. A connection
+that logged in by a token ends with the token's time, unless its identity has a later one by then.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.router.errors import LimitReached
@@ -46,12 +48,28 @@ class Member(Protocol):
         """Say goodbye, and why, and close. The connection leaves when it is gone."""
 
 
+class Timer(Protocol):
+    """Something that is called later."""
+
+    def cancel(self) -> None: ...
+
+
 class Connections:
     """See the module."""
 
-    def __init__(self, user_limits: Callable[[str], Limits]) -> None:
-        """`user_limits` answers the limits of a user."""
+    def __init__(
+        self,
+        user_limits: Callable[[str], Limits],
+        after: Callable[[float, Callable[[], None]], Timer],
+        *,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`user_limits` answers the limits of a user, `after` calls something so many seconds from now."""
         self._user_limits = user_limits
+        self._after = after
+        self._wall_s = wall_s
+        self._ends: dict[Member, Timer] = {}
+        """When logins by token end."""
         self._members: dict[Member, tuple[str, str]] = {}
         """With the user and the vhost it entered as."""
         self._of_user: dict[str, dict[Member, None]] = {}
@@ -81,12 +99,29 @@ class Connections:
         self._members[member] = user, vhost.name
         self._of_user.setdefault(user, {})[member] = None
         self._of_vhost.setdefault(vhost.name, {})[member] = None
+        self._look(member)
+
+    def _look(self, member: Member) -> None:
+        """End the connection when its token's time is over; until then, look again."""
+        grants = member.identity.grants
+        if grants is None:
+            return
+        left_s = grants.ends_at - self._wall_s()
+        if left_s > 0:
+            # Not longer than a day: the clock may be set meanwhile.
+            self._ends[member] = self._after(min(left_s + 0.01, 86_400.0), lambda: self._look(member))
+            return
+        self._ends.pop(member, None)
+        member.force_close("the token's time is over; connect again with a new one")
 
     def leave(self, member: Member) -> None:
         """The connection is lost; fine when it never was in."""
         place = self._members.pop(member, None)
         if place is None:
             return
+        timer = self._ends.pop(member, None)
+        if timer is not None:
+            timer.cancel()
         for index, name in zip((self._of_user, self._of_vhost), place, strict=True):
             del index[name][member]
             if not index[name]:

@@ -123,9 +123,11 @@ class TopicRefused(AccessRefused):
 class AuthenticationRefused(RoutingError):
     """The login of `username` was refused. `reason` is for the log; a peer must not learn it."""
 
-    Reason = Literal["credentials", "certificate", "loopback", "busy", "anonymous", "limit"]
+    Reason = Literal[
+        "credentials", "certificate", "loopback", "busy", "anonymous", "limit", "token", "expired"
+    ]
 
-    def __init__(self, username: str, reason: Reason) -> None:
+    def __init__(self, username: str, reason: Reason, detail: str = "") -> None:
         why, remedy = {
             "credentials": ("unknown user or wrong password", "correct the user name or the password"),
             "certificate": (
@@ -139,6 +141,8 @@ class AuthenticationRefused(RoutingError):
             "busy": ("too many logins are being verified", "try again later"),
             "limit": ("too many of its logins from this address failed", "wait a minute"),
             "anonymous": ("a user name is needed here", "log in with a user name and a password"),
+            "token": (f"the token is not good: {detail}", "see the section oauth of the configuration"),
+            "expired": ("the token's time is over", "get a new one from its issuer"),
         }[reason]
         super().__init__(f"login of user '{username}' refused: {why}", remedy=remedy)
         self.username = username

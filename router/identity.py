@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Final
 
+from penstock.router.grants import Grants
+
 __all__ = ["BROKER", "Actor", "Identity"]
 
 
@@ -19,9 +21,12 @@ class Identity:
     client_id: str = ""
     """The MQTT client id it came with; "" for others. Topic permissions may name it."""
 
+    grants: Grants | None = None
+    """What a token allows, in place of the permissions of a user; None: those count."""
+
     def of_client(self, client_id: str) -> Identity:
         """The same user, with this client id; the many sessions of a user share its name."""
-        return Identity(intern(self.username), self.tags, client_id)
+        return Identity(intern(self.username), self.tags, client_id, self.grants)
 
 
 BROKER: Final = Identity("rmq-internal")

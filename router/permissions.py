@@ -6,7 +6,8 @@ A permission is a regular expression searched in the name, as in RabbitMQ; the e
 name only. A topic permission narrows it on one topic exchange: what is searched is the routing key of a
 message (write) or of a binding (read). A user without one for an exchange may use every key there. In it
 `{username}`, `{vhost}` and `{client_id}` stand for what they say, as literal text whatever it contains;
-`{client_id}` has a meaning for MQTT clients only.
+`{client_id}` has a meaning for MQTT clients only. Who logged in by a token of OAuth 2 has its `grants`
+instead of both.
 
 Decisions are on names: nothing is looked up, so a refusal does not tell what exists. They are not kept here:
 a route keeps the one about its key, and `changed` says when all of a vhost must be asked again.
@@ -83,6 +84,8 @@ class Authorizer:
 
         The default exchange has the name `amq.default` here, as in RabbitMQ.
         """
+        if identity.grants is not None:
+            return identity.grants.allow(vhost, operation, resource or "amq.default")
         permission = self._compiled.get((identity.username, vhost))
         if permission is None or identity is BROKER:
             return identity is BROKER
@@ -97,6 +100,8 @@ class Authorizer:
         `key` is a message's routing key for "write" and a binding's for "read", as AMQP has it: an MQTT front
         end turns its topics and filters into keys first (`names.dotted`, `names.binding_key`).
         """
+        if identity.grants is not None:
+            return identity.grants.allow_topic(vhost, operation, exchange, key)
         permission = self._topic(identity.username, vhost, exchange)
         if permission is None:
             return True
@@ -123,6 +128,8 @@ class Authorizer:
 
     def enter(self, identity: Identity, vhost: str) -> bool:
         """Whether the identity may use the vhost at all."""
+        if identity.grants is not None:
+            return identity.grants.enter(vhost)
         return (identity.username, vhost) in self._permissions
 
     def _topic(self, user: str, vhost: str, exchange: str) -> TopicPermission | None:

@@ -80,7 +80,7 @@ class Publishing:
         """Shared by all connections of a user."""
 
     def table(self, identity: Identity, enc: int) -> RouteTable:
-        """The route table of a user for keys of an encoding (1 AMQP 0-9-1, 2 MQTT 5).
+        """The route table of a user, or of one login by token, for keys of an encoding (1 AMQP, 2 MQTT 5).
 
         It may be kept as long as its connection: it follows every change of the topology and of permissions.
         """
@@ -99,7 +99,7 @@ class Publishing:
                 return self._resolver.individual()
             return resolve(key)
 
-        if self._is_individual(identity, enc):
+        if identity.grants is not None or self._is_individual(identity, enc):
             return RouteTable(self._topology, enc, resolve)
         table = self._tables.get((identity.username, enc))
         if table is None:
@@ -166,7 +166,7 @@ class Publishing:
         headers: Arguments | None,
     ) -> Published:
         """Append one message; see `Vhost.publish`."""
-        if identity is None:
+        if identity is None or identity.grants is not None:
             route = self.route(identity, enc, key, headers if headers is not None else {})
         else:
             route = self.table(identity, enc).route(key)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.amqp.errors import hard
+from penstock.protocols.amqp import renewal
 from penstock.protocols.amqp.handshake import ANONYMOUS, EXTERNAL, check_tune, credentials
-from penstock.protocols.amqp.methods import Close, ConnectionOpen, Index, StartOk, TuneOk, UpdateSecret
+from penstock.protocols.amqp.methods import Close, ConnectionOpen, Index, StartOk, TuneOk
 from penstock.protocols.amqp.state import Login, State
 
 if TYPE_CHECKING:
@@ -50,13 +50,6 @@ def close(session: Session, method: Close) -> None:
     session.end(f"the client closed: {method.reply_code} {method.reply_text}")
 
 
-def update_secret(session: Session, _: UpdateSecret) -> None:
-    # For users with a password RabbitMQ looks at no secret: who is in stays in.
-    if not session.renew_identity():
-        raise hard(530, "New secret was refused by one of the backends")
-    session.send("connection.update-secret-ok")
-
-
 LEGAL: Final[dict[tuple[State, Index], Callable[[Session, Any], None]]] = {
     (State.START, (10, 11)): start_ok,
     (State.TUNE, (10, 31)): tune_ok,
@@ -64,6 +57,6 @@ LEGAL: Final[dict[tuple[State, Index], Callable[[Session, Any], None]]] = {
     (State.OPEN, (10, 40)): open_,
     (State.OPEN, (10, 50)): close,
     (State.RUNNING, (10, 50)): close,
-    (State.RUNNING, (10, 70)): update_secret,
+    (State.RUNNING, (10, 70)): renewal.update_secret,
 }
 """Methods of channel 0 by the state in which they are legal; LOGIN has none, CLOSING waits for close-ok."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.errors import PenstockError
 from penstock.protocols._tables import TableError
-from penstock.protocols.amqp import _codec, firehose
+from penstock.protocols.amqp import _codec, firehose, renewal
 from penstock.protocols.amqp import publish as slow
 from penstock.protocols.amqp._codec import Codec
 from penstock.protocols.amqp.channel import Channel, channel_totals
@@ -304,15 +304,19 @@ class Session:
     # Calls
 
     def authenticated(self, identity: Identity) -> None:
-        """The login was right."""
-        if self.state is State.LOGIN:
+        """The login was right, or the new secret."""
+        if self.state is State.RUNNING:
+            renewal.renewed(self, identity)
+        elif self.state is State.LOGIN:
             self.actor = Actor(identity, self._owner)
             self.state = State.TUNE
             options = self.options
             self.send("connection.tune", options.channel_max, options.frame_max, options.heartbeat_s)
 
     def refused(self, error: PenstockError) -> None:
-        """The login was wrong; the peer learns that and no more."""
+        """The login was wrong, or the new secret; the peer learns that and no more."""
+        if self.state is State.RUNNING:
+            renewal.refuse(self)
         if self.state is not State.LOGIN:
             return
         if not self.client_can("authentication_failure_close"):
@@ -389,10 +393,15 @@ class Session:
         self.vhost = vhost
         self.broker.connections.enter(self)
         vhost.firehose.listeners.add(self._firehose_turned)
-        self.codec.open(
-            vhost.publisher(self.identity, ENC_AMQP091), self.log.appender, wire(self.identity.username)
-        )
+        self.replace(self.identity)
         self.state = State.RUNNING
+
+    def replace(self, identity: Identity) -> None:
+        """The client is this identity from here on: what it publishes is asked anew."""
+        self.actor = Actor(identity, self._owner)
+        self.codec.open(
+            self.vhost.publisher(identity, ENC_AMQP091), self.log.appender, wire(identity.username)
+        )
 
     @property
     def identity(self) -> Identity:
@@ -404,17 +413,9 @@ class Session:
         """Channels it has open."""
         return self.codec.channel_count
 
-    def renew_identity(self) -> bool:
-        """Take over the user's tags as they are now; False: there is no such user any more."""
-        identity = self.broker.users.identity(self.identity.username)
-        if identity is None:
-            return False
-        self.actor = Actor(identity, self._owner)
-        return True
-
     def permissions_changed(self) -> None:
         """Let go of consumers that would not be allowed any more, or of the vhost itself."""
-        self.renew_identity()
+        renewal.renew_tags(self)
         allowed, vhost = self.broker.authorizer, self.vhost.name
         if not allowed.enter(self.identity, vhost):
             refused = AccessRefused("vhost", vhost, vhost, self.identity.username, "read")

@@ -31,9 +31,10 @@ from penstock.protocols.http.login import bearer, credentials
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.routes import Routes
 from penstock.protocols.http.traffic import log_failed
-from penstock.protocols.http.workers import LOCAL, PART, USER, Forwarder, replayed
+from penstock.protocols.http.workers import LOCAL, PART, TOKEN, USER, Forwarder, identity_of, replayed
 from penstock.protocols.http.ws import Conversation, WsSession
 from penstock.protocols.wiring import wire
+from penstock.router.oauth import is_token
 
 if TYPE_CHECKING:
     from penstock.config import Address
@@ -319,7 +320,9 @@ class HttpConnection(Connection):
     def _believe(self, request: Request) -> None:
         """Another worker asks, on behalf of whom it has let in."""
         user = request.headers.get(USER)
-        if user is not None:
+        if user is not None and (token := request.headers.get(TOKEN)) is not None:
+            request.identity = identity_of(user, token)
+        elif user is not None:
             request.identity = self._broker.users.identity(
                 bytes.fromhex(user).decode("utf-8", "surrogateescape")
             )
@@ -341,11 +344,14 @@ class HttpConnection(Connection):
             return self._known[2]
         if (token := bearer(header)) is not None:
             # Looked up each time: it ends at its time, and when it is revoked.
+            if is_token(token.encode()):
+                return await users.authenticate("", token.encode(), request.local, peer=self.peer_host)
             return self._broker.tokens.authenticate(token, request.local)
         username, password = credentials(header)
         before = users.changes
         identity = await users.authenticate(username, password, request.local, peer=self.peer_host)
-        self._known = header, before, identity
+        if identity.grants is None:
+            self._known = header, before, identity
         return identity
 
     async def _have_room(self) -> None:

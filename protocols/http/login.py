@@ -1,4 +1,5 @@
-"""The credentials of a request: HTTP Basic (RFC 7617), or a token as Bearer (RFC 6750).
+"""The credentials of a request: HTTP Basic (RFC 7617), or a token as Bearer (RFC 6750): the gateway's
+own, or one of OAuth 2, which Basic takes as a password, too.
 
 A connection remembers the credentials that were right last, until any user is changed (`Users.changes`), so
 that a changed password or a deleted user counts at once.
@@ -14,7 +15,8 @@ from penstock.protocols.http.messages import HttpError
 
 __all__ = ["bearer", "credentials"]
 
-_MAX: Final = 4096
+_MAX: Final = 12 << 10
+"""Bytes of credentials; a token of OAuth 2 may be long."""
 
 
 def bearer(header: str) -> str | None:

@@ -7,7 +7,8 @@ what comes. A WebSocket is handed over with its connection instead.
 
 Worker 0 puts together what each worker knows a part of: lists (`management.joined`), sums, metrics
 (`sums`). A request for such a part has the header `penstock-part`, which says what part. Who asks stands in
-`penstock-user`: a worker is trusted, and what clients send in these headers is dropped.
+`penstock-user`, and in `penstock-token` what a token allows: a worker is trusted, and what clients send in
+these headers is dropped.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ import orjson
 from penstock.protocols.following import WorkerDown
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.sums import added, labelled
+from penstock.router.grants import Grants
+from penstock.router.identity import Identity
 
 if TYPE_CHECKING:
     from penstock.protocols.doors import Doors
     from penstock.protocols.following import Leader
     from penstock.router.broker import Broker
 
-__all__ = ["LOCAL", "PART", "USER", "Forwarder", "Handler", "replayed"]
+__all__ = ["LOCAL", "PART", "TOKEN", "USER", "Forwarder", "Handler", "identity_of", "replayed"]
 
 PART: Final = "penstock-part"
 _ALL: Final = "all"
 USER: Final = "penstock-user"
+TOKEN: Final = "penstock-token"
 LOCAL: Final = "penstock-local"
-_OURS: Final = frozenset({PART, USER, LOCAL})
+_OURS: Final = frozenset({PART, USER, TOKEN, LOCAL})
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -376,7 +380,11 @@ def _head(request: Request, part: str, body: bytes, kind: str) -> bytes:
     if "host" not in request.headers:
         lines.append("host: penstock")
     if request.identity is not None:
-        lines.append(f"{USER}: {request.identity.username.encode('utf-8', 'surrogateescape').hex()}")
+        identity = request.identity
+        lines.append(f"{USER}: {identity.username.encode('utf-8', 'surrogateescape').hex()}")
+        if identity.grants is not None:
+            said = [identity.grants.texts(), identity.grants.ends_at, sorted(identity.tags)]
+            lines.append(f"{TOKEN}: {orjson.dumps(said).hex()}")
     if request.local:
         lines.append(f"{LOCAL}: 1")
     if part:
@@ -384,6 +392,14 @@ def _head(request: Request, part: str, body: bytes, kind: str) -> bytes:
     if body or method not in _READS:
         lines.append(f"content-length: {len(body)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def identity_of(user: str, token: str) -> Identity:
+    """Who asks, as `penstock-user` and `penstock-token` say."""
+    texts, ends_at, tags = orjson.loads(bytes.fromhex(token))
+    grants, _ = Grants.parse(texts, ends_at)
+    name = bytes.fromhex(user).decode("utf-8", "surrogateescape")
+    return Identity(name, frozenset(tags), grants=grants)
 
 
 async def _response_head(reader: asyncio.StreamReader) -> tuple[Response, int | None]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.protocols.mqtt.packets import Will
     from penstock.protocols.mqtt.session import Session
     from penstock.protocols.mqtt.shares import Share
+    from penstock.router.grants import Grants
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
@@ -58,6 +59,8 @@ class Client:
     """Whose it is."""
     tags: frozenset[str] = _NO_TAGS
     """What that user may administer."""
+    grants: Grants | None = None
+    """What the token of its last login allows; None: it logged in otherwise."""
     loaded_ids: PacketIds | None = None
     """Its packet ids; None: nothing is under way, and nobody has asked for them since its connection went."""
     loaded: FilterSet | None = None
@@ -90,11 +93,11 @@ class Client:
     @property
     def identity(self) -> Identity:
         """Who asks when the session does something."""
-        return Identity(self.username, self.tags, self.client_id)
+        return Identity(self.username, self.tags, self.client_id, self.grants)
 
     def belong(self, identity: Identity) -> None:
         """The session is this user's, with the tags it has now."""
-        self.username, self.tags = intern(identity.username), identity.tags
+        self.username, self.tags, self.grants = intern(identity.username), identity.tags, identity.grants
 
     # Packet ids
 

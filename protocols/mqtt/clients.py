@@ -38,13 +38,13 @@ from penstock.protocols.mqtt.shares import Shares, filter_of, is_shared
 from penstock.protocols.mqtt.sys_topics import Counts, check_reader, is_sys
 from penstock.protocols.mqtt.timers import Timers
 from penstock.router.errors import AccessRefused
+from penstock.router.identity import Identity
 
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.options import MqttOptions
     from penstock.protocols.mqtt.packets import Will
     from penstock.protocols.mqtt.sys_topics import SysTopics
     from penstock.router.broker import Broker
-    from penstock.router.identity import Identity
     from penstock.router.policies import Policy
     from penstock.router.vhost import Vhost
 
@@ -199,8 +199,11 @@ class Clients:
         self.accepted += 1
         self.connections += 1
         self.connections_maximum = max(self.connections_maximum, self.connections)
+        before = client.grants
         client.belong(identity)
         client.expiry_s = expiry_s
+        if client.grants != before:
+            self._recheck(client)
         with self.log.unit():  # a crash neither loses nor repeats the will
             if client.will_at is not None and client.will_at <= self._clock():
                 # Its time had come; that it is still here is our delay, after a start perhaps.
@@ -264,6 +267,8 @@ class Clients:
         """Take back the subscriptions that would not be granted any more; end sessions that may not be."""
         authorizer = self.broker.authorizer
         for client in [c for c in self if c.username == user and c.vhost.name == vhost]:
+            if client.grants is not None:
+                continue
             if authorizer.enter(client.identity, vhost):
                 self._recheck(client)
                 continue
@@ -336,6 +341,7 @@ class Clients:
         if not client.persistent or client.ended:
             return 0
         row = SessionRow(client.username, client.expiry_s, client.ends_at, client.will, client.will_at)
+        row.grants = client.grants
         if row.will is None and client.connection is not None:
             # The process may end before the connection does: then this will is due.
             row.will = client.connection.will
@@ -391,7 +397,11 @@ class Clients:
         now = self._clock()
         vhost_name, client_id = split_session_key(key)
         vhost = self.broker.vhost(vhost_name)
-        identity = self.broker.users.identity(row.user)
+        if row.grants is not None:
+            # What its token allowed; to come back it needs a new one.
+            identity: Identity | None = Identity(row.user, grants=row.grants)
+        else:
+            identity = self.broker.users.identity(row.user)
         queue = vhost.session_queue(client_id, durable=True)
         if identity is None:
             # The user is gone: nobody may have what the session would deliver.

@@ -151,8 +151,13 @@ def _session(
     if client is not None and client.connection is not None:
         client.connection.taken_over()
         client = clients.find(vhost.name, client_id)
-    # A session belongs to its user: another one with the same client id starts anew.
-    if client is not None and (connect.clean_start or client.username != identity.username):
+    # A session belongs to its user: another one with the same client id starts anew. Who comes by a token is
+    # not the user that the gateway has under that name.
+    if client is not None and (
+        connect.clean_start
+        or client.username != identity.username
+        or (client.grants is None) is not (identity.grants is None)
+    ):
         clients.end(client)
         client = None
     if client is None:

@@ -1,8 +1,10 @@
 """The rows of sessions that outlive the process: keys and values of the tables `mqtt.*`.
 
     mqtt.session   key  size u16 | vhost | client id
-                   value  JSON: [user, expiry_s, ends_at, will], the last one where there is a will (payload
-                          and properties in base64); until format 2 of the tables an object
+                   value  JSON: [user, expiry_s, ends_at, will, grants], the fourth where there is a will
+                          (payload and properties in base64; else null or not there), the fifth, the scopes
+                          of a token and its end, where the user logged in by one; until format 2 of the
+                          tables an object
     mqtt.qos2in    key as mqtt.session; value `_ids.Received`
     mqtt.out       key as mqtt.session; value `_ids.Inflight`
 
@@ -18,6 +20,7 @@ from typing import Any, Final
 import orjson
 
 from penstock.protocols.mqtt.packets import Will
+from penstock.router.grants import Grants
 
 __all__ = [
     "OUT",
@@ -44,6 +47,8 @@ class SessionRow:
     will: Will | None = None
     will_at: float | None = None
     """When the will is due; None: it waits for the connection's end."""
+    grants: Grants | None = None
+    """What the token of its last login allowed; None: it logged in otherwise."""
 
     def encode(self) -> bytes:
         """The value."""
@@ -62,6 +67,8 @@ class SessionRow:
                     "expiry_s": will.expiry_s,
                 }
             )
+        if self.grants is not None:
+            row += [None] * (4 - len(row)) + [[self.grants.texts(), self.grants.ends_at]]
         return orjson.dumps(row)
 
     @classmethod
@@ -83,6 +90,8 @@ class SessionRow:
                 base64.b64decode(will["block"]),
                 will["expiry_s"],
             )
+        if len(row) > 4:
+            found.grants, _ = Grants.parse(*row[4])
         return found
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 __all__ = ["CONTROL_MAX", "HANDLES_MAX", "LOGIN_MAX", "NativeOptions"]
 
-LOGIN_MAX: Final = 4096
-"""Bytes of a frame before the login is complete."""
+LOGIN_MAX: Final = 16 << 10
+"""Bytes of a frame before the login is complete; a password may be a token."""
 CONTROL_MAX: Final = 65_536
 """Bytes of a frame of JSON."""
 HANDLES_MAX: Final = 10_000

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "State"]
 
+_PASSWORD_MAX: Final = 12 << 10
+"""Bytes of a password, which may be a token."""
 _PROBE_S: Final = 5.0
 """How long a peer has to show that it is there."""
 
@@ -237,7 +239,7 @@ class Session:
             self.login = Login(self.certificate_user, b"", vhost, True)
         else:
             user = fields.text("user")
-            password = fields.text("password", most=1024).encode("utf-8", "surrogatepass")
+            password = fields.text("password", most=_PASSWORD_MAX).encode("utf-8", "surrogatepass")
             fields.done()
             self.login = Login(user, password, vhost, False)
         self.state = State.CHECKING

@@ -33,11 +33,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 130
+    except (ImportError, ValueError) as error:
+        if not _of_kernels(error):
+            raise
+        print(
+            f"penstock: error: the compiled kernels do not fit the sources: {error}; in a checkout build "
+            "them with `make kernels`, otherwise install the package again",
+            file=sys.stderr,
+        )
+        return 1
     except BrokenPipeError:
         # The reader of our output went away (`| head`): no error, and the interpreter must not flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _of_kernels(error: ImportError | ValueError) -> bool:
+    """Whether a kernel is missing, or older or newer than what imports it."""
+    # Python names the module that lacks something; Cython puts it into the text.
+    text = str(error)
+    if isinstance(error, ValueError):
+        return "size changed, may indicate binary incompatibility" in text
+    return (error.name or "").startswith("penstock.") or "penstock." in text
 
 
 # Commands

@@ -42,6 +42,7 @@ from penstock.protocols.http import serve as http
 from penstock.protocols.http.app import Words
 from penstock.protocols.http.management.loading import load_file
 from penstock.protocols.http.webhooks.options import WebhookOptions
+from penstock.protocols.key_source import key_source
 from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.native import endpoint as native
@@ -53,6 +54,7 @@ from penstock.protocols.translate import amqp091_from_mqtt5
 from penstock.router.auth import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
+from penstock.router.oauth import OAuth, OAuthOptions
 from penstock.subscriptions.tick import Tick
 from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
@@ -172,6 +174,7 @@ async def running(
         rewrite=dead_letters.rewrite,
         delay_words=delay.WORDS,
         shared=None if crew is None else crew.shared,
+        oauth=_oauth(config),
     )
     give_back()  # what a start takes for a moment, while all rows are read
     shared = Shared(
@@ -334,6 +337,15 @@ def file_system_bytes(folder: Path) -> int:
 def spare_bytes(total: int) -> int:
     """What must stay free in a file system of this size: what log.min_free_bytes = "auto" comes to."""
     return min(max(total // 20, 2 * 10**9), 50 * 10**9, total // 10)
+
+
+def _oauth(config: Config) -> OAuth | None:
+    """What knows tokens, if any log in. Raises ConfigError: a file cannot be used."""
+    oauth = config.oauth
+    if not oauth.issuer:
+        return None
+    read = key_source(oauth.jwks_file, oauth.jwks_url, oauth.ca_file)
+    return OAuth(_options(OAuthOptions, oauth), read)
 
 
 WORDS = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)

@@ -194,3 +194,23 @@ def test_a_data_folder_that_cannot_be_used(number: int, text: str) -> None:
     error = StartError.data_unusable("/data", OSError(number, "Permission denied"))
     assert text in str(error)
     assert "--data DIR" in error.remedy
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "sys.modules['penstock.log_core._batch'] = None",
+        "import penstock.log_core._batch as kernel; del kernel.Record",
+    ],
+)
+def test_kernels_that_do_not_fit_the_sources_are_named_with_the_remedy(spoil: str, tmp_path: Path) -> None:
+    """A stale or missing kernel ends the start with one line."""
+    start = "from penstock.cli import main; sys.exit(main(['serve', '--data', sys.argv[1]]))"
+    code = f"import sys; {spoil}; {start}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1
+    assert "penstock.log_core._batch" in done.stderr
+    assert "make kernels" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -42,7 +42,7 @@ def written(path: Path, text: str) -> Path:
 def test_the_sections_are_those_of_the_design() -> None:
     names = [section.name for section in dataclasses.fields(Config)]
     fronts = ["amqp", "mqtt", "http", "webhooks", "management", "metrics", "native"]
-    assert names == ["server", "log", "tls", *fronts, "auth"]
+    assert names == ["server", "log", "tls", *fronts, "auth", "oauth"]
 
 
 @each_option()
@@ -83,6 +83,9 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "refuse_networks",
             "ports",
             "shared_strategy_of",
+            "scope_aliases",
+            "additional_scopes_claims",
+            "preferred_username_claims",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
+    from penstock.router.grants import Grants
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
@@ -104,23 +106,29 @@ class Access:
         pulled. A login ends with the time of its token, and when the token is revoked, the password changed
         or the user deleted.
         """
+        grants = self.identity(request).grants
         token = bearer(request.headers.get("authorization", ""))
         timer: Timer | None = None
+        left_s: Callable[[], float] | None = None
+        if grants is not None:
+            left_s = partial(_left_s, grants)
+        elif token is not None:
+            left_s = partial(self.broker.tokens.left_s, token)
 
         def expire() -> None:
             nonlocal timer
-            assert token is not None
+            assert left_s is not None
             self._recheck(request)
             if request.refusal is None:
-                timer = self.broker.tick.after(max(self.broker.tokens.left_s(token), 0.01), expire)
+                timer = self.broker.tick.after(max(left_s(), 0.01), expire)
 
-        if token is not None:
-            good = partial(self._token_is_good, token)
+        if left_s is not None:
+            good = partial(_has_time, left_s)
         else:
             username = self.identity(request).username
             good = partial(self._password_is, username, self.broker.users.stored(username))
         self._watched[request] = _Watched(check or self.source, good)
-        if token is not None:
+        if left_s is not None:
             expire()
         try:
             yield
@@ -128,9 +136,6 @@ class Access:
             del self._watched[request]
             if timer is not None:
                 timer.cancel()
-
-    def _token_is_good(self, token: str) -> bool:
-        return self.broker.tokens.left_s(token) > 0
 
     def _password_is(self, username: str, stored: str) -> bool:
         users = self.broker.users
@@ -169,3 +174,11 @@ class Access:
             self.broker.tick.schedule()
         else:
             await kept(self.broker, lsn, synced=ack == "fsync")
+
+
+def _has_time(left_s: Callable[[], float]) -> bool:
+    return left_s() > 0
+
+
+def _left_s(grants: Grants) -> float:
+    return grants.ends_at - time.time()

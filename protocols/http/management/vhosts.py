@@ -106,8 +106,8 @@ class _Vhosts:
             if said.get("default_queue_type") is not None
             else None,
         )
-        if not known:
-            # As RabbitMQ does it: who makes a vhost may use it.
+        if not known and identity.grants is None:
+            # As RabbitMQ does it: who makes a vhost may use it. What a token allows says its issuer.
             lsn = max(lsn, api.broker.administration.set_permission(identity.username, name, Permission()))
         if "tracing" in said and name in api.broker.vhosts:
             api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))

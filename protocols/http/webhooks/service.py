@@ -154,6 +154,10 @@ class Webhooks:
             RoutingError: its source is not there, or may not be read.
 
         """
+        if identity.grants is not None:
+            raise HttpError(
+                403, "access_refused", "a webhook outlives a token: make it as a user of the gateway's own"
+            )
         self.permit(identity, vhost, name)
         self._permit_source(identity, vhost, settings.source)
         if not name or len(name.encode()) > _NAME_MAX:

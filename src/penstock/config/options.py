@@ -15,6 +15,7 @@ from penstock.config.sections.http import Http, Management, Metrics
 from penstock.config.sections.log import Log
 from penstock.config.sections.mqtt import Mqtt
 from penstock.config.sections.native import Native
+from penstock.config.sections.oauth import OAuth
 from penstock.config.sections.server import Server
 from penstock.config.sections.tls import Tls
 from penstock.config.sections.webhooks import Webhooks
@@ -29,6 +30,7 @@ __all__ = [
     "Metrics",
     "Mqtt",
     "Native",
+    "OAuth",
     "Server",
     "Tls",
 ]
@@ -49,3 +51,4 @@ class Config:
     metrics: Metrics = field(default_factory=Metrics)
     native: Native = field(default_factory=Native)
     auth: Auth = field(default_factory=Auth)
+    oauth: OAuth = field(default_factory=OAuth)

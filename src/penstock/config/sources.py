@@ -165,6 +165,7 @@ class _Reader:
     def finish(self) -> Loaded:
         self._check_listeners()
         self._check_users()
+        self._check_oauth()
         sections: dict[str, object] = {}
         for section in dataclasses.fields(Config):
             build = section_type(section)
@@ -226,6 +227,34 @@ class _Reader:
                     f"the user {default!r} is also auth.default_user",
                     'set auth.default_user = "" or remove it from the list',
                 )
+
+    def _check_oauth(self) -> None:
+        values = {
+            name: str(self.values[f"oauth.{name}"])
+            for name in ("issuer", "resource_server_id", "jwks_file", "jwks_url", "ca_file")
+        }
+        if not values["issuer"]:
+            for name, value in values.items():
+                if value:
+                    raise self._wrong(
+                        f"oauth.{name}", "it has no effect without oauth.issuer", "set oauth.issuer, too"
+                    )
+            return
+        if not values["resource_server_id"]:
+            raise self._wrong(
+                "oauth.resource_server_id",
+                "tokens need an audience",
+                "set it to the name that this gateway has at the issuer",
+            )
+        if bool(values["jwks_file"]) is bool(values["jwks_url"]):
+            raise self._wrong(
+                "oauth.jwks_file",
+                "tokens are verified with keys from exactly one place",
+                "set either oauth.jwks_file or oauth.jwks_url",
+            )
+        url = values["jwks_url"]
+        if url and not (url.startswith("https://") and url[8:9].strip("/")):
+            raise self._wrong("oauth.jwks_url", f"{url!r} is no https:// URL", "keys come over TLS only")
 
 
 def section_type(section: dataclasses.Field[object]) -> type:

@@ -17,6 +17,7 @@ from penstock.protocols.mqtt.rows import (
     split_session_key,
 )
 from penstock.router.filters import Kept
+from penstock.router.grants import Grants
 from penstock.subscriptions._cursor import Cursor
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -145,3 +146,13 @@ def test_rows_of_tables_of_format_1_are_read() -> None:
     row = SessionRow.decode(old)
     assert row == SessionRow("ann", 9, None, will, 5.5) == SessionRow.decode(row.encode())
     assert SessionRow.decode(b'{"user": "ann", "expiry_s": 9, "ends_at": 7.5}') == SessionRow("ann", 9, 7.5)
+
+
+@pytest.mark.parametrize("with_will", [True, False])
+def test_a_row_keeps_what_a_token_allowed(with_will: bool) -> None:
+    will = Will("w", b"x", 1, False) if with_will else None
+    grants, _ = Grants.parse(["read:*/*/a.*", "write:%2F/amq.topic"], 99.5)
+    found = SessionRow.decode(SessionRow("ann", 9, None, will, grants=grants).encode())
+    assert (found.will is not None) is with_will
+    assert found.grants == grants
+    assert found.grants is not None and found.grants.ends_at == 99.5

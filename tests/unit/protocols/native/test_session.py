@@ -10,6 +10,7 @@ import pytest
 
 from penstock import errors
 from penstock.protocols.native.errors import code_of
+from penstock.protocols.native.options import LOGIN_MAX
 from penstock.protocols.native.session import State
 from penstock.router.identity import Identity
 from penstock.router.permissions import Permission
@@ -32,7 +33,7 @@ HELLO = Client.json_frame(0x01, {"versions": [1]})
         (b"PENSTOCK" + wire.frame(0x01, 0, b"[1]"), "malformed"),
         (b"PENSTOCK" + Client.json_frame(0x01, {"versions": [7]}), "version"),
         (b"PENSTOCK" + Client.json_frame(0x01, {"versions": [1], "more": 1}), "bad_field"),
-        (b"PENSTOCK" + struct.pack(">I", 5000), "frame_size"),
+        (b"PENSTOCK" + struct.pack(">I", LOGIN_MAX + 1), "frame_size"),
         (b"PENSTOCK" + struct.pack(">I", 3), "frame_size"),
         (b"PENSTOCK" + struct.pack(">IBBHI", 8, 1, 1, 0, 0), "malformed"),
         (b"PENSTOCK" + HELLO + Client.json_frame(0x03, {"user": "a"}), "bad_field"),

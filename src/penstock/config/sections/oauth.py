@@ -1,0 +1,75 @@
+"""The section `oauth`: logins by tokens of OAuth 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.config.kinds import Names, Seconds, Text, option
+
+__all__ = ["OAuth"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth:
+    """Logins by tokens of OAuth 2 (JWT); see docs/security.md. Off until `issuer` is set."""
+
+    issuer: str = field(
+        default="",
+        metadata=option(
+            Text("a URL"), 'Who makes the tokens: the claim "iss" must be just this. "" = no token logs in.'
+        ),
+    )
+    resource_server_id: str = field(
+        default="",
+        metadata=option(
+            Text("a name"), 'The name of this gateway at the issuer: the claim "aud" must have it.'
+        ),
+    )
+    jwks_file: str = field(
+        default="",
+        metadata=option(
+            Text("a path"),
+            "The issuer's public keys, as a JSON Web Key Set. Either this or jwks_url. It is read again each "
+            "refresh_s, and when a token names a key that is not in it.",
+        ),
+    )
+    jwks_url: str = field(
+        default="",
+        metadata=option(
+            Text("a URL"), "Where the issuer publishes its public keys, beginning with https://."
+        ),
+    )
+    ca_file: str = field(
+        default="",
+        metadata=option(
+            Text("a path"), 'PEM file with the CAs that jwks_url is trusted by; "" = those of the system.'
+        ),
+    )
+    refresh_s: float = field(
+        default=300.0,
+        metadata=option(
+            Seconds(1, 86_400), "How old the keys may become: a key that the issuer has taken back ends then."
+        ),
+    )
+    scope_prefix: str = field(
+        default="",
+        metadata=option(
+            Text("a prefix"),
+            'What scopes begin with that are about this gateway; "" = resource_server_id and a dot.',
+        ),
+    )
+    scope_aliases: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Names(),
+            "What a scope of the issuer stands for, as ALIAS=SCOPE SCOPE ... with the prefix, for example "
+            '"plant-operator=broker.tag:management broker.read:*/*".',
+        ),
+    )
+    additional_scopes_claims: tuple[str, ...] = field(
+        default=(), metadata=option(Names(), 'Claims that have scopes, too, besides "scope".')
+    )
+    preferred_username_claims: tuple[str, ...] = field(
+        default=("sub", "client_id"),
+        metadata=option(Names(), "Claims that may have the user's name; the first one that is there counts."),
+    )

@@ -117,7 +117,9 @@ def _wrong(name: str, number: int, what: str) -> StartError:
 
 def _rule(text: str) -> _Rule | None:
     first, _, rest = text.partition(" ")
-    access, topic = (first, rest.strip()) if first in _ACCESS and rest.strip() else ("readwrite", text)
+    access, topic = (first, rest.strip()) if rest.strip() else ("readwrite", text)
+    if access not in _ACCESS:
+        return None  # perhaps a filter with a space: then its access must be said, or which is meant?
     levels = topic.split("/")
     for i, level in enumerate(levels):
         if ("#" in level and (level != "#" or i < len(levels) - 1)) or ("+" in level and level != "+"):

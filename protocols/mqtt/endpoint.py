@@ -210,9 +210,14 @@ class MqttConnection(Connection):
         assert connect is not None
         self._amqtt_session = host.session(connect.client_id, user_name, password, self.peer_host)
         identity: Identity | None = None
+        refusal = reasons.BAD_USER_NAME_OR_PASSWORD, "the plugins did not let it in"
         if host.authenticates:
             if await host.authenticate(self._amqtt_session):
-                identity = users.identity(self._options.amqtt_user or users.default_user)
+                user = self._options.amqtt_user or users.default_user
+                identity = users.identity(user)
+                refusal = reasons.NOT_AUTHORIZED, f"there is no user {user!r} (mqtt.amqtt_user)"
+                if identity is None:
+                    logger.warning("%s, whose rights clients are to have", refusal[1])
         else:
             try:
                 if user_name is not None:
@@ -231,7 +236,7 @@ class MqttConnection(Connection):
             return
         self._login = None
         if identity is None:
-            self.session.refused(reasons.BAD_USER_NAME_OR_PASSWORD, "the plugins did not let it in")
+            self.session.refused(*refusal)
         else:
             self._enter(identity)
 

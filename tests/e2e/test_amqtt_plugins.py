@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
@@ -14,6 +14,7 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 
 from tests.e2e.mqtt_clients import Client, connected
 from tests.support.brokers import BrokerFailed, Gateway
+from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -36,10 +37,10 @@ class Slow(BaseTopicPlugin):
 '''
 
 
-def gateway(folder: Path, config: str) -> Gateway:
+def gateway(folder: Path, config: str, settings: Mapping[str, str] | None = None) -> Gateway:
     (folder / "own_plugins.py").write_text(OWN_PLUGIN)
     (folder / "amqtt.yaml").write_text(config)
-    return Gateway(folder, settings={"mqtt.amqtt_config": str(folder / "amqtt.yaml")})
+    return Gateway(folder, settings={"mqtt.amqtt_config": str(folder / "amqtt.yaml"), **(settings or {})})
 
 
 @pytest.fixture
@@ -124,6 +125,33 @@ def test_slow_plugins_of_a_user_decide_while_others_go_on(with_own: Gateway, ver
             b.paho.publish(f"a/{i % 4}", "not b's", 0)
         assert [int(p) for p in a.payloads(20)] == list(range(20))
         assert a.quiet()
+
+
+RIGHTS = {"configure": "", "write": "^amq\\.topic$", "read": ""}
+
+
+def test_clients_have_the_rights_of_the_user_that_is_named(tmp_path: Path) -> None:
+    """One who may publish and not subscribe; it may be made while the gateway runs."""
+    config = {"mqtt.amqtt_user": "devices", **SETTINGS}
+    with gateway(tmp_path, "plugins: {own_plugins.Door: {}}", config) as made:
+        port = made.mqtt_port
+        assert reason_of(port, "bert", "x", 5) == 0x87
+        assert "there is no user 'devices' (mqtt.amqtt_user)" in made.log_text()
+        api = Api(made)
+        assert api.status("PUT", "users/devices", {"password": "secret", "tags": ""}) == 201
+        assert api.status("PUT", "permissions/%2F/devices", RIGHTS) == 201
+        for version in (4, 5):
+            assert reason_of(port, "bert", "x", version) == 0
+            assert reason_of(port, "banned", "x", version) != 0
+        words = ["-h", "127.0.0.1", "-p", str(port), "-V", "mqttv5", "-u", "bert", "-P", "x", "-d"]
+        sub = ["mosquitto_sub", *words, "-t", "t", "-W", "30", "-E"]
+        shown = subprocess.run(sub, capture_output=True, text=True, timeout=60, check=False)
+        assert "Subscribed (mid: 1): 135" in shown.stdout
+        pub = ["mosquitto_pub", *words, "-q", "1", "-t", "t", "-m", "x", "-r"]
+        sent = subprocess.run(pub, capture_output=True, text=True, timeout=60, check=False)
+        assert "received PUBACK (Mid: 1, RC:16)" in sent.stdout  # nobody subscribes
+        assert (api.get("whoami")["name"], api.get("connections")) == ("guest", [])
+        api.close()
 
 
 def test_a_plugin_that_fails_denies(with_own: Gateway) -> None:

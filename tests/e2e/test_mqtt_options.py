@@ -1,0 +1,124 @@
+"""Options of MQTT for real clients: `acl_file`, `sys_interval_s`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.mqtt_clients import connected
+from tests.e2e.test_mosquitto_clients import command, publish, received, subscriber
+from tests.support.brokers import BrokerFailed, Gateway, Mosquitto
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
+]
+
+ACL = """
+# of everybody without a name
+topic read public/#
+topic read $SYS/broker/version
+topic deny public/secret
+user guest
+topic readwrite own/#
+topic write drop/box
+pattern write from/%c
+"""
+LOGIN = ["-u", "guest", "-P", "guest"]
+
+
+def granted(port: int, version: str, topic: str, *words: str) -> bool:
+    """What SUBACK says."""
+    asked = command("sub", port, version, "-d", "-E", "-W", "30", "-t", topic, *words)
+    shown = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    assert "Subscribed (mid: 1): " in shown.stdout, shown
+    return int(shown.stdout.split("Subscribed (mid: 1): ")[1].split()[0]) < 0x80
+
+
+def accepted(port: int, topic: str, *words: str) -> bool:
+    """What PUBACK says."""
+    sent = command("pub", port, "mqttv5", "-d", "-q", "1", "-t", topic, "-m", "x", *words)
+    shown = subprocess.run(sent, capture_output=True, text=True, timeout=60, check=False)
+    assert "received PUBACK (Mid: 1, RC:" in shown.stdout, shown
+    return "RC:135" not in shown.stdout
+
+
+def acl_rights(port: int, name: list[str]) -> dict[str, bool]:
+    """What a client with these words for its name may do."""
+    version = "mqttv5"
+    return {
+        **{f"read {t}": granted(port, version, t, *name) for t in ("public/#", "own/x", "drop/box", "other")},
+        **{f"write {t}": accepted(port, t, *name) for t in ("public/x", "own/x", "drop/box")},
+        "write from/me": accepted(port, "from/me", "-i", "me", *name),
+        "write from/you": accepted(port, "from/you", "-i", "me", *name),
+    }
+
+
+def test_the_rights_of_an_acl_file_hold(tmp_path: Path) -> None:
+    (tmp_path / "acl").write_text(ACL)
+    with Gateway(tmp_path, settings={"mqtt.acl_file": str(tmp_path / "acl")}) as gateway:
+        port = gateway.mqtt_port
+        assert acl_rights(port, LOGIN) == {
+            "read public/#": False,
+            "read own/x": True,
+            "read drop/box": False,
+            "read other": False,
+            "write public/x": False,
+            "write own/x": True,
+            "write drop/box": True,
+            "write from/me": True,
+            "write from/you": False,
+        }
+        for version in ("mqttv31", "mqttv311"):
+            assert granted(port, version, "own/#", *LOGIN) and not granted(port, version, "#", *LOGIN)
+        # Without a name: the default user's rights, and the lines for such clients.
+        assert granted(port, "mqttv5", "public/open") and not granted(port, "mqttv5", "public/secret")
+        with subscriber(port, "mqttv311", "-t", "$SYS/broker/version") as sub:
+            assert received(sub, 1)[0].startswith("penstock ")
+        # A will is a publish like others.
+        refused = command("sub", port, "mqttv5", "-t", "own/x", "--will-topic", "other", "-W", "30", *LOGIN)
+        shown = subprocess.run(refused, capture_output=True, text=True, timeout=60, check=False)
+        assert "Not authorized" in shown.stderr
+
+
+def test_mosquitto_reads_the_same_file_in_the_same_way(tmp_path: Path) -> None:
+    """For one with a name. It delivers, and refuses, per message where the gateway does per filter."""
+    (tmp_path / "acl").write_text(ACL)
+    with Mosquitto(tmp_path, options=(f"acl_file {tmp_path / 'acl'}",)) as mosquitto:
+        rights = acl_rights(mosquitto.mqtt_port, LOGIN)
+    writes = {right: may for right, may in rights.items() if right.startswith("write")}
+    assert writes == {
+        "write public/x": False,
+        "write own/x": True,
+        "write drop/box": True,
+        "write from/me": True,
+        "write from/you": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"), [("topic sometimes a/b\n", "line 1"), (None, "No such file"), ("user\n", "line 1")]
+)
+def test_a_wrong_acl_file_is_named_at_the_start(tmp_path: Path, text: str | None, complaint: str) -> None:
+    if text is not None:
+        (tmp_path / "acl").write_text(text)
+    broken = Gateway(tmp_path, settings={"mqtt.acl_file": str(tmp_path / "acl")})
+    with pytest.raises(BrokerFailed):
+        broken.start()
+    assert "mqtt.acl_file" in broken.log_text() and complaint in broken.log_text()
+
+
+@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
+def test_without_an_interval_there_are_no_figures(tmp_path: Path, version: str) -> None:
+    with Gateway(tmp_path, settings={"mqtt.sys_interval_s": "0"}) as gateway:
+        port = gateway.mqtt_port
+        with subscriber(port, version, "-t", "$SYS/#", "-t", "after", "-v") as sub:
+            # Retained messages come behind SUBACK, and this one behind those.
+            publish(port, version, "-t", "after", "-m", "it", "-q", "1")
+            assert received(sub, 1) == ["after it"]
+        with connected(port, version=5) as client:
+            client.publish("$SYS/broker/version", b"mine", 0)  # still nobody's to publish
+            assert granted(port, version, "$SYS/#")

@@ -105,6 +105,7 @@ class HttpApp:
             "detail": error.detail,
             "code": error.code,
             "retryable": error.retry_after_s is not None,
+            **error.more,
         }
         if error.retry_after_s is not None:
             body["retry_after_ms"] = error.retry_after_s * 1000

@@ -45,7 +45,8 @@ _QUERY_MAX: Final = 100
 class HttpError(Exception):
     """The request cannot be served: a status, and a short word and a sentence for the client.
 
-    `retry_after_s`: after so many whole seconds it may be sent again, as it is.
+    `retry_after_s`: after so many whole seconds it may be sent again, as it is. `more`: members of the
+    problem that are its code's own.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class HttpError(Exception):
         *,
         headers: Sequence[tuple[str, str]] = (),
         retry_after_s: int | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
         self.retry_after_s = retry_after_s
+        self.more = more or {}
         self.headers = tuple(headers)
         if retry_after_s is not None:
             self.headers += (("retry-after", str(retry_after_s)),)

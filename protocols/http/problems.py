@@ -39,6 +39,7 @@ PROBLEMS: Final = {
     "begin with 0.",
     "paused": "Memory or disk is short, or the disk too slow: publishers wait, consumers go on. Send it "
     "again after Retry-After.",
+    "position_deleted": "Retention has dropped it; `earliest` is where the stream begins now.",
     "queue_full": "A queue that it was to go to has reached its length and refuses (reject-publish).",
     "quota": "The vhost holds more than its quota of bytes: send it again when some of it is consumed.",
     "refused": "This one of several messages was not kept.",
@@ -47,7 +48,7 @@ PROBLEMS: Final = {
     "too_many_consumers": "There are as many named consumers as there may be: let some end.",
     "too_many_handles": "Settle in several requests.",
     "too_many_messages": "Publish in several requests: 10,000 messages each, 1,000 as one atomic unit.",
-    "too_many_polls": "10,000 polls wait already: try again after Retry-After.",
+    "too_many_polls": "10,000 polls wait, or 1,000 pulls go on, already: try again after Retry-After.",
     "too_many_subscriptions": "A WebSocket has 100 subscriptions at most.",
     "too_many_tails": "There are 1,000 tails already: try again after Retry-After.",
     "too_many_transactions": "Open transactions are too many, or hold too much: commit or roll back.",

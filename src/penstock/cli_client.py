@@ -63,6 +63,16 @@ class Client:
         """The JSON at a path below /api, or at a whole path. Raises ApiError."""
         return self.request("GET", path)
 
+    def pages(self, path: str, name: str) -> list[Any]:
+        """The whole of a list that is read page by page. Raises ApiError."""
+        found: list[Any] = []
+        token = ""
+        while True:
+            answer = self.get(f"{path}?page_token={token}")
+            found += answer[name]
+            if not (token := answer.get("next_page_token", "")):
+                return found
+
     def lines(self, path: str) -> Iterator[str]:
         """The lines of an answer that does not end, as they come. Raises ApiError."""
         try:

@@ -67,7 +67,7 @@ def _list_of(what: str) -> Any:
 
 
 def _list_topics(client: Client, parsed: argparse.Namespace) -> None:
-    print_list(client.get(f"{base(parsed)}/streams")["streams"], parsed.columns, parsed.output)
+    print_list(client.pages(f"{base(parsed)}/streams", "streams"), parsed.columns, parsed.output)
 
 
 def _show_topic(client: Client, parsed: argparse.Namespace) -> None:
@@ -84,7 +84,7 @@ def _delete_topic(client: Client, parsed: argparse.Namespace) -> None:
 
 
 def _list_subs(client: Client, parsed: argparse.Namespace) -> None:
-    found = client.get(f"{base(parsed)}/streams/{segment(parsed.topic)}/subscriptions")["subscriptions"]
+    found = client.pages(f"{base(parsed)}/streams/{segment(parsed.topic)}/subscriptions", "subscriptions")
     print_list(found, parsed.columns, parsed.output)
 
 

@@ -310,3 +310,124 @@ def test_a_tail_of_a_stream_begins_where_it_is_asked_to(http: httpx.Client, stre
     after = events(http, f"streams/{stream}/tail", 2, last=found[0]["id"])
     assert [one["value"] for one in after] == ["b", "c"]
     assert http.get(f"streams/{stream}-none/tail").status_code == 404
+
+
+def test_lists_come_page_by_page(http: httpx.Client, unique: str) -> None:
+    names = [f"{unique}-{at}" for at in range(5)]
+    for name in names:
+        assert http.put(f"streams/{name}").status_code == 201
+
+    def pages(size: int) -> list[list[str]]:
+        found, token = [], ""
+        while True:
+            answer = http.get("streams", params={"max": size, "page_token": token}).json()
+            found.append([one["name"] for one in answer["streams"] if one["name"].startswith(unique)])
+            if not (token := answer.get("next_page_token", "")):
+                return found
+
+    assert [name for found in pages(2) for name in found] == names and max(map(len, pages(2))) == 2
+    # What is deleted between two pages hides nothing, and nothing comes twice.
+    first = http.get("streams", params={"max": 1}).json()
+    for one in first["streams"]:
+        assert http.delete(f"streams/{one['name']}").status_code == 204
+    rest = http.get("streams", params={"page_token": first["next_page_token"]}).json()
+    assert {one["name"] for one in rest["streams"]} >= set(names) - {first["streams"][0]["name"]}
+    assert "next_page_token" not in rest
+    for at in range(3):
+        http.put(f"streams/{names[4]}/subscriptions/{at}")
+    listed = http.get(f"streams/{names[4]}/subscriptions?max=2").json()
+    assert [one["name"] for one in listed["subscriptions"]] == ["0", "1"]
+    for bad in ("max=0", "max=x", "page_token=%21", "page_token=a"):
+        refused = http.get(f"streams?{bad}")
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_field"), bad
+
+
+def test_an_offset_that_retention_has_dropped_is_gone(http: httpx.Client, unique: str) -> None:
+    path = f"streams/{unique}"
+    assert http.put(path, json={"max_bytes": 100_000}).status_code == 201
+    read = f"{path}/messages"
+    while http.get(path).json()["first_offset"] == 0:
+        publish(http, unique, *["x" * 20_000] * 10)
+    gone = http.get(f"{read}?from=0")
+    problem = gone.json()
+    assert (gone.status_code, problem["code"]) == (410, "position_deleted")
+    first = http.get(f"{read}?from={problem['earliest']}&max=1&wait_ms=60000")
+    assert first.status_code in (200, 410), "more may have been dropped since"
+    whole = http.get(f"{read}?from=first&max=1&wait_ms=60000").json()
+    assert whole["messages"][0]["offset"] >= problem["earliest"]
+    some = http.get(f"{read}?from=first&max_bytes=30000&wait_ms=60000").json()
+    assert len(some["messages"]) == 2, "a second one, as the first was below the limit"
+
+
+def pulled(lines: Iterator[str], count: int) -> list[dict[str, Any]]:
+    """The next messages of a pull that goes on."""
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        if line := next(lines):
+            found.append(json.loads(line))
+    return found
+
+
+LINES = {"accept": "application/x-ndjson"}
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+def test_a_pull_goes_on_as_far_as_its_window_and_what_is_settled(
+    gateway: Gateway, http: httpx.Client, stream: str, version: str
+) -> None:
+    subscription = Subscription(http, stream, "lines")
+    publish(http, stream, *map(str, range(10)))
+    with httpx.Client(
+        base_url=http.base_url,
+        auth=("guest", "guest"),
+        http1=version == "1.1",
+        http2=version == "2",
+        timeout=90,
+    ) as reader:
+        body = {"max_messages": 3, "lease_ms": LONG_MS}
+        with reader.stream("POST", f"{subscription.path}/pull", json=body, headers=LINES) as answer:
+            assert answer.headers["content-type"] == "application/x-ndjson"
+            assert answer.http_version == f"HTTP/{version}"
+            lines = answer.iter_lines()
+            first = pulled(lines, 3)
+            assert values(first) == ["0", "1", "2"]
+            assert subscription.show()["unacked"] == 3, "as many as the window has"
+            assert subscription.post("ack", handles=handles(first)[:2]).status_code == 200
+            assert values(pulled(lines, 2)) == ["3", "4"]
+            assert subscription.post("nack", handles=handles(first)[2:]).status_code == 200
+            (again,) = pulled(lines, 1)
+            assert (again["value"], again["redelivered"]) == ("2", True)
+            assert subscription.post("seek", to="earliest").status_code == 200
+            assert values(pulled(lines, 3)) == ["0", "1", "2"], "what it held is void"
+    until(lambda: subscription.show()["consumers"] == 0)
+
+
+def test_pulls_that_go_on_end_with_a_word(gateway: Gateway, http: httpx.Client, stream: str) -> None:
+    """When nothing came for so long, when what is pulled is deleted; one at a time for a named consumer."""
+    subscription = Subscription(http, stream, "named", kind="failover")
+    publish(http, stream, "a", "b")
+    body = {"consumer": "c", "lease_ms": 1000, "max_messages": 1, "wait_ms": 60_000}
+    with http.stream("POST", f"{subscription.path}/pull", json=body, headers=LINES) as answer:
+        lines = answer.iter_lines()
+        assert values(pulled(lines, 1)) == ["a"]
+        busy = httpx.post(
+            f"{http.base_url}{subscription.path}/pull", json=body, auth=("guest", "guest"), timeout=90
+        )
+        assert (busy.status_code, busy.json()["code"]) == (409, "subscription_busy")
+        (again,) = pulled(lines, 1)
+        assert again["redelivered"], "its lease ended, and that made room"
+        assert httpx.delete(f"{http.base_url}{subscription.path}", auth=("guest", "guest")).status_code == 204
+        (end,) = [one for one in map(json.loads, filter(None, lines)) if "end" in one]
+        assert end["end"]
+    idle = {"wait_ms": 1}
+    other = Subscription(http, stream, "idle", start="latest")
+    answer = http.post(f"{other.path}/pull", json=idle, headers=LINES)
+    assert json.loads(answer.text) == {"end": "nothing came for 0.001 s"}
+    api = Api(gateway)
+    api.status("PUT", f"queues/%2F/{stream}-q", {"durable": True})
+    queued = {"messages": [{"value": str(at)} for at in range(3)]}
+    assert http.post(f"queues/{stream}-q/messages", json=queued).status_code == 200
+    answer = http.post(f"queues/{stream}-q/pull", json={"wait_ms": 1, "max_messages": 2}, headers=LINES)
+    *messages, _ = [json.loads(line) for line in answer.iter_lines() if line]
+    assert values(messages) == ["0", "1"]
+    api.close()

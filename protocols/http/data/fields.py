@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.protocols.http.messages import HttpError, Request, parsed
 
-__all__ = ["number_of", "object_of", "optional_object"]
+__all__ = ["number_in", "number_of", "object_of", "optional_object"]
 
 
 def object_of(body: Any) -> dict[str, Any]:
@@ -29,3 +29,12 @@ def number_of(body: dict[str, Any], name: str, bounds: tuple[int, int, int]) -> 
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise HttpError(400, "bad_field", f"{name} is a whole number from {least} to {most}")
     return value
+
+
+def number_in(request: Request, name: str, bounds: tuple[int, int, int]) -> int:
+    """The same, of the query."""
+    default, least, most = bounds
+    text = request.parameter(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+        raise HttpError(400, "bad_field", f"{name} is a whole number from {least} to {most}")
+    return int(text)

@@ -17,6 +17,7 @@ from penstock.protocols.http.messages import HttpError
 from penstock.protocols.http.traffic import Taken
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.data.lines import Window
     from penstock.protocols.http.data.members import Member
     from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
@@ -35,6 +36,8 @@ class Lease:
     taken: Taken
     ends_at: float
     member: Member | None
+    window: Window | None = None
+    """It is one of its messages."""
 
 
 class Leases:
@@ -52,10 +55,10 @@ class Leases:
     def __len__(self) -> int:
         return len(self._leases)
 
-    def add(self, taken: Taken, lease_s: float, member: Member | None) -> Lease:
+    def add(self, taken: Taken, lease_s: float, member: Member | None, window: Window | None = None) -> Lease:
         """Begin one."""
         self._count += 1
-        lease = Lease(f"{self._prefix}{self._count:x}", taken, self._clock() + lease_s, member)
+        lease = Lease(f"{self._prefix}{self._count:x}", taken, self._clock() + lease_s, member, window)
         self._leases[lease.handle] = lease
         heapq.heappush(self._ends, (lease.ends_at, lease.handle))
         return lease
@@ -97,6 +100,8 @@ class Leases:
         """It is over, `how` says what becomes of the message."""
         del self._leases[lease.handle]
         how(lease.taken)
+        if lease.window is not None:
+            lease.window.released(lease.taken)
 
     def end_later(self, lease: Lease, delay_s: float) -> None:
         """It is over, and the message is given back after a while; after a restart at once."""

@@ -21,6 +21,7 @@ from penstock.subscriptions.errors import ConsumerRefused
 
 if TYPE_CHECKING:
     from penstock.log_core._batch import Record
+    from penstock.protocols.http.data.lines import Window
     from penstock.protocols.http.data.polls import Poll
     from penstock.protocols.http.traffic import Messages
     from penstock.router.broker import Broker
@@ -71,7 +72,7 @@ class Member(Keyed):
         self.subscription = subscription
         self.user = user
         self.used_at = 0.0
-        self._poll: Poll | None = None
+        self._poll: Poll | Window | None = None
 
     # The pulls'
 
@@ -80,13 +81,13 @@ class Member(Keyed):
         """It has a pull under way."""
         return self._poll is not None
 
-    def begin(self, poll: Poll) -> None:
+    def begin(self, poll: Poll | Window) -> None:
         """A pull waits from now on. Raises HttpError 409: one does already."""
         if self._poll is not None:
             raise HttpError(409, "subscription_busy", f"consumer '{self.name}' has another pull under way")
         self._poll = poll
 
-    def end(self, poll: Poll) -> None:
+    def end(self, poll: Poll | Window) -> None:
         """A pull waits no more."""
         if self._poll is poll:
             self._poll = None

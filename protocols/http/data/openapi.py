@@ -14,7 +14,7 @@ from penstock.protocols.http.data.openapi_pull import pulled, streams
 from penstock.protocols.http.data.openapi_schemas import TEXT, Json, number, object_, ref, schemas
 from penstock.protocols.http.data.openapi_units import numbers, txn, units
 from penstock.protocols.http.data.openapi_webhooks import webhooks
-from penstock.protocols.http.data.openapi_words import operation, query
+from penstock.protocols.http.data.openapi_words import listed, operation, query
 from penstock.protocols.http.messages import Request, Response, dumps
 
 __all__ = ["PATHS", "document", "is_open", "serve"]
@@ -107,6 +107,7 @@ def _paths() -> Json:
     read = [
         query("from", {"type": "string", "default": "first"}, "first, next, an offset, a time or -1h."),
         query("max", number(1, 1000, 100), "Messages at most."),
+        query("max_bytes", number(1, 16 << 20, 1 << 20), "Of bodies; one message comes whatever its size."),
         query("wait_ms", number(0, 60000, 0), "How long the first one is waited for."),
     ]
     queue = "/queues/{queue}"
@@ -199,11 +200,7 @@ def _tokens() -> Json:
     made = {**token, "properties": {**token["properties"], "token": TEXT}}
     return {
         "/tokens": {
-            "get": operation(
-                "Those that are good.",
-                {200: object_({"tokens": {"type": "array", "items": token}}, "tokens")},
-                parameters=[user],
-            ),
+            "get": listed("Those that are good.", "tokens", token, user),
             "post": operation(
                 "Make one; it is shown now and never again.",
                 {201: made},

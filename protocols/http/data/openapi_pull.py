@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.protocols.http.data.openapi_schemas import TEXT, Json, number, object_, ref
 from penstock.protocols.http.data.openapi_units import txn
-from penstock.protocols.http.data.openapi_words import HANDLES, operation
+from penstock.protocols.http.data.openapi_words import HANDLES, listed, operation
 
 __all__ = ["pulled", "streams"]
 
@@ -72,11 +72,7 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
         "dead_letter": {"type": "string", "description": "A queue or a stream."},
     }
     return {
-        "/streams": {
-            "get": operation(
-                "All streams.", {200: object_({"streams": {"type": "array", "items": shown}}, "streams")}
-            )
-        },
+        "/streams": {"get": listed("All streams.", "streams", shown)},
         stream: {
             "get": operation("What it has.", {200: shown}),
             "put": operation(
@@ -95,12 +91,7 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
         },
         f"{stream}/messages": {"post": publish, "get": read},
         f"{stream}/tail": {"get": tail},
-        f"{stream}/subscriptions": {
-            "get": operation(
-                "Those of a stream.",
-                {200: object_({"subscriptions": {"type": "array", "items": described}}, "subscriptions")},
-            )
-        },
+        f"{stream}/subscriptions": {"get": listed("Those of a stream.", "subscriptions", described)},
         subscription: {
             "get": operation("Where it stands.", {200: described}),
             "put": operation(

@@ -95,6 +95,7 @@ def schemas() -> Json:
                 "code": TEXT,
                 "retryable": {"type": "boolean"},
                 "retry_after_ms": {"type": "integer"},
+                "earliest": {"type": "integer", "description": "Of `position_deleted`."},
             },
             "type",
             "title",

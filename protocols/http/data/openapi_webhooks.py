@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.data.openapi_schemas import TEXT, Json, number, object_, ref
-from penstock.protocols.http.data.openapi_words import operation
+from penstock.protocols.http.data.openapi_words import listed, operation
 
 __all__ = ["webhooks"]
 
@@ -13,11 +13,7 @@ def webhooks(read: list[Json]) -> Json:
     since = {"type": "string", "description": 'A time with its zone, an interval ("-1h"), or "pos:N".'}
     accepted = {"type": "object"}
     return {
-        "/webhooks": {
-            "get": operation(
-                "All webhooks.", {200: object_({"webhooks": {"type": "array", "items": shown}}, "webhooks")}
-            )
-        },
+        "/webhooks": {"get": listed("All webhooks.", "webhooks", shown)},
         one: {
             "get": operation("Settings and state.", {200: shown}),
             "put": operation("Make or change one.", {200: shown, 201: shown}, body=ref("WebhookSettings")),

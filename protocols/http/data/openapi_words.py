@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.protocols.http.data.openapi_schemas import Json, ref
+from penstock.protocols.http.data.openapi_schemas import TEXT, Json, number, object_, ref
 
-__all__ = ["HANDLES", "operation", "query"]
+__all__ = ["HANDLES", "listed", "operation", "query"]
 
 HANDLES: Final[Json] = {
     "type": "array",
@@ -47,3 +47,13 @@ def operation(
             content["application/json"] = {"schema": body}
         operation["requestBody"] = {"required": not optional, "content": content}
     return operation
+
+
+def listed(summary: str, name: str, item: Json, *parameters: Json) -> Json:
+    """A list that is read page by page."""
+    answer = object_({name: {"type": "array", "items": item}, "next_page_token": TEXT}, name)
+    paging = [
+        query("max", number(1, 1000, 1000), "So many at most."),
+        query("page_token", {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}, "As the page before gave it."),
+    ]
+    return operation(summary, {200: answer}, parameters=[*paging, *parameters])

@@ -6,6 +6,7 @@
     POST SOURCE/extend          {handles, lease_ms}                    more time
     POST SOURCE/ack-cumulative  {handle}                               it is done, with all before it
 
+With `Accept: application/x-ndjson` a pull goes on (`lines`).
 With `?txn=T` the last, ack and nack are staged in a transaction (`transactions`).
 
 SOURCE is queues/Q, or streams/S/subscriptions/N. A poll (`polls`) is an outlet attached until it has
@@ -16,12 +17,14 @@ message are pulled by consumers with a name (`members`).
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import number_of, object_of
 from penstock.protocols.http.data.leases import Lease, Leases, requeue, settle
+from penstock.protocols.http.data.lines import Window, attach, lines
 from penstock.protocols.http.data.members import Member, Members
 from penstock.protocols.http.data.polls import BYTES_MAX, Polls
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
@@ -35,10 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Puller", "shown"]
 
+NDJSON: Final = "application/x-ndjson"
 _MESSAGES: Final = (10, 1, 1000)
 """Default, least, most."""
 _BYTES: Final = (BYTES_MAX, 1, 16 << 20)
 _WAIT_MS: Final = (5000, 0, 60_000)
+_WINDOWS_MAX: Final = 1000
 _LEASE_MS: Final = (30_000, 1000, 43_200_000)
 _DELAY_MS: Final = (0, 0, 86_400_000)
 _HANDLES_MAX: Final = 10_000
@@ -55,6 +60,7 @@ class Puller:
         self._leases = leases
         self._members = members
         self._staged = staged
+        self._windows = 0
 
     async def pull(self, request: Request) -> Response:
         """Take messages, waiting for some."""
@@ -64,6 +70,20 @@ class Puller:
         wanted, bytes_max = number_of(body, "max_messages", _MESSAGES), number_of(body, "max_bytes", _BYTES)
         wait_ms, lease_ms = number_of(body, "wait_ms", _WAIT_MS), number_of(body, "lease_ms", _LEASE_MS)
         member = self._member(request, source, body.get("consumer"))
+        if NDJSON in request.headers.get("accept", ""):
+            if self._windows >= _WINDOWS_MAX:
+                raise HttpError(
+                    503, "too_many_polls", f"{_WINDOWS_MAX} pulls go on already; try again", retry_after_s=5
+                )
+            window = Window(source, wanted, bytes_max)
+            attach(source, window, member)
+            wait_s = wait_ms / 1000 if "wait_ms" in body else None
+            return Response(
+                200,
+                content_type=NDJSON,
+                headers=(("cache-control", "no-store"),),
+                stream=self._lines(request, source, window, member, lease_ms / 1000, wait_s),
+            )
         with access.watched(request):
             taken = await self._polls.take(
                 request, source, wanted, wait_ms / 1000, bytes_max=bytes_max, member=member
@@ -92,8 +112,33 @@ class Puller:
             )
         return self._members.get(source, name, self._access.identity(request))
 
-    def _lease(self, taken: Taken, lease_s: float, member: Member | None) -> dict[str, Any]:
-        return {**shown(self._access, taken), "handle": self._leases.add(taken, lease_s, member).handle}
+    async def _lines(
+        self,
+        request: Request,
+        source: Queue,
+        window: Window,
+        member: Member | None,
+        lease_s: float,
+        wait_s: float | None,
+    ) -> AsyncGenerator[bytes, None]:
+        def lease(taken: Taken) -> dict[str, Any]:
+            self._access.messages.delivered += 1
+            return self._lease(taken, lease_s, member, window)
+
+        self._windows += 1
+        try:
+            with self._access.watched(request):
+                async with aclosing(lines(request, source, window, member, lease, wait_s)) as found:
+                    async for line in found:
+                        yield line
+        finally:
+            self._windows -= 1
+
+    def _lease(
+        self, taken: Taken, lease_s: float, member: Member | None, window: Window | None = None
+    ) -> dict[str, Any]:
+        lease = self._leases.add(taken, lease_s, member, window)
+        return {**shown(self._access, taken), "handle": lease.handle}
 
     # Settling
 

@@ -2,11 +2,13 @@
 
     ?from=first | next | OFFSET | TIME     a time in RFC 3339 with its zone, or -1h for an hour ago
     ?max=   messages, [1, 1000], 100 unless said otherwise      ?wait_ms=   for the first one, [0, 60000], 0
+    ?max_bytes=   of bodies, [1, 16 MiB], 1 MiB; one message comes whatever its size
 
     {"messages": [{"offset": 17, ...}, ...], "next": 18, "first_offset": 0, "next_offset": 40}
 
-Go on with `from=<next>`. What retention has dropped is left out: the first offset given may be higher than
-the one asked for. Only what is synced is shown, so that an offset never comes back with another message.
+Go on with `from=<next>`. An offset that retention has dropped is 410 `position_deleted`: who goes on there
+has missed something and is told where the stream begins (`earliest`). Only what is synced is shown, so that
+an offset never comes back with another message.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.polls import Polls
+from penstock.protocols.http.data.fields import number_in
+from penstock.protocols.http.data.polls import BYTES_MAX, Polls
 from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.since import parse_since
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamReader"]
 
-_MAX: Final = 1000
-_WAIT_MAX_MS: Final = 60_000
+_MAX: Final = (100, 1, 1000)
+"""Default, least, most."""
+_WAIT_MS: Final = (0, 0, 60_000)
+_BYTES: Final = (BYTES_MAX, 1, 16 << 20)
 
 
 class StreamReader:
@@ -44,11 +49,20 @@ class StreamReader:
 
     async def read_stream(self, request: Request, stream: Stream) -> Response:
         """The same, of a stream that the user may read."""
-        wanted = _number(request, "max", 100, 1, _MAX)
-        wait_ms = _number(request, "wait_ms", 0, 0, _WAIT_MAX_MS)
+        wanted = number_in(request, "max", _MAX)
+        wait_ms = number_in(request, "wait_ms", _WAIT_MS)
+        bytes_max = number_in(request, "max_bytes", _BYTES)
         offset = await self.offset(stream, request.parameter("from", "first"))
+        if offset < stream.first_offset:
+            raise HttpError(
+                410,
+                "position_deleted",
+                f"stream '{stream.name}' begins with offset {stream.first_offset}: retention has dropped "
+                f"{offset}; go on with from=first, and count what is between as lost",
+                more={"earliest": stream.first_offset},
+            )
         reader = stream.reader(offset)
-        taken = await self._polls.take(request, reader, wanted, wait_ms / 1000)
+        taken = await self._polls.take(request, reader, wanted, wait_ms / 1000, bytes_max=bytes_max)
         self._access.messages.delivered += len(taken)
         messages = []
         following = max(offset, stream.first_offset)
@@ -88,10 +102,3 @@ class StreamReader:
 
         stream.offset_of_time(since.time_ms, told)
         return await found
-
-
-def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
-    text = request.parameter(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
-        raise HttpError(400, "bad_field", f"{name} is a whole number from {least} to {most}")
-    return int(text)

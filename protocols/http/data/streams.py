@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
+from penstock.protocols.http.data.pages import page
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.backfill import find_position
 from penstock.router.errors import AccessRefused, NotFound
@@ -61,11 +62,11 @@ class StreamHandlers:
         vhost, identity = self._access.vhost(request), self._access.identity(request)
         allow = self._access.broker.authorizer.allow
         found = [
-            _stream_shown(entry.queue)
-            for name, entry in sorted(vhost.queues.items())
+            (name, entry.queue)
+            for name, entry in vhost.queues.items()
             if isinstance(entry.queue, Stream) and allow(identity, vhost.name, "read", name)
         ]
-        return json_response({"streams": found})
+        return page(request, "streams", found, lambda _, stream: _stream_shown(stream))
 
     async def put(self, request: Request) -> Response:
         """Make one; the same again is fine."""
@@ -107,7 +108,7 @@ class StreamHandlers:
         """Those of a stream."""
         stream = self._access.stream(request)
         found = self._access.vhost(request).subscriptions.of(stream.name)
-        return json_response({"subscriptions": [_shown(name, one) for name, one in sorted(found.items())]})
+        return page(request, "subscriptions", found.items(), _shown)
 
     async def subscribe(self, request: Request) -> Response:
         """Make one; the same again is fine, and moves nothing."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import number_of, object_of
+from penstock.protocols.http.data.pages import page
 from penstock.protocols.http.login import bearer
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.tokens import TTL_MAX_S
@@ -57,7 +58,8 @@ class TokenHandlers:
     async def index(self, request: Request) -> Response:
         """Those that are good."""
         user = self._user(request, request.parameter("user"))
-        return json_response({"tokens": [_shown(token) for token in self._tokens.of(user)]})
+        found = ((token.name, token) for token in self._tokens.of(user))
+        return page(request, "tokens", found, lambda _, token: _shown(token))
 
     async def revoke(self, request: Request) -> Response:
         """End one."""

@@ -19,6 +19,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
+from penstock.protocols.http.data.pages import page
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.webhooks.service import Webhooks
 from penstock.protocols.http.webhooks.settings import settings_of
@@ -109,8 +110,8 @@ class WebhookHandlers:
                 self._webhooks.permit(identity, vhost, worker.webhook.name)
             except AccessRefused:
                 continue
-            found.append(shown(worker))
-        return json_response({"webhooks": found})
+            found.append((worker.webhook.name, worker))
+        return page(request, "webhooks", found, lambda _, worker: shown(worker))
 
     async def put(self, request: Request) -> Response:
         """Make or change one."""

@@ -70,7 +70,8 @@ def data_damaged(damage: Damage, copy: Path | None) -> StartError:
     kept = f"; a copy is kept in {copy}" if copy is not None else ""
     return StartError(
         f"the log is damaged: {damage.message}{kept}",
-        remedy="restore the file from a backup, or start once with --salvage to go on without what is lost",
+        remedy="see what would be lost: penstock log repair; restore the folder from a backup, or start once "
+        "with --salvage to go on without it",
     )
 
 

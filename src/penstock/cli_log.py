@@ -121,8 +121,7 @@ def _warn(message: object) -> None:
 def _inspect(parsed: argparse.Namespace) -> int:
     from penstock.log_tools import inspection
 
-    inspection.inspect(_folder(parsed), sys.stdout, as_json=parsed.output == "json")
-    return 0
+    return DAMAGED if inspection.inspect(_folder(parsed), sys.stdout, as_json=parsed.output == "json") else 0
 
 
 def _verify(parsed: argparse.Namespace) -> int:

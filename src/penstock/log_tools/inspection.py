@@ -11,10 +11,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from penstock.errors import StartError
+from penstock.log_core._batch import STATE
 from penstock.log_core._scan import Scanned, Scanner
 from penstock.log_core.checkpoint import read_checkpoint
 from penstock.log_core.errors import Damage
@@ -24,6 +26,7 @@ from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Fold
 from penstock.log_core.manifest import CleanMark, Manifest
 from penstock.log_core.segment import Segment
 from penstock.log_core.tables import split_key
+from penstock.log_tools.reading import SegmentFile, batches, missing
 
 __all__ = ["Walked", "inspect", "verify", "walk"]
 
@@ -115,11 +118,18 @@ def _walk_one(folder: Folder, number: int, scanner: Scanner, lsn: int) -> Walked
     return Walked(number, path, head, found, scanner.written_end(found.end), bool(behind))
 
 
-def inspect(folder: Folder, out: TextIO, *, as_json: bool = False) -> None:
-    """Describe a data folder. Raises StartError when it is of another version."""
+def inspect(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
+    """Describe a data folder; how many of its segments are damaged or missing.
+
+    Raises StartError when it is of another version.
+    """
     if as_json:
-        out.write(json.dumps(_described(folder), indent=2) + "\n")
-        return
+        described = _described(folder)
+        out.write(json.dumps(described, indent=2) + "\n")
+        damaged = [one for one in described["segments"] if one["damaged"]]
+        return len(described["missing_segments"]) + len(damaged)
+    problems = 0
+    before = 0
     try:
         manifest = Manifest.read(folder.manifest)
         out.write(f"log {manifest.log_id.hex()}, epoch {manifest.epoch}, ")
@@ -147,13 +157,25 @@ def inspect(folder: Folder, out: TextIO, *, as_json: bool = False) -> None:
         out.write(f"checkpoint at LSN {where.lsn}: {rows}\n")
     out.write("segment      first LSN       last LSN   batches   records    MiB  from                  to\n")
     for walked in walk(folder):
+        number = int(walked.path.stem)
+        for gone in missing(folder, before, number):
+            problems += 1
+            out.write(f"{gone}\n")
+        before = number
         if isinstance(walked, Damage):
+            problems += 1
             out.write(f"{walked}\n")
             continue
         found = walked.found
         out.write(f"{walked.number:7} {found.first_lsn:14} {found.next_lsn - 1:14} {found.batches:9} ")
         out.write(f"{found.records:9} {found.end / _MIB:6.1f}  ")
         out.write(f"{_when(found.min_ts):20}  {_when(found.max_ts)}\n")
+        if walked.is_broken and walked.valid_behind:
+            problems += 1
+            out.write(
+                f"{walked.path}, byte {found.end}: damaged; what lies behind it is not in the figures\n"
+            )
+    return problems
 
 
 def _described(folder: Folder) -> dict[str, Any]:
@@ -165,6 +187,8 @@ def _described(folder: Folder) -> dict[str, Any]:
         except (FileNotFoundError, Damage):
             return None
 
+    segments = list(walk(folder))
+    numbers = [int(one.path.stem) for one in segments]
     manifest: Manifest | None = read(Manifest.read, folder.manifest)
     mark: CleanMark | None = read(CleanMark.read, folder.clean)
     return {
@@ -180,8 +204,15 @@ def _described(folder: Folder) -> dict[str, Any]:
                 for name in ("batches", "records", "min_ts", "max_ts", "end")
             }
             | {"first_position": walked.found.first_lsn, "last_position": walked.found.next_lsn - 1}
-            for walked in walk(folder)
+            | {"damaged": walked.is_broken and walked.valid_behind}
             if isinstance(walked, Walked)
+            else {"number": int(walked.path.stem), "damaged": True}
+            for walked in segments
+        ],
+        "missing_segments": [
+            int(gone.path.stem)
+            for before, number in pairwise(numbers)
+            for gone in missing(folder, before, number)
         ],
     }
 
@@ -252,13 +283,25 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
                 note(f"{damage}; never synced, a start would cut it off")
                 continue
             problem(damage)
-            continue
+            for one in batches(SegmentFile(walked.number, walked.path, walked.head)):
+                if one.offset <= found.end:
+                    continue
+                if isinstance(one, Damage):
+                    problem(one)
+                elif one.batch.kind != STATE:
+                    records += one.batch.count
         following = segments[at + 1] if at + 1 < len(segments) else None
         if isinstance(following, Walked):
             prev = following.head.prev_lsn if following.head.base_lsn else following.found.first_lsn - 1
             if following.found.batches and prev > found.next_lsn - 1:
-                problem(f"{walked.path}: LSNs {found.next_lsn} to {prev} are missing behind it")
-        _verify_indexes(folder, walked, problem)
+                lsns = f"LSNs {found.next_lsn} to {prev}"
+                gone = list(missing(folder, walked.number, following.number))
+                for one in gone:
+                    problem(Damage(one.path, 0, one.reason if walked.is_broken else f"{one.reason}: {lsns}"))
+                if not gone and not walked.is_broken:
+                    problem(f"{walked.path}: {lsns} are missing behind it")
+        if not walked.is_broken:
+            _verify_indexes(folder, walked, problem)
     if as_json:
         summary = {"segments": len(segments), "records": records, "bytes": size}
         out.write(json.dumps({**summary, "problems": told, "notes": notes}, indent=2) + "\n")

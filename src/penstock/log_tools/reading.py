@@ -35,6 +35,7 @@ __all__ = [
     "SegmentFile",
     "Span",
     "batches",
+    "missing",
     "open_folder",
     "read_manifest",
     "read_tables",
@@ -113,12 +114,16 @@ def read_manifest(folder: Folder) -> Manifest | Damage | None:
 
 
 def segments(folder: Folder) -> Iterator[SegmentFile | Damage]:
-    """The segments that are there, oldest first; Damage for one whose head cannot be read.
+    """The segments that are there, oldest first; Damage for one that is missing between two others, or whose
+    head cannot be read.
 
     A file that is only prepared (all zeros) is left out. Raises StartError (version).
     """
+    before = 0
     for number in folder.segment_numbers():
         path = folder.segment(number)
+        yield from missing(folder, before, number)
+        before = number
         try:
             with path.open("rb") as file:
                 raw = file.read(WAL_HEAD_BYTES)
@@ -130,6 +135,15 @@ def segments(folder: Folder) -> Iterator[SegmentFile | Damage]:
             yield SegmentFile(number, path, Head.decode(raw, path, WAL))
         except Damage as damage:
             yield damage
+
+
+def missing(folder: Folder, before: int, number: int) -> Iterator[Damage]:
+    """The segments that should lie between two (0: there is none before)."""
+    for gone in range(before + 1, number) if before else ():
+        path = folder.segment(gone)
+        # While the folder was listed the oldest may have been deleted, and new ones made.
+        if folder.segment(before).exists() and not path.exists():
+            yield Damage(path, 0, "the segment is missing")
 
 
 def batches(segment: SegmentFile, span: Span = EVERYTHING) -> Iterator[Found | Damage]:

@@ -205,6 +205,7 @@ def print_repair(done: Repair, out: TextIO) -> None:
                 which = f"positions {lost.first_position} to {lost.last_position}"
             out.write(f"    lost: {which}, {lost.bytes} bytes\n")
             for queue, count in lost.by_queue.items():
-                out.write(f"        {count} messages that {queue} had not finished with\n")
+                noun = "message" if count == 1 else "messages"
+                out.write(f"        {count} {noun} that {queue} had not finished with\n")
     if not done.applied:
         out.write("nothing was changed; stop the gateway and run it with --apply to do this\n")

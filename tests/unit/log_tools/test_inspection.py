@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from penstock.cli import main
 from penstock.errors import StartError
 from penstock.log_core.layout import Folder
 from penstock.log_tools.inspection import inspect, verify
@@ -83,10 +85,69 @@ def test_a_problem_names_file_byte_and_both_crcs(stopped: Path) -> None:
 
 
 def test_a_missing_segment_is_a_problem(stopped: Path) -> None:
-    sorted((stopped / "shard-000" / "wal").glob("*.wal"))[1].unlink()
+    gone = sorted((stopped / "shard-000" / "wal").glob("*.wal"))[1]
+    gone.unlink()
     problems, lines = _verify(stopped)
-    assert problems
-    assert any("are missing behind it" in line for line in lines)
+    assert problems == 1
+    assert any(re.match(rf"{gone}, .*the segment is missing: LSNs \d+ to \d+", line) for line in lines)
+
+
+def test_all_damage_of_a_segment_is_found_and_the_rest_of_it_counted(stopped: Path) -> None:
+    _, (*_, sound) = _verify(stopped)
+    path = sorted((stopped / "shard-000" / "wal").glob("*.wal"))[1]
+    raw = bytearray(path.read_bytes())
+    for at in (20_000, 35_000, 50_000):
+        raw[at] ^= 1
+    path.write_bytes(raw)
+    problems, (*lines, summary) = _verify(stopped)
+    assert problems == 3 and all(line.startswith(str(path)) for line in lines)
+    records = [int(re.search(r"(\d+) records", line)[1]) for line in (sound, summary)]  # type: ignore[index]
+    assert records[0] - records[1] == 30, "the ten of each batch"
+
+
+def test_inspect_says_what_is_damaged_and_missing(stopped: Path) -> None:
+    out = io.StringIO()
+    assert inspect(Folder(stopped), out) == 0
+    damaged, _, gone, *_ = sorted((stopped / "shard-000" / "wal").glob("*.wal"))
+    raw = bytearray(damaged.read_bytes())
+    raw[20_000] ^= 1
+    damaged.write_bytes(raw)
+    gone.unlink()
+    out = io.StringIO()
+    assert inspect(Folder(stopped), out) == 2
+    assert re.search(rf"{damaged}, byte \d+: damaged", out.getvalue())
+    assert f"{gone}, byte 0: the segment is missing" in out.getvalue()
+    out = io.StringIO()
+    assert inspect(Folder(stopped), out, as_json=True) == 2
+    said = json.loads(out.getvalue())
+    assert said["missing_segments"] == [int(gone.stem)]
+    assert [one["number"] for one in said["segments"] if one["damaged"]] == [int(damaged.stem)]
+
+
+@pytest.mark.parametrize("what", [["inspect"], ["verify"], ["stats"], ["dump"], ["export", "--to", "file"]])
+def test_every_command_tells_of_a_missing_segment(
+    stopped: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    what: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gone = Folder(stopped).segment(2)
+    gone.unlink()
+    assert main(["log", what[0], str(stopped), *what[1:]]) == 3
+    out, err = capfd.readouterr()
+    told = out if what[0] in ("inspect", "verify") else err
+    assert f"{gone}, byte 0: the segment is missing" in told
+
+
+def test_a_log_with_a_missing_segment_is_not_backed_up(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Folder(stopped).segment(2).unlink()
+    assert main(["log", "backup", str(stopped), "--to", str(tmp_path / "copy")]) == 1
+    _, err = capfd.readouterr()
+    assert "the segment is missing" in err and "penstock log repair" in err
 
 
 def test_an_unsynced_tail_is_noted_and_not_counted(tmp_path: Path) -> None:

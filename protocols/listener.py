@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import errno
 import itertools
+import math
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols._socket import SocketTransport
-from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.connection import LATE_S, Connection, Wiring
 from penstock.protocols.facts import Totals
 from penstock.protocols.proxy import ProxyError, read_header
 from penstock.protocols.tls import Layer
@@ -135,7 +136,7 @@ class Listener:
         self._empty.set()
         self._pressure = False
         self._full: frozenset[str] = frozenset()
-        self._timer = self._loop.call_later(1.0, self._check)
+        self._timer = self._check_later()
         self._loop.add_reader(listening.fileno(), self._accept)
 
     # Accepting
@@ -277,15 +278,23 @@ class Listener:
         """Accept again, after `drain`, on `listening`, which is owned from now on."""
         assert self._socket is None and not self.connections
         self._socket = listening
-        self._timer = self._loop.call_later(1.0, self._check)
+        self._timer = self._check_later()
         self._loop.add_reader(listening.fileno(), self._accept)
 
     # Looking after
 
-    def _check(self) -> None:
-        # First of all the next one: an error of one connection must not end the looking after all others.
-        self._timer = self._loop.call_later(1.0, self._check)
+    def _check_later(self) -> asyncio.TimerHandle:
+        due = self._loop.time() + 1.0
+        return self._loop.call_at(due, self._check, due)
+
+    def _check(self, due: float) -> None:
         now = self._loop.time()
+        if now - due > LATE_S:
+            # Timers come before sockets: what peers sent meanwhile is read before they are judged, once.
+            self._timer = self._loop.call_later(LATE_S, self._check, math.inf)
+            return
+        # First of all the next one: an error of one connection must not end the looking after all others.
+        self._timer = self._check_later()
         held = 0
         for connection in list(self.connections):
             connection.check(now)

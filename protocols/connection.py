@@ -53,6 +53,7 @@ from penstock.protocols.buffers import Buffers
 from penstock.protocols.doors import Doors
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.relay import Relay
+from penstock.router.rates import Rates
 from penstock.subscriptions._turns import Turns
 
 __all__ = ["ARENA", "LATE_S", "Connection", "Limits", "LogPort", "Wiring"]
@@ -104,6 +105,8 @@ class Wiring:
     """Both are shared by all listeners of the process."""
     doors: Doors | None = None
     """The ways to the other workers; None: there are none."""
+    rates: Rates | None = None
+    """How much clients may publish per second; None: as much as they like."""
 
 
 class Connection(Stream, asyncio.BufferedProtocol):
@@ -148,6 +151,10 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.handed_over = False
         """Another worker serves the client."""
         self._relay: Relay | None = None
+        self.metered = False
+        """How much the client publishes per second has a limit."""
+        self._counted = 0
+        self._rate_timer: asyncio.TimerHandle | None = None
         self._history: list[bytes] | None = [] if wiring.doors is not None else None
 
     # Transport: opening and closing
@@ -194,6 +201,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.trusted = True
         self.user = user
         self.vhost_name = vhost
+        self.rates_changed()
         if vhost:
             more = {"vhost": vhost, **more}
         self.wiring.logger.info(
@@ -206,7 +214,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if exc is not None and not self.closing:
             self.reason = f"the connection broke: {exc}"
         self.closing = True
-        for timer in (self._login_timer, self._linger):
+        for timer in (self._login_timer, self._linger, self._rate_timer):
             if timer is not None:
                 timer.cancel()
         self.drop_input()
@@ -303,6 +311,36 @@ class Connection(Stream, asyncio.BufferedProtocol):
                 # The silence so far was ours.
                 self.last_read_at = self.loop.time()
                 self.transport.resume_reading()
+
+    # Rates
+
+    def rates_changed(self) -> None:
+        """Other rates hold than before."""
+        rates = self.wiring.rates
+        metered = rates is not None and bool(self.vhost_name) and rates.hold(self.user or "", self.vhost_name)
+        if metered and not self.metered:
+            self._counted = self.message_counts()[0]
+        self.metered = metered
+        self.quick = None
+        if not metered:
+            self.release("rate quota")
+
+    def spent(self, nbytes: int) -> None:
+        """So many bytes were handled, of a client that is `metered`: if it publishes, it may have to wait."""
+        rates = self.wiring.rates
+        published = self.message_counts()[0]
+        if rates is None or not published:
+            return
+        more, self._counted = published - self._counted, published
+        wait_s = rates.spend(self.user or "", self.vhost_name, more, nbytes) if more else 0.0
+        if wait_s:
+            self.hold("rate quota")
+            self._rate_timer = self.loop.call_later(wait_s, self.release, "rate quota")
+
+    @property
+    def slowed(self) -> bool:
+        """Whether it is not read because of a rate."""
+        return "rate quota" in self._holds
 
     @property
     def local(self) -> bool:
@@ -489,6 +527,12 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """What it moved so far; kept by the listener when it is lost."""
         received, sent = self.message_counts()
         return Totals(published=received, delivered=sent)
+
+    def flowing(self, facts: ConnectionFacts | None) -> ConnectionFacts | None:
+        """The same, which say so when a rate holds the connection."""
+        if facts is not None and self.slowed:
+            facts.state = "flow"
+        return facts
 
     def facts(self) -> ConnectionFacts | None:
         """What there is to say of it; None while nobody is logged in, and for what is no client's."""

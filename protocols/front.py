@@ -132,10 +132,16 @@ class Front:
             listener.pressure(paused, full)
 
     def follow(self, log: PausingLog, quotas: Filling) -> None:
-        """Have publishers wait from now on while `log` asks for it, or their vhost is full."""
+        """Have publishers wait from now on while `log`, the quota of their vhost or a rate asks for it."""
         log.on_pressure.append(lambda paused: self.pressure(paused, quotas.full))
         quotas.on_change.append(lambda full: self.pressure(log.paused, full))
         self.pressure(log.paused, quotas.full)
+        if self._wiring.rates is not None:
+            self._wiring.rates.on_change.append(self._rates_changed)
+
+    def _rates_changed(self) -> None:
+        for connection in self.connections:
+            connection.rates_changed()
 
     async def suspend(self, timeout: float, *, but: Collection[str] = ()) -> None:
         """Close listeners and end their connections as at a stop, all `but` these, until `resume`."""

@@ -48,7 +48,15 @@ def wire(
         output_stuck_s=server.output_stuck_s,
     )
     return Wiring(
-        loop, broker.log, broker.tick, limits, logger, shared.admission, shared.buffers, shared.doors
+        loop,
+        broker.log,
+        broker.tick,
+        limits,
+        logger,
+        shared.admission,
+        shared.buffers,
+        shared.doors,
+        broker.rates,
     )
 
 

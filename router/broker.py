@@ -43,6 +43,7 @@ from penstock.router.permissions import Authorizer
 from penstock.router.policies import Policy
 from penstock.router.queue_methods import dispatch_kind
 from penstock.router.quotas import Gate, Quotas
+from penstock.router.rates import Rates
 from penstock.router.retained import Retained
 from penstock.router.sessions import TABLE as SESSIONS
 from penstock.router.sessions import split_row
@@ -125,6 +126,8 @@ class Broker:
         """Refuses in the routes of vhosts that are over a quota."""
         self.quotas = Quotas(log, tick, self.vhosts, options.backlog_quotas)
         """Which vhosts are full."""
+        self.rates = Rates(self.users, self.vhosts)
+        """How much may be published per second."""
         self.rewrite = rewrite
         """Makes dead letters; None: queues with a dead-letter exchange cannot be used."""
         self.headers_of: Callable[[Record], Arguments] | None = None

@@ -4,7 +4,8 @@
                   max-backlog-bytes   max-backlog-bytes-reject   max-backlog-bytes-evict (see `quotas`;
                   absent: as the configuration has it)
                   traffic-retention-bytes   traffic-retention-seconds (absent: as the configuration has it)
-    of a user     max-connections   max-channels
+                  max-message-rate   max-byte-rate (see `rates`; at least 1)
+    of a user     max-connections   max-channels   max-message-rate   max-byte-rate
 
 A limit is a number; one that is negative, or absent, is none. 0 allows nothing.
 """
@@ -20,6 +21,8 @@ __all__ = [
     "BACKLOG_BYTES",
     "BACKLOG_EVICT",
     "BACKLOG_REJECT",
+    "BYTE_RATE",
+    "MESSAGE_RATE",
     "RETENTION_BYTES",
     "RETENTION_SECONDS",
     "USER_LIMITS",
@@ -37,6 +40,8 @@ BACKLOG_REJECT: Final = "max-backlog-bytes-reject"
 BACKLOG_EVICT: Final = "max-backlog-bytes-evict"
 RETENTION_BYTES: Final = "traffic-retention-bytes"
 RETENTION_SECONDS: Final = "traffic-retention-seconds"
+MESSAGE_RATE: Final = "max-message-rate"
+BYTE_RATE: Final = "max-byte-rate"
 VHOST_LIMITS: Final = (
     "max-connections",
     "max-queues",
@@ -45,8 +50,10 @@ VHOST_LIMITS: Final = (
     BACKLOG_EVICT,
     RETENTION_BYTES,
     RETENTION_SECONDS,
+    MESSAGE_RATE,
+    BYTE_RATE,
 )
-USER_LIMITS: Final = ("max-connections", "max-channels")
+USER_LIMITS: Final = ("max-connections", "max-channels", MESSAGE_RATE, BYTE_RATE)
 
 _LIMIT_MAX: Final = 2**53
 
@@ -65,6 +72,10 @@ def check_limits(limits: Mapping[str, object], known: tuple[str, ...]) -> dict[s
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LIMIT_MAX:
             raise InvalidParameter(
                 f"{name} should be a number, actually was {value!r}", "give a whole number, -1 for no limit"
+            )
+        if name in (MESSAGE_RATE, BYTE_RATE) and value == 0:
+            raise InvalidParameter(
+                f"{name} is at least 1", "take the write permission back where nothing may be published"
             )
         checked[name] = value
     return checked

@@ -82,6 +82,7 @@ class VhostState:
             self.lp, limit_of(limits, RETENTION_BYTES), limit_of(limits, RETENTION_SECONDS)
         )
         self.broker.quotas.limits_changed()
+        self.broker.rates.limits_changed()
 
     @property
     def full(self) -> bool:

@@ -85,6 +85,8 @@ class AmqpConnection(Connection):
         if before is not session.state:
             self._moved(before)
         self.want = session.codec.want
+        if self.metered:
+            self.spent(consumed)
         self._look()
         self.wiring.tick.schedule()
         return consumed
@@ -195,7 +197,7 @@ class AmqpConnection(Connection):
         return self.session.totals()
 
     def facts(self) -> ConnectionFacts | None:
-        return connection_facts(self.session)
+        return self.flowing(connection_facts(self.session))
 
     def force_close(self, reason: str) -> None:
         self.session.force_close(reason)

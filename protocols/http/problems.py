@@ -42,6 +42,8 @@ PROBLEMS: Final = {
     "position_deleted": "Retention has dropped it; `earliest` is where the stream begins now.",
     "queue_full": "A queue that it was to go to has reached its length and refuses (reject-publish).",
     "quota": "The vhost holds more than its quota of bytes: send it again when some of it is consumed.",
+    "rate": "The user, or all publishers to the vhost, publish more per second than their limit: send it "
+    "again after Retry-After.",
     "refused": "This one of several messages was not kept.",
     "stale_handle": "The lease of the message is over: it was settled, or given back to the queue.",
     "subscription_busy": "Another consumer is in the way: of its kind the subscription has one at a time.",

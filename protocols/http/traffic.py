@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import CodecError
@@ -26,7 +27,7 @@ from penstock.protocols.http.headers import (
 )
 from penstock.protocols.http.messages import HttpError
 from penstock.router.half import HalfMessage
-from penstock.router.limits import BACKLOG_BYTES, BACKLOG_REJECT
+from penstock.router.limits import BACKLOG_BYTES, BACKLOG_REJECT, BYTE_RATE, MESSAGE_RATE
 from penstock.router.names import join_key_block, split_key_block, text
 from penstock.router.publishing import Published, union
 
@@ -153,9 +154,18 @@ def log_failed() -> HttpError:
     return HttpError(503, "log_failed", "the log failed; see the gateway's log")
 
 
-def check_accepting(broker: Broker, vhost: Vhost) -> None:
+def check_accepting(broker: Broker, vhost: Vhost, identity: Identity) -> None:
     """Before a publish: raises HttpError 503 while the log takes no messages, 429 while it takes none for
-    this vhost."""
+    this vhost, or of this user."""
+    wait_s = broker.rates.refuses(identity.username, vhost.name)
+    if wait_s:
+        raise HttpError(
+            429,
+            "rate",
+            f"user '{identity.username}' or vhost '{vhost.name}' publishes more than its "
+            f"{MESSAGE_RATE} or {BYTE_RATE}; try again later",
+            retry_after_s=ceil(wait_s),
+        )
     if vhost.full or vhost.refuses:
         limit = BACKLOG_BYTES if vhost.full else BACKLOG_REJECT
         raise HttpError(
@@ -268,6 +278,7 @@ class Messages:
             finally:
                 producers.close()
         self.published += 1
+        vhost.broker.rates.charge(identity.username, vhost.name, 1, len(one.body))
         return published
 
     def route(self, vhost: Vhost, identity: Identity, one: Prepared) -> Route:
@@ -303,8 +314,11 @@ class Messages:
         lp, target = route.lp, route.target
         vhost.broker.tick.schedule()
 
+        charge, user, name = vhost.broker.rates.charge, identity.username, vhost.name
+
         def one(content_type: str, body: bytes) -> int:
             self.published += 1
+            charge(user, name, 1, len(body))
             return append(lp, target, key, block(content_type, 2), body, PERSISTENT, 0, AMQP091)
 
         return one

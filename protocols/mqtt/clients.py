@@ -26,7 +26,6 @@ from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt.backlog import Backlog
 from penstock.protocols.mqtt.client import Client, number_of
 from penstock.protocols.mqtt.publishing import publish, ttl_of
-from penstock.protocols.mqtt.rates import Bucket
 from penstock.protocols.mqtt.rows import (
     OUT,
     QOS2_IN,
@@ -37,6 +36,7 @@ from penstock.protocols.mqtt.rows import (
 from penstock.protocols.mqtt.shares import Shares, filter_of, is_shared
 from penstock.protocols.mqtt.sys_topics import Counts, check_reader, is_sys
 from penstock.protocols.mqtt.timers import Timers
+from penstock.router.buckets import Bucket
 from penstock.router.errors import AccessRefused
 from penstock.router.identity import Identity
 

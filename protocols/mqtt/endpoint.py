@@ -80,7 +80,9 @@ class MqttConnection(Connection):
             self.loop.call_later(wait_s, self.release, "rate")
         if self._pressure and self.session.publishes:
             self.hold("pressure")
-        self.quick = None if self._pressure else self.session.quick
+        if self.metered:
+            self.spent(consumed)
+        self.quick = None if self._pressure or self.metered else self.session.quick
         return consumed
 
     def answer(self) -> None:
@@ -124,7 +126,7 @@ class MqttConnection(Connection):
         # The pings of a publisher that is paused lie unread in the socket. It gets answers all the same, or
         # it would take us for dead, come again, and be paused again.
         half = self.session.keep_alive_s / 2
-        if half and self._pressure and self.held and now - self.last_write_at >= half:
+        if half and (self._pressure or self.slowed) and self.held and now - self.last_write_at >= half:
             self.out.write(PINGRESP)
             self.flush()
 
@@ -135,7 +137,7 @@ class MqttConnection(Connection):
         return self.session.counts()
 
     def facts(self) -> ConnectionFacts | None:
-        return connection_facts(self.session)
+        return self.flowing(connection_facts(self.session))
 
     def force_close(self, reason: str) -> None:
         self.session.force_close(reason)

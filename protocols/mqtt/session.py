@@ -31,11 +31,11 @@ from penstock.protocols.mqtt.host import Host
 from penstock.protocols.mqtt.opening import Opening, State
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.publishing import publish_here, store_retained
-from penstock.protocols.mqtt.rates import Bucket
 from penstock.protocols.mqtt.reasons import MqttError, Violation
 from penstock.protocols.mqtt.replies import Replies
 from penstock.protocols.mqtt.subscribing import subscribe, unsubscribe
 from penstock.protocols.mqtt.words import Words, refusal
+from penstock.router.buckets import Bucket
 from penstock.router.errors import AuthenticationRefused, LimitReached
 
 if TYPE_CHECKING:

@@ -49,6 +49,8 @@ class NativeConnection(Connection):
         if session.state in (State.GREETING, State.LOGIN):
             self.remember(buffer, consumed)
         self.want = self.session.codec.want
+        if self.metered:
+            self.spent(consumed)
         self._look()
         return consumed
 

@@ -164,9 +164,9 @@ class Access:
             except PenstockError as error:
                 request.revoke(self.app.translate(error))
 
-    def accepting(self, vhost: Vhost) -> None:
+    def accepting(self, vhost: Vhost, identity: Identity) -> None:
         """Whether messages are taken now. Raises HttpError: 503, or 429 for this vhost only."""
-        check_accepting(self.broker, vhost)
+        check_accepting(self.broker, vhost, identity)
 
     async def kept(self, lsn: int, ack: str) -> None:
         """Wait for what was promised: "none", "written" or "fsync". Raises HttpError."""

@@ -70,13 +70,14 @@ class Halves:
             raise HttpError(400, "bad_field", f"{min(item)}: there is no such field")
         if message.due_ms:
             raise HttpError(400, "bad_field", "a half message has no delay")
-        access.accepting(vhost)
+        access.accepting(vhost, identity)
         to = "" if exchange in (None, "amq.default") else exchange
         what = (to, queue or message.routing_key or "", message.properties, message.body)
         try:
             key, kept = access.messages.half(vhost, identity, *what)
             place = Place(vhost.name, identity.username, _GROUP, key)
             halves = access.broker.halves
+            access.broker.rates.charge(identity.username, vhost.name, 1, len(message.body))
             _, lsn = halves.prepare(place, rules, kept, name=name, ask_at=f"url:{ask}" if ask else "")
         except PenstockError as error:
             raise access.app.translate(error) from error

@@ -85,9 +85,9 @@ class Publisher:
         ack = request.parameter("ack", "fsync")
         if ack not in ACKS:
             raise HttpError(400, "bad_field", f"ack is one of {', '.join(ACKS)}")
-        access.accepting(vhost)
+        access.accepting(vhost, identity)
         body = await request.body(BODY_MAX)
-        access.accepting(vhost)  # it may have taken a while
+        access.accepting(vhost, identity)  # it may have taken a while
         number = self._producers.number_of(request, vhost.name, identity.username)
         if id := request.parameter("txn"):
             return self._stage(request, way, body, id, numbered=number is not None)

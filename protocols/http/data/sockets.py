@@ -271,7 +271,7 @@ class _Talk:
             raise HttpError(400, "bad_field", f"messages is a list of at most {MESSAGES_MAX} messages")
         if ack not in ACKS:
             raise HttpError(400, "bad_field", f"ack is one of {', '.join(ACKS)}")
-        access.accepting(vhost)
+        access.accepting(vhost, identity)
         if "exchange" in fields:
             exchange = _text(fields, "exchange")
             way = Way(identity, vhost, "" if exchange == "amq.default" else exchange, "", False, False)

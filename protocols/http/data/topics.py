@@ -128,6 +128,7 @@ class _ToTopic:
         if published.refused:
             return published
         self._access.messages.published += 1
+        vhost.broker.rates.charge(self._way.identity.username, vhost.name, 1, len(self._body))
         if not flags & RETAIN:
             return published
         now_ms = vhost.broker.log.now_ms()

@@ -95,7 +95,7 @@ class Transactions:
         ]
         if messages:
             # What only settles makes room, and is never refused.
-            access.accepting(vhost)
+            access.accepting(vhost, identity)
         leases = self._leases(request, body.get("ack", []))
         lsns = self._do(messages, [(lease, settle) for lease in leases], once)
         return await self._answer(lsns, repeated=False)
@@ -157,7 +157,7 @@ class Transactions:
             return await self._answer(known, repeated=True)
         one = self._staged.get(id, vhost.name, identity.username)
         if one.messages:
-            access.accepting(vhost)
+            access.accepting(vhost, identity)
         ending = []
         for settling in one.settling.values():
             lease = self._all_leases.get(settling.queue, settling.handle)

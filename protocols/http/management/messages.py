@@ -40,7 +40,7 @@ class _Messages:
         api = self._api
         vhost = api.vhost(request, change=True)
         body = fields_of(await request.json(), ("properties", "routing_key", "payload", "payload_encoding"))
-        check_accepting(api.broker, vhost)
+        check_accepting(api.broker, vhost, api.identity(request))
         payload = _payload(text_of(body, "payload"), text_of(body, "payload_encoding"))
         try:
             published = api.messages.publish(

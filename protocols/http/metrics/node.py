@@ -279,6 +279,18 @@ def _own(api: Management) -> Iterator[str]:
         "Messages that a vhost's backlog quota has let go of",
         [({"vhost": name}, api.broker.quotas.evicted[name]) for name in api.broker.vhosts],
     )
+    rates = api.broker.rates
+    for name, kind, text, of in (
+        ("slowed_total", "counter", "Times a publisher had to wait for a rate quota", rates.slowed),
+        (
+            "slowed_seconds_total",
+            "counter",
+            "Time that publishers had to wait for rate quotas",
+            rates.slowed_s,
+        ),
+    ):
+        values = [({"quota": scope}, value) for scope, value in of.items()]
+        yield metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
     yield from _webhooks(api)
     turns = api.broker.tick.turns
     yield one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)

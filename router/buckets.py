@@ -1,4 +1,4 @@
-"""Token buckets: how many CONNECTs a gateway takes, how much a client may publish, per second.
+"""Token buckets: how many CONNECTs a gateway takes, how much a client, user or vhost may publish, per second.
 
 A bucket is asked per CONNECT or per read, not per message, and may go below zero by one read's worth; then
 nothing more comes until it is above zero again.

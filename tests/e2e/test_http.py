@@ -308,6 +308,42 @@ def test_a_pulled_message_is_leased_until_it_is_acknowledged(http: httpx.Client,
     assert (stale.status_code, stale.json()["code"]) == (409, "stale_handle")
 
 
+def test_dead_letters_go_back_to_where_they_died(
+    http: httpx.Client, gateway: Gateway, queue: str, unique: str
+) -> None:
+    """Those that were rejected, with what they had; what is no dead letter stays."""
+    api = Api(gateway)
+    dead = f"{queue}-dead"
+    for name, to in ((dead, None), (f"{queue}-a", dead), (f"{queue}-b", dead)):
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": to} if to else {}
+        assert api.status("PUT", f"queues/%2F/{name}", {"durable": True, "arguments": arguments}) == 201
+    for name in ("a", "b"):
+        sent = {"value": name, "headers": {"shop": "north"}, "message_id": name}
+        http.post(f"queues/{queue}-{name}/messages", json=sent)
+        (one,) = pull(http, f"{queue}-{name}")
+        nack = {"handles": [one["handle"]], "dead_letter": True}
+        assert http.post(f"queues/{queue}-{name}/nack", json=nack).status_code == 200
+    http.post(f"queues/{dead}/messages", json={"value": "alive"})
+    until(lambda: api.get(f"queues/%2F/{dead}")["messages_ready"] == 3)
+    path = f"queues/{dead}/redrive"
+    assert http.post(path, json={"reason": "expired"}).json() == {"messages": [], "left": 3}
+    dry = http.post(path, json={"dry_run": True}).json()
+    assert ([one["to"] for one in dry["messages"]], dry["left"]) == ([f"{queue}-a", f"{queue}-b"], 3)
+    assert http.post(path, json={"max": 1}).json() == {"messages": dry["messages"][:1], "left": 0}
+    (back,) = pull(http, f"{queue}-a")
+    assert (back["value"], back["message_id"], back["headers"]) == ("a", "a", {"shop": "north"})
+    assert http.delete(f"streams/{queue}-b").json()["code"] == "wrong_mode"
+    assert api.status("DELETE", f"queues/%2F/{queue}-b") == 204
+    lost = http.post(path)
+    assert (lost.status_code, lost.json()["code"]) == (422, "unroutable"), "nothing is lost on the way"
+    assert http.post(path, json={"to": queue, "reason": "rejected"}).json()["left"] == 1
+    assert [one["value"] for one in pull(http, queue)] == ["b"]
+    assert [one["value"] for one in pull(http, dead)] == ["alive"]
+    for bad in ({"max": 0}, {"reason": "x"}, {"to": 1}, {"limit": 1}):
+        assert http.post(path, json=bad).json()["code"] == "bad_field"
+    api.close()
+
+
 def test_a_lease_that_ends_gives_the_message_back_and_one_that_is_extended_does_not(
     http: httpx.Client, queue: str
 ) -> None:

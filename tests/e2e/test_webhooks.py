@@ -180,6 +180,56 @@ def test_nothing_is_sent_to_a_receiver_that_does_not_agree(
     hooks.wait(unique, lambda shown: shown["state"] == "active" and shown["delivered"] == 1)
 
 
+def test_the_handshake_is_run_again_by_hand(hooks: Hooks, receiver: Receiver, unique: str) -> None:
+    receiver.grants = False
+    hooks.queue(unique)
+    hooks.put(unique, source={"queue": unique}, url=receiver.url)
+    verify = f"webhooks/{unique}/verify"
+    said = hooks.post(verify).json()
+    assert (said["allowed"], said["state"]) == (False, "pending") and "405" in said["reason"]
+    receiver.grants = True
+    said = hooks.post(verify).json()
+    assert said["allowed"] and said["granted_at"] > 0
+    hooks.publish(unique, "one")
+    receiver.wait_count(1)
+    receiver.grants = False
+    assert hooks.post(verify).json()["state"] == "disabled", "who says no is sent nothing more"
+    receiver.grants = True
+    assert hooks.post(verify).json()["allowed"]
+    assert hooks.post(f"webhooks/{unique}/resume").json()["state"] == "active"
+    hooks.put(unique, source={"queue": unique}, url=f"http://127.0.0.1:{free_port()}/")
+    nobody = hooks.post(verify).json()
+    assert not nobody["allowed"] and "no answer" in nobody["reason"]
+    hooks.put(unique, source={"queue": unique}, url=receiver.url, verify="none")
+    refused = hooks.post(verify)
+    assert (refused.status_code, refused.json()["code"]) == (409, "wrong_mode")
+
+
+@pytest.mark.parametrize("kind", ["shared", "exclusive", "failover", "key_shared"])
+def test_a_webhook_consumes_a_subscription(hooks: Hooks, receiver: Receiver, unique: str, kind: str) -> None:
+    """With its place, its kind and its seeks; others may consume it, too, as far as the kind allows."""
+    hooks.client.put(f"streams/{unique}")
+    path = f"streams/{unique}/subscriptions/s"
+    assert hooks.client.put(path, json={"kind": kind, "start": "earliest"}).status_code == 201
+    source = {"stream": unique, "subscription": "s"}
+    made = hooks.put(unique, source=source, url=receiver.url, ordering="strict")
+    assert made["source"] == source
+    for key in "abab":
+        hooks.publish(unique, key, key=key)
+    assert bodies(receiver.wait_count(4)) == list("abab")
+    hooks.wait(unique, lambda shown: shown["delivered"] == 4 and shown["backlog"] == 0)
+    if kind == "exclusive":
+        busy = hooks.post(f"{path}/pull", {"consumer": "other"})
+        assert (busy.status_code, busy.json()["code"]) == (409, "subscription_busy")
+    assert hooks.post(f"{path}/seek", {"to": "earliest"}).status_code == 200
+    assert bodies(receiver.wait_count(8)[4:]) == list("abab")
+    hooks.wait(unique, lambda shown: shown["delivered"] == 8 and shown["held"] == 0)
+    assert hooks.client.delete(path).status_code == 204
+    hooks.wait(unique, lambda shown: shown["state"] == "disabled" and "gone" in shown["reason"])
+    none = hooks.client.put(f"webhooks/{unique}-2", json={"source": source, "url": receiver.url})
+    assert (none.status_code, none.json()["code"]) == (404, "not_found")
+
+
 def test_what_fails_is_sent_again_and_what_is_refused_becomes_a_dead_letter(
     hooks: Hooks, receiver: Receiver, unique: str
 ) -> None:

@@ -18,6 +18,7 @@ from penstock.protocols.http.data.producers import NumberedProducers
 from penstock.protocols.http.data.publish import Publisher
 from penstock.protocols.http.data.pull import Puller
 from penstock.protocols.http.data.reader import StreamReader
+from penstock.protocols.http.data.redrive import Redrive
 from penstock.protocols.http.data.sockets import Sockets
 from penstock.protocols.http.data.sse import TailHandlers
 from penstock.protocols.http.data.staged import Staged
@@ -60,10 +61,11 @@ class DataPlane:
         self.puller = Puller(access, polls, leases, members, staged)
         self.transactions = Transactions(access, leases, staged, idempotency)
         self.halves = Halves(access, questions)
+        self.redrive = Redrive(access, polls)
         self.reader = StreamReader(access, polls)
         tails = Tails(broker)
         self.tails = TailHandlers(access, tails, self.reader)
-        self.sockets = Sockets(access, self.publisher, tails, self.reader, members)
+        self.sockets = Sockets(access, self.publisher, tails, self.reader)
         self.streams = StreamHandlers(access)
         self.tokens = TokenHandlers(access)
         self.webhooks = WebhookHandlers(access, webhooks, self.reader)
@@ -81,6 +83,7 @@ class DataPlane:
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)
         app.routes.add("GET", f"{stream}/tail", self.tails.stream)
         app.routes.add("POST", f"{queue}/messages", self.publisher.to_queue, quick=True)
+        app.routes.add("POST", f"{queue}/redrive", self.redrive.redrive)
         for source in (queue, subscription):
             app.routes.add("POST", f"{source}/pull", self.puller.pull, quick=True)
             app.routes.add("POST", f"{source}/ack", self.puller.ack, quick=True)

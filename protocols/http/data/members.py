@@ -7,30 +7,25 @@ others. It has one pull at a time. What a subscription says of consumers is in `
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from penstock.errors import PenstockError
-from penstock.log_core._batch import AMQP091
+from penstock.protocols.http.data.keys import Keyed
 from penstock.protocols.http.data.leases import Leases, requeue
 from penstock.protocols.http.messages import HttpError
-from penstock.router.names import split_key_block, wire
-from penstock.subscriptions._keys import slot
+from penstock.router.names import wire
 from penstock.subscriptions.errors import ConsumerRefused
 
 if TYPE_CHECKING:
-    from penstock.log_core._batch import Record
     from penstock.protocols.http.data.lines import Window
     from penstock.protocols.http.data.polls import Poll
     from penstock.protocols.http.traffic import Messages
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
     from penstock.subscriptions._cursor import Cursor
-    from penstock.subscriptions.choosing import Range
     from penstock.subscriptions.subscription import Subscription
 
-__all__ = ["IDLE_S", "Keyed", "Member", "Members"]
+__all__ = ["IDLE_S", "Member", "Members"]
 
 IDLE_S: Final = 60.0
 """How long a consumer is there without a pull or an extension."""
@@ -39,35 +34,11 @@ _MEMBERS_MAX: Final = 10_000
 _NAME_MAX: Final = 255
 
 
-class Keyed:
-    """What a `Taker` of a subscription is, as far as keys are concerned."""
-
-    priority = 0
-
-    def __init__(self, name: str, slot_of: Callable[[Record], int]) -> None:
-        self.name = name
-        self.ranges: list[Range] = []
-        self.is_active = False
-        """Of a failover subscription: it is the one that gets everything, as it was told."""
-        self._slot_of = slot_of
-
-    def slots(self, cursor: Cursor) -> array[int]:
-        """The slots of the keys of the items of the last take."""
-        slots = array("H")
-        for at in range(cursor.taken):
-            batch, index = cursor.record(at)
-            slots.append(self._slot_of(batch.record(index)))
-        return slots
-
-    def told(self, active: bool) -> None:
-        self.is_active = active
-
-
 class Member(Keyed):
     """One consumer that pulls, as its subscription sees it."""
 
     def __init__(self, members: Members, subscription: Subscription, name: str, user: str) -> None:
-        super().__init__(name, members.slot_of)
+        super().__init__(name, members.messages)
         self._members = members
         self.subscription = subscription
         self.user = user
@@ -126,7 +97,7 @@ class Members:
     ) -> None:
         self.clock = clock
         self.leases = leases
-        self._messages = messages
+        self.messages = messages
         self._broker = broker
         self._members: dict[tuple[Subscription, str], Member] = {}
         broker.tick.every(_CHECK_S, self.expire)
@@ -196,19 +167,3 @@ class Members:
             if identity is None or not self._broker.authorizer.allow(identity, vhost, "read", stream):
                 self._end(member)
                 member.cancelled(f"read access to queue '{stream}' was taken back")
-
-    def slot_of(self, record: Record) -> int:
-        """The slot of a record's key: its header x-key when that is text, else what it was routed by.
-
-        As the native protocol has it (`protocols.native._consumer`): consumers of both may share one.
-        """
-        if record.enc != AMQP091:
-            return slot(record.key)
-        try:
-            key = self._messages.headers_of(record).get("x-key")
-        except PenstockError:
-            key = None
-        if isinstance(key, str | bytes | bytearray):
-            return slot(wire(key) if isinstance(key, str) else bytes(key))
-        _, routing_key = split_key_block(record.key) or ("", record.key)
-        return slot(routing_key)

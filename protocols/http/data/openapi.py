@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from penstock import __version__
-from penstock.protocols.http.data.openapi_pull import pulled, streams
+from penstock.protocols.http.data.openapi_pull import pulled, redrive, streams
 from penstock.protocols.http.data.openapi_schemas import TEXT, Json, number, object_, ref, schemas
 from penstock.protocols.http.data.openapi_units import numbers, txn, units
 from penstock.protocols.http.data.openapi_webhooks import webhooks
@@ -158,6 +158,7 @@ def _paths() -> Json:
             )
         },
         **pulled(queue),
+        f"{queue}/redrive": {"post": redrive()},
         **units(key),
         "/tail": {
             "get": operation(

@@ -6,7 +6,7 @@ from penstock.protocols.http.data.openapi_schemas import TEXT, Json, number, obj
 from penstock.protocols.http.data.openapi_units import txn
 from penstock.protocols.http.data.openapi_words import HANDLES, listed, operation
 
-__all__ = ["pulled", "streams"]
+__all__ = ["pulled", "redrive", "streams"]
 
 
 def pulled(source: str) -> Json:
@@ -119,3 +119,28 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
             )
         },
     }
+
+
+def redrive() -> Json:
+    """Dead letters that are put back."""
+    letter = object_({"id": TEXT, "to": TEXT, "reason": TEXT}, "id", "to", "reason")
+    return operation(
+        "Put dead letters back to where they died.",
+        {
+            200: object_(
+                {"messages": {"type": "array", "items": letter}, "left": {"type": "integer"}},
+                "messages",
+                "left",
+            )
+        },
+        body=object_(
+            {
+                "max": number(1, 1000, 1000),
+                "reason": {"enum": ["rejected", "expired", "maxlen", "delivery_limit"]},
+                "to": TEXT,
+                "dry_run": {"type": "boolean", "default": False},
+            },
+            closed=True,
+        ),
+        optional=True,
+    )

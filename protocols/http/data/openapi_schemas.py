@@ -181,6 +181,12 @@ def schemas() -> Json:
                         object_({"exchange": TEXT, "routing_key": TEXT}, "exchange", closed=True),
                         object_({"topic": TEXT}, "topic", closed=True),
                         object_({"stream": TEXT, "from": {"enum": ["first", "next"]}}, "stream", closed=True),
+                        object_(
+                            {"stream": TEXT, "subscription": {"type": "string", "minLength": 1}},
+                            "stream",
+                            "subscription",
+                            closed=True,
+                        ),
                     ]
                 },
                 "url": {"type": "string", "format": "uri", "maxLength": 2048},

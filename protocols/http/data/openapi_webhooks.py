@@ -21,6 +21,23 @@ def webhooks(read: list[Json]) -> Json:
         },
         f"{one}/pause": {"post": operation("Send nothing until it is resumed.", {200: shown})},
         f"{one}/resume": {"post": operation("Go on.", {200: shown})},
+        f"{one}/verify": {
+            "post": operation(
+                "Ask the receiver now whether it agrees.",
+                {
+                    200: object_(
+                        {
+                            "allowed": {"type": "boolean"},
+                            "reason": TEXT,
+                            "granted_at": {"type": "integer"},
+                            "state": TEXT,
+                        },
+                        "allowed",
+                        "reason",
+                    )
+                },
+            )
+        },
         f"{one}/test": {"post": operation("Send a message that is in no queue.", {200: accepted})},
         f"{one}/rotate-secret": {
             "post": operation(

@@ -34,7 +34,7 @@ from penstock.errors import PenstockError
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import MESSAGES_MAX, message_of
 from penstock.protocols.http.data.fields import number_of, object_of
-from penstock.protocols.http.data.members import Keyed
+from penstock.protocols.http.data.keys import Keyed
 from penstock.protocols.http.data.publish import ACKS
 from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.data.sse import position_of
@@ -48,7 +48,6 @@ from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.data.members import Members
     from penstock.protocols.http.data.publish import Publisher
     from penstock.protocols.http.data.reader import StreamReader
     from penstock.protocols.http.data.tail import Tail, Tails
@@ -70,14 +69,11 @@ Fields = dict[str, Any]
 class Sockets:
     """The handler."""
 
-    def __init__(
-        self, access: Access, publisher: Publisher, tails: Tails, reader: StreamReader, members: Members
-    ) -> None:
+    def __init__(self, access: Access, publisher: Publisher, tails: Tails, reader: StreamReader) -> None:
         self.access = access
         self.publisher = publisher
         self.tails = tails
         self.reader = reader
-        self.members = members
 
     async def connect(self, request: Request) -> Response:
         """Begin a conversation."""
@@ -325,7 +321,7 @@ class _Consumer(Keyed):
         credit: int,
         check: Callable[[], object],
     ) -> None:
-        super().__init__(name, talk.sockets.members.slot_of)
+        super().__init__(name, talk.sockets.access.messages)
         self._talk = talk
         self._id = id
         self._queue = queue

@@ -1,4 +1,4 @@
-"""How a webhook gets its messages: an outlet of a queue, a stream's reader or a replay.
+"""How a webhook gets its messages: an outlet of a queue, a subscription, a stream's reader or a replay.
 
 What it took stays out in the queue until the webhook settles it. It takes no more than the webhook has room
 for, and nothing while the webhook rests as a whole.
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.protocols.http.traffic import Taken
+from penstock.protocols.http.data.keys import Keyed
+from penstock.protocols.http.traffic import Messages, Taken
 from penstock.subscriptions.replay import Replay
 from penstock.subscriptions.stream import Reader
 
@@ -29,13 +30,13 @@ class Held:
     feeder: Feeder
 
 
-class Feeder:
-    """See the module: the outlet."""
-
-    priority = 0
+class Feeder(Keyed):
+    """See the module: the outlet, and what a subscription takes for a consumer."""
 
     def __init__(
         self,
+        name: str,
+        messages: Messages,
         queue: Queue,
         room: Callable[[], int],
         took: Callable[[list[Held]], None],
@@ -45,6 +46,7 @@ class Feeder:
         most: int = 0,
     ) -> None:
         """`last_lsn` > 0: a replay that ends there. `most` > 0: it ends after so many messages."""
+        super().__init__(name, messages)
         self.queue = queue
         self.ended = False
         """It has brought everything."""
@@ -53,7 +55,7 @@ class Feeder:
         self._room = room
         self._took = took
         self._lost = lost
-        self._out: set[int] = set()
+        self._out: dict[int, Taken] = {}
 
     @property
     def is_finished(self) -> bool:
@@ -76,13 +78,18 @@ class Feeder:
                 cursor.settle(seq)
                 continue
             batch, index = cursor.record(at)
-            self._out.add(seq)
-            held.append(Held(Taken(self.queue, seq, batch.record(index), redelivered, count, 0), self))
+            taken = Taken(self.queue, seq, batch.record(index), redelivered, count, 0)
+            self._out[seq] = taken
+            held.append(Held(taken, self))
         if self._left is not None:
             self._left -= len(held)
             self.ended = self._left == 0
         self._took(held)
         return len(range(first, len(records), step))
+
+    def void(self) -> None:
+        """The subscription goes on elsewhere: what it took may be sent, but settling it does nothing."""
+        self._out.clear()
 
     def cancelled(self, reason: str) -> None:
         self._out.clear()
@@ -92,8 +99,8 @@ class Feeder:
 
     def settle(self, held: Held) -> None:
         """It is done."""
-        if held.taken.seq in self._out:
-            self._out.discard(held.taken.seq)
+        if self._out.get(held.taken.seq) is held.taken:
+            del self._out[held.taken.seq]
             held.taken.settle()
 
     def stop(self) -> None:
@@ -101,6 +108,6 @@ class Feeder:
         self.queue.detach(self)
         # A reader has nothing to give back: its place is kept, and it is read again from there.
         if not isinstance(self.queue, Reader | Replay):
-            for seq in sorted(self._out):
-                self.queue.cursor.requeue(seq)
+            for taken in self._out.values():
+                taken.requeue()
         self._out.clear()

@@ -6,6 +6,7 @@ PUT     webhooks/NAME                   make or change one (settings.py), with "
 GET     webhooks/NAME                   its settings and state; never its secrets
 DELETE  webhooks/NAME
 POST    webhooks/NAME/pause, resume     resume also switches on what was switched off
+POST    webhooks/NAME/verify            ask the receiver now whether it agrees; what it said
 POST    webhooks/NAME/test              send one message that is in no queue; what came of it
 POST    webhooks/NAME/rotate-secret     {"overlap_ms": 86400000, "signing": ...}: the new secret, once
 POST    webhooks/NAME/replay            {"from": TIME | "pos:N", "to": ...}: send again what was sent
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
 from penstock.protocols.http.data.pages import page
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.webhooks.belongings import attempts_queue, dead_queue
+from penstock.protocols.http.webhooks.client import NoAnswer
 from penstock.protocols.http.webhooks.service import Webhooks
 from penstock.protocols.http.webhooks.settings import settings_of
 from penstock.protocols.http.webhooks.signing import (
@@ -30,12 +33,13 @@ from penstock.protocols.http.webhooks.signing import (
     new_secret,
     public_key,
 )
-from penstock.protocols.http.webhooks.worker import Worker, attempts_queue, dead_queue
+from penstock.protocols.http.webhooks.worker import Worker
 from penstock.router.backfill import find_position
 from penstock.router.errors import AccessRefused
 from penstock.router.since import parse_since
 from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.protocols.http.app import HttpApp
@@ -87,6 +91,7 @@ class WebhookHandlers:
         for action, handler in (
             ("pause", self.pause),
             ("resume", self.resume),
+            ("verify", self.verify),
             ("test", self.test),
             ("rotate-secret", self.rotate),
             ("replay", self.replay),
@@ -164,6 +169,21 @@ class WebhookHandlers:
         await self._access.kept(lsn, "fsync")
         return json_response(shown(worker))
 
+    async def verify(self, request: Request) -> Response:
+        """Ask the receiver now whether it agrees."""
+        _, worker = self._worker(request)
+        if worker.webhook.settings.verify == "none":
+            raise HttpError(409, "wrong_mode", "verify is none: the receiver is not asked; PUT it as options")
+        try:
+            grant = await worker.verify()
+        except NoAnswer as error:
+            allowed, reason = False, f"no answer to OPTIONS: {error.kind}: {error.detail}"
+        else:
+            allowed, reason = grant.allowed, grant.reason
+        await self._access.kept(self._access.broker.log.appender.next_lsn - 1, "fsync")
+        told = {"allowed": allowed, "reason": reason, "granted_at": worker.webhook.granted_ms}
+        return json_response({**told, "state": worker.state})
+
     async def test(self, request: Request) -> Response:
         """Send one message that is in no queue."""
         _, worker = self._worker(request)
@@ -204,6 +224,8 @@ class WebhookHandlers:
         if source is None:
             raise HttpError(409, "wrong_mode", "its source is gone")
         queue: Queue
+        if isinstance(source, Subscription):
+            source = source.stream
         if isinstance(source, Stream):
             queue = source.reader(source.base + source.feed.index_of(first))
         else:

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.logs import fields
 from penstock.protocols.http.messages import HttpError
 from penstock.protocols.http.traffic import Messages
-from penstock.protocols.http.webhooks.client import Resolve, look_up
-from penstock.protocols.http.webhooks.guard import Forbidden
-from penstock.protocols.http.webhooks.options import WebhookOptions
-from penstock.protocols.http.webhooks.settings import Settings, Source
-from penstock.protocols.http.webhooks.store import Store, Webhook
-from penstock.protocols.http.webhooks.worker import (
+from penstock.protocols.http.webhooks.belongings import (
     Context,
-    Worker,
     attempts_queue,
     dead_queue,
     declare,
     own_queue,
 )
+from penstock.protocols.http.webhooks.client import Resolve, look_up
+from penstock.protocols.http.webhooks.guard import Forbidden
+from penstock.protocols.http.webhooks.options import WebhookOptions
+from penstock.protocols.http.webhooks.settings import Settings, Source
+from penstock.protocols.http.webhooks.store import Store, Webhook
+from penstock.protocols.http.webhooks.worker import Worker
 from penstock.router.errors import AccessRefused, NotFound, TopicRefused
 from penstock.router.exchanges import MQTT_EXCHANGE
 from penstock.router.identity import BROKER, Actor, Identity
@@ -188,7 +188,7 @@ class Webhooks:
         with self._broker.log.unit():
             lsn = max(self._declare(vhost, name, settings.source), self._store.put(webhook))
         if known is not None:
-            known.stop()
+            known.retire()
         self._workers[vhost.name, name] = worker
         worker.start()
         return worker, known is None, lsn
@@ -202,6 +202,10 @@ class Webhooks:
             if isinstance(entry.queue, Stream) != (source.kind == "stream"):
                 right = "stream" if isinstance(entry.queue, Stream) else "queue"
                 raise HttpError(409, "wrong_mode", f"source: '{source.name}' is a {right}: name it so")
+            if source.subscription:
+                found = vhost.subscriptions.get(source.name, source.subscription)
+                if not found.durable:
+                    raise HttpError(409, "wrong_mode", "source: a subscription that ends with its consumers")
             if entry.owner is not None or entry.auto_delete:
                 raise HttpError(409, "wrong_mode", "source: a queue that is exclusive or auto-delete")
         else:
@@ -216,7 +220,7 @@ class Webhooks:
     def delete(self, vhost: Vhost, name: str) -> int:
         """End a webhook; its dead letters stay, if there are any. The LSN to wait for."""
         worker = self.get(vhost, name)
-        worker.stop()
+        worker.retire()
         del self._workers[vhost.name, name]
         queues = [own_queue(name), attempts_queue(name)]
         dead = vhost.queues.get(dead_queue(name))
@@ -235,7 +239,7 @@ class Webhooks:
         """A vhost that was deleted took its webhooks with it."""
         for (vhost, name), worker in list(self._workers.items()):
             if vhost not in self._broker.vhosts:
-                worker.stop()
+                worker.retire()
                 del self._workers[vhost, name]
                 self._store.delete(worker.webhook)
 

@@ -3,7 +3,8 @@
 {"source": {"queue": Q}                                    a queue's consumer
          | {"exchange": X, "routing_key": K}                a queue of its own, bound to X
          | {"topic": FILTER}                               the same, of an MQTT topic filter
-         | {"stream": S, "from": "first" | "next"},        every message of a stream, from there on
+         | {"stream": S, "from": "first" | "next"}         every message of a stream, from there on
+         | {"stream": S, "subscription": N},               a consumer of a subscription to a stream
  "url": "https://...", "method": "POST", "headers": {...},
  "format": "cloudevents-binary" | "cloudevents-structured" | "cloudevents-batch" | "raw" | "json",
  "ordering": "none" | "key" | "strict", "ordering_key": "routing_key" | "header:NAME",
@@ -50,6 +51,8 @@ class Source:
     routing_key: str = ""
     start: str = "next"
     """Of a stream: "first" or "next"."""
+    subscription: str = ""
+    """To the stream, if it is one that is consumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +156,22 @@ def _source(fields: _Fields) -> Source:
     kind = kinds[0]
     name = fields.text(kind)
     key = fields.text("routing_key", "") if kind == "exchange" else ""
-    start = fields.choice("from", "next", ("first", "next")) if kind == "stream" else "next"
+    subscription = fields.text("subscription", "") if kind == "stream" else ""
+    has_start = kind == "stream" and not subscription
+    start = fields.choice("from", "next", ("first", "next")) if has_start else "next"
     fields.end()
     if not name or len(name.encode()) > 255 or len(key.encode()) > 255:
         raise _bad("source", "names have 1 to 255 bytes")
-    return Source(kind, name, key, start)
+    return Source(kind, name, key, start, subscription)
 
 
 def _source_shown(source: Source) -> dict[str, str]:
     shown: dict[str, str] = {source.kind: source.name}
     if source.kind == "exchange":
         shown["routing_key"] = source.routing_key
-    if source.kind == "stream":
+    if source.subscription:
+        shown["subscription"] = source.subscription
+    elif source.kind == "stream":
         shown["from"] = source.start
     return shown
 

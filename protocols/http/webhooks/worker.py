@@ -3,53 +3,39 @@
 Each request is one task. What an answer changes (messages settled, progress, dead letters, the entry of the
 delivery log) is one atomic unit of the log. A webhook shares nothing with another one but the loop: it has
 its own endpoint (decisions), client (connections) and feeders (outlets), so none waits for another.
-
-Three queues belong to a webhook NAME, besides its source:
-
-    webhook.NAME            what it was bound to, when its source is an exchange or a topic
-    webhook.NAME.dead       what could not be delivered
-    webhook.NAME.attempts   a stream: one JSON message for each request, seven days long
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
-from penstock.log_core._batch import AMQP091, PERSISTENT
 from penstock.logs import fields
 from penstock.protocols.http.messages import dumps
-from penstock.protocols.http.traffic import Messages
-from penstock.protocols.http.webhooks.client import Client, NoAnswer, Resolve
-from penstock.protocols.http.webhooks.endpoint import Endpoint, Item, Outcome, Verdict
+from penstock.protocols.http.webhooks.belongings import Context, dead_queue, own_queue
+from penstock.protocols.http.webhooks.client import Client, NoAnswer
+from penstock.protocols.http.webhooks.consent import Consent
+from penstock.protocols.http.webhooks.endpoint import Endpoint, Item, Outcome
 from penstock.protocols.http.webhooks.feeder import Feeder, Held
 from penstock.protocols.http.webhooks.filters import Matcher
-from penstock.protocols.http.webhooks.formats import ID_HEADER, Outgoing, encode, id_of
-from penstock.protocols.http.webhooks.guard import Guard
-from penstock.protocols.http.webhooks.handshake import Grant, ask
+from penstock.protocols.http.webhooks.formats import encode, id_of
+from penstock.protocols.http.webhooks.handshake import Grant
+from penstock.protocols.http.webhooks.ledger import EXCERPT, Ledger
 from penstock.protocols.http.webhooks.receipts import Receipt, receipt_of
 from penstock.protocols.http.webhooks.settings import Filter
 from penstock.protocols.http.webhooks.signing import signature
-from penstock.protocols.http.webhooks.store import Progress, Store, Webhook
-from penstock.router.arguments import Arguments
-from penstock.router.dead_letters import Death
-from penstock.router.identity import BROKER, Actor
-from penstock.router.names import join_key_block
+from penstock.protocols.http.webhooks.store import Webhook
 from penstock.subscriptions.errors import SubscriptionError
-from penstock.subscriptions.replay import Replay
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.router.broker import Broker
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue
 
-__all__ = ["STATES", "Context", "Worker", "attempts_queue", "dead_queue", "declare", "own_queue"]
+__all__ = ["STATES", "Worker"]
 
 logger: Final = logging.getLogger("penstock.webhooks")
 
@@ -59,58 +45,6 @@ waits for the receiver's consent; was paused by somebody; was switched off by it
 _LOOK_S: Final = 30.0
 """The longest timer: due times are of the wall clock, which may be set."""
 _ATTACH_S: Final = 5.0
-_ASK_FIRST_S: Final = 1.0
-_ASK_MAX_S: Final = 300.0
-_GRANT_S: Final = 7 * 86_400.0
-_EXCERPT: Final = 256
-
-
-def own_queue(name: str) -> str:
-    return f"webhook.{name}"
-
-
-def dead_queue(name: str) -> str:
-    return f"webhook.{name}.dead"
-
-
-def attempts_queue(name: str) -> str:
-    return f"webhook.{name}.attempts"
-
-
-def declare(vhost: Vhost, name: str, arguments: Arguments | None = None) -> int:
-    """One of a webhook's queues, if it is not there; the LSN to wait for."""
-    return vhost.declare_queue(name, Actor(BROKER, None), durable=True, arguments=arguments).lsn
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What all webhooks of a gateway work with."""
-
-    broker: Broker
-    messages: Messages
-    store: Store
-    guard: Guard
-    tls: Callable[[], ssl.SSLContext]
-    resolve: Resolve
-    origin: str
-    window_bytes: int
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a webhook did since the start of the process."""
-
-    requests: int = 0
-    outcomes: dict[str, int] = field(default_factory=lambda: {one.value: 0 for one in Outcome})
-    delivered: int = 0
-    filtered: int = 0
-    """Messages that its filter is not for."""
-    dead: int = 0
-    seconds: float = 0.0
-    last_status: int = 0
-    last_error: str = ""
-    last_ms: int = 0
-    """When, since the epoch."""
 
 
 class Worker:
@@ -118,7 +52,8 @@ class Worker:
 
     def __init__(self, context: Context, vhost: Vhost, webhook: Webhook) -> None:
         self.webhook = webhook
-        self.counts = Counts()
+        self._ledger = Ledger(context, vhost, webhook)
+        self.counts = self._ledger.counts
         self.waiting_for = ""
         """Why it does not consume though it should."""
         self._context = context
@@ -130,12 +65,14 @@ class Worker:
         self._matcher = Matcher(wanted) if wanted != Filter() else None
         self._loop = asyncio.get_running_loop()
         self._endpoint = self._new_endpoint()
+        self._consent = Consent(
+            webhook, context.store, self._client, context.origin, context.broker.log.wall_ms, self._agreed
+        )
         self._feeders: list[Feeder] = []
         self._main: Feeder | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
-        self._renewing = False
 
     def _new_endpoint(self) -> Endpoint:
         endpoint = Endpoint(self.webhook.settings, window_bytes=self._context.window_bytes)
@@ -160,16 +97,13 @@ class Worker:
             return "disabled"
         if webhook.paused:
             return "paused"
-        if not self._granted():
+        if not self._consent.given:
             return "pending"
         if self.waiting_for:
             return "waiting"
         if self._endpoint.is_open:
             return "open"
         return "throttled" if self._endpoint.resting_s(self._now_s()) > 1 else "active"
-
-    def _granted(self) -> bool:
-        return self.webhook.settings.verify == "none" or self.webhook.granted_ms > 0
 
     def shown(self) -> dict[str, Any]:
         """Its state, as JSON."""
@@ -189,7 +123,7 @@ class Worker:
             "delivered": counts.delivered,
             "filtered": counts.filtered,
             "last_status": counts.last_status,
-            "last_error": counts.last_error,
+            "last_error": self._consent.last_error or counts.last_error,
             "last_at": counts.last_ms,
         }
 
@@ -201,6 +135,8 @@ class Worker:
     def source(self) -> Queue | None:
         """The queue or stream that it consumes; None: it is gone."""
         source = self.webhook.settings.source
+        if source.subscription:
+            return self._vhost.subscriptions.of(source.name).get(source.subscription)
         own = source.kind in ("exchange", "topic")
         entry = self._vhost.queues.get(own_queue(self.webhook.name) if own else source.name)
         return None if entry is None else entry.queue
@@ -213,7 +149,7 @@ class Worker:
         if self._running or webhook.paused or webhook.disabled:
             return
         self._running = True
-        if self._granted():
+        if self._consent.given:
             self._attach()
         else:
             self._spawn(self._ask())
@@ -233,6 +169,11 @@ class Worker:
         self._client.close()
         self._endpoint = self._new_endpoint()
         self._context.broker.tick.schedule()
+
+    def retire(self) -> None:
+        """The webhook was changed or deleted: another one has its row."""
+        self._consent.retire()
+        self.stop()
 
     async def drain(self, timeout_s: float) -> None:
         """Take nothing more, let what is under way end, then stop."""
@@ -281,7 +222,17 @@ class Worker:
         return stream.reader(offset, cursor_name)
 
     def _feeder(self, queue: Queue, *, last_lsn: int = 0, most: int = 0) -> Feeder:
-        return Feeder(queue, self._room, self._took, self._lost, last_lsn=last_lsn, most=most)
+        name = own_queue(self.webhook.name)
+        return Feeder(
+            name,
+            self._context.messages,
+            queue,
+            self._room,
+            self._took,
+            self._lost,
+            last_lsn=last_lsn,
+            most=most,
+        )
 
     def _room(self) -> int:
         return self._endpoint.room(self._now_s()) if self._running else 0
@@ -330,9 +281,7 @@ class Worker:
             self._timer = None
         self._end_finished()
         now_s = self._now_s()
-        granted_s = self.webhook.granted_ms / 1000
-        if self.webhook.settings.verify == "options" and now_s - granted_s > _GRANT_S and not self._renewing:
-            self._renewing = True
+        if self._consent.falls_due():
             self._spawn(self._renew())
         while chosen := self._endpoint.next(now_s):
             self._spawn(self._send(chosen))
@@ -362,15 +311,8 @@ class Worker:
 
         self._spawn(later())
 
-    def _outgoing(self, item: Item) -> Outgoing:
-        held = item.name
-        assert isinstance(held, Held)
-        record = held.taken.record
-        message = self._context.messages.show(record)
-        return Outgoing(record.lsn, record.ts, held.taken.queue.name, self._vhost.name, message)
-
     async def _send(self, chosen: list[Item]) -> None:
-        messages = [self._outgoing(item) for item in chosen]
+        messages = [self._ledger.outgoing(item) for item in chosen]
         headers, body = encode(self.webhook.settings.format, messages)
         ids = [id_of(one) for one in messages]
         name = ids[0] if len(ids) == 1 else f"{ids[0]}+{len(ids) - 1}"
@@ -387,12 +329,7 @@ class Worker:
             refused=receipt.refused,
             again=receipt.again,
         )
-        self._count(receipt, status, text, took_s, len(verdict.done))
-        if verdict.dead:
-            declare(self._vhost, dead_queue(self.webhook.name))
-        with self._context.broker.log.unit():
-            self._apply(verdict)
-            self._record(ids, chosen, receipt, status, text, took_s)
+        self._ledger.keep(verdict, ids, chosen, receipt, status, text, took_s)
         self._context.broker.tick.schedule()
         if verdict.disable:
             self.disable(verdict.disable)
@@ -421,7 +358,7 @@ class Worker:
             )
         except NoAnswer as error:
             return Receipt(Outcome.FAILED), 0, f"{error.kind}: {error.detail}"
-        said = answer.body[:_EXCERPT].decode("utf-8", "replace")
+        said = answer.body[:EXCERPT].decode("utf-8", "replace")
         return receipt_of(answer, count, self._now_s()), answer.status, said
 
     def _secrets(self) -> list[str]:
@@ -431,118 +368,34 @@ class Worker:
             self._context.store.put(webhook)
         return webhook.secrets
 
-    # What an answer changes
-
-    def _apply(self, verdict: Verdict) -> None:
-        store, key = self._context.store, self.webhook.key
-        for item in verdict.done:
-            held = item.name
-            assert isinstance(held, Held)
-            if item.attempts:
-                store.done(key, held.taken.record.lsn)
-            held.feeder.settle(held)
-        for item in verdict.dead:
-            held = item.name
-            assert isinstance(held, Held)
-            store.done(key, held.taken.record.lsn)
-            self._bury(item, held)
-            held.feeder.settle(held)
-            # In the same unit as its letter: the two never disagree after a crash.
-            held.taken.queue.persist()
-        for item in verdict.again:
-            held = item.name
-            assert isinstance(held, Held)
-            if isinstance(held.taken.queue, Replay):
-                continue  # which ends with the process
-            store.keep(key, held.taken.record.lsn, Progress(item.attempts, item.first_s, item.due_s))
-
-    def _bury(self, item: Item, held: Held) -> None:
-        """Put a dead letter, which keeps the message's keys and its id."""
-        broker, record = self._context.broker, held.taken.record
-        assert broker.rewrite is not None  # the gateway is opened with it
-        death = Death(held.taken.queue.name, "rejected", broker.log.now_ms() // 1000, None)
-        letter = broker.rewrite(record, death)
-        outgoing = self._outgoing(item)
-        props = self._context.messages.with_header(letter.props, ID_HEADER, id_of(outgoing))
-        self.counts.dead += 1
-        route = self._vhost.route(None, AMQP091, join_key_block("", dead_queue(self.webhook.name)))
-        key = join_key_block(outgoing.message.exchange, letter.keys[0])
-        self._vhost.publishing.append(route, key, props, record.body, PERSISTENT, record.priority, AMQP091)
-
-    def _count(self, receipt: Receipt, status: int, text: str, took_s: float, done: int) -> None:
-        counts = self.counts
-        counts.requests += 1
-        counts.outcomes[receipt.outcome.value] += 1
-        counts.delivered += done
-        counts.seconds += took_s
-        counts.last_status, counts.last_ms = status, self._context.broker.log.wall_ms()
-        counts.last_error = "" if receipt.outcome is Outcome.DONE else (text or f"status {status}")
-
-    def _record(
-        self, ids: list[str], chosen: list[Item], receipt: Receipt, status: int, text: str, took_s: float
-    ) -> None:
-        """One entry of the delivery log."""
-        name = attempts_queue(self.webhook.name)
-        if name not in self._vhost.queues:
-            return  # somebody deleted the log
-        positions = [item.name.taken.record.lsn for item in chosen if isinstance(item.name, Held)]
-        entry = {
-            "webhook": self.webhook.name,
-            "ids": ids,
-            "positions": positions,
-            "attempt": max(item.attempts for item in chosen) + (receipt.outcome is Outcome.DONE),
-            "at": self._context.broker.log.wall_ms(),
-            "ms": round(took_s * 1000, 3),
-            "result": receipt.outcome.value,
-            "status": status,
-            "answer": text[:_EXCERPT],
-        }
-        key = join_key_block("", name)
-        route = self._vhost.route(None, AMQP091, key)
-        self._vhost.publishing.append(
-            route, key, self._context.messages.json_props, dumps(entry), PERSISTENT, 0, AMQP091
-        )
-
-    # The handshake
+    # The receiver's consent
 
     async def _ask(self) -> None:
-        """Ask the receiver until it agrees, then begin."""
-        wait_s = _ASK_FIRST_S
-        while self._running:
-            try:
-                grant = await ask(self._client, self._context.origin, self.webhook.settings.timeout_ms / 1000)
-            except NoAnswer as error:
-                self.counts.last_error = f"handshake: {error.kind}: {error.detail}"
-            else:
-                if grant.allowed:
-                    self._grant(grant)
-                    self._attach()
-                    return
-                self.counts.last_error = f"handshake: {grant.reason}"
-            await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 2, _ASK_MAX_S)
+        """Begin when it agrees."""
+        await self._consent.wait()
+        self._attach()
 
-    def _grant(self, grant: Grant) -> None:
-        self._endpoint.pace_s = self.webhook.pace_s = grant.pace_s
-        self.webhook.granted_ms = self._context.broker.log.wall_ms()
-        self._context.store.put(self.webhook)
-        self.counts.last_error = ""
+    def _agreed(self, grant: Grant) -> None:
+        self._endpoint.pace_s = grant.pace_s
 
     async def _renew(self) -> None:
-        """Ask a receiver that agreed a week ago whether it still does."""
-        try:
-            grant = await ask(self._client, self._context.origin, self.webhook.settings.timeout_ms / 1000)
-        except NoAnswer:
-            await asyncio.sleep(_ASK_MAX_S)
-        else:
-            if grant.allowed:
-                self._grant(grant)
-            else:
-                self.disable(f"the receiver agrees no more: {grant.reason}")
-        finally:
-            self._renewing = False
+        if why := await self._consent.renew():
+            self.disable(why)
 
     # By hand
+
+    async def verify(self) -> Grant:
+        """Ask the receiver whether it agrees, now. Who agreed once and does not now is sent nothing more.
+
+        Raises:
+            NoAnswer: it does not say.
+
+        """
+        had_agreed = self._consent.given
+        grant = await self._consent.ask()
+        if had_agreed and not grant.allowed and not self.webhook.disabled:
+            self.disable(f"the receiver agrees no more: {grant.reason}")
+        return grant
 
     async def test(self) -> dict[str, Any]:
         """Send one message that is in no queue; what came of it."""

@@ -1,0 +1,122 @@
+"""POST queues/Q/redrive: dead letters of a queue go back to where they died.
+
+    {"max": 1000, "to": QUEUE, "dry_run": false,
+     "reason": "rejected" | "expired" | "maxlen" | "delivery_limit"}
+
+    {"messages": [{"id": ..., "to": ..., "reason": ...}], "left": 3}
+
+What moves is one atomic unit, publish and removal; what is no dead letter, or died otherwise, stays in its
+place. How a letter died is forgotten (`x-death` and what else the broker wrote), and so is who published it.
+Without `to` it goes to the queue that it died in last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.http.data.bodies import Outgoing
+from penstock.protocols.http.data.fields import number_of, optional_object
+from penstock.protocols.http.data.polls import Polls, give_back
+from penstock.protocols.http.data.ways import Way, check_room, ready
+from penstock.protocols.http.messages import HttpError, Request, Response, json_response
+from penstock.subscriptions.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.data.access import Access
+    from penstock.protocols.http.traffic import Taken
+
+__all__ = ["Redrive"]
+
+_MOST: Final = (1000, 1, 1000)
+_BYTES_MAX: Final = 16 << 20
+_REASONS: Final = ("rejected", "expired", "maxlen", "delivery_limit")
+_FIELDS: Final = ("max", "reason", "to", "dry_run")
+
+
+@dataclass(slots=True)
+class _Letter:
+    """A dead letter that moves."""
+
+    taken: Taken
+    to: str
+    reason: str
+    message: Outgoing
+
+    def shown(self) -> dict[str, str]:
+        return {"id": f"0:{self.taken.record.lsn}", "to": self.to, "reason": self.reason}
+
+
+class Redrive:
+    """The handler."""
+
+    def __init__(self, access: Access, polls: Polls) -> None:
+        self._access = access
+        self._polls = polls
+
+    async def redrive(self, request: Request) -> Response:
+        """Put dead letters back."""
+        access = self._access
+        vhost, queue = access.vhost(request), access.queue(request)
+        if isinstance(queue, Stream):
+            raise HttpError(409, "wrong_mode", f"'{queue.name}' is a stream: nothing can be taken out of it")
+        body = await optional_object(request)
+        if unknown := sorted(set(body) - set(_FIELDS)):
+            raise HttpError(
+                400, "bad_field", f"{unknown[0]}: there is no such field; there are {', '.join(_FIELDS)}"
+            )
+        most, to, reason = number_of(body, "max", _MOST), body.get("to"), body.get("reason")
+        if to is not None and not isinstance(to, str):
+            raise HttpError(400, "bad_field", "to: the name of a queue")
+        if reason is not None and reason not in _REASONS:
+            raise HttpError(400, "bad_field", f"reason: one of {', '.join(_REASONS)}")
+        access.accepting(vhost, access.identity(request))
+        taken = await self._polls.take(request, queue, most, 0, bytes_max=_BYTES_MAX)
+        letters: list[_Letter] = []
+        try:
+            for one in taken:
+                letter = self._letter(one, to, reason)
+                if letter is not None:
+                    letters.append(letter)
+            moved = [] if body.get("dry_run") is True else letters
+            identity = access.identity(request)
+            messages = [
+                ready(access, Way(identity, vhost, "", one.to, True, True), one.message) for one in moved
+            ]
+            check_room(messages)
+        except BaseException:
+            give_back(taken)
+            raise
+        gone = {id(one.taken) for one in moved}
+        with access.broker.log.unit():
+            for message in messages:
+                message.append()
+            for letter in moved:
+                letter.taken.settle()
+            lsn = queue.persist() if moved else 0
+        give_back([one for one in taken if id(one) not in gone])
+        queue.credit_gained()
+        await access.kept(lsn, "fsync")
+        shown = [letter.shown() for letter in letters]
+        return json_response({"messages": shown, "left": len(taken) - len(moved)})
+
+    def _letter(self, taken: Taken, to: str | None, reason: str | None) -> _Letter | None:
+        """What becomes of a message; None: it stays."""
+        shown = self._access.messages.show(taken.record)
+        properties = {**shown.properties}
+        headers = dict(properties.pop("headers", None) or {})
+        deaths = headers.get("x-death")
+        death = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
+        died, of = death.get("reason"), death.get("queue")
+        if (reason is not None and died != reason) or not isinstance(to or of, str):
+            return None
+        kept: dict[str, Any] = {
+            name: value
+            for name, value in headers.items()
+            if name != "x-death" and not name.startswith(("x-first-death-", "x-last-death-"))
+        }
+        properties.pop("user_id", None)
+        if kept:
+            properties["headers"] = kept
+        message = Outgoing(shown.body, None, properties)
+        return _Letter(taken, str(to or of), str(died or ""), message)

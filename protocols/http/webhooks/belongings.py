@@ -1,0 +1,59 @@
+"""What all webhooks work with, and the queues that belong to one.
+
+Three queues belong to a webhook NAME, besides its source:
+
+    webhook.NAME            what it was bound to, when its source is an exchange or a topic
+    webhook.NAME.dead       what could not be delivered
+    webhook.NAME.attempts   a stream: one JSON message for each request, seven days long
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.webhooks.client import Resolve
+from penstock.protocols.http.webhooks.guard import Guard
+from penstock.protocols.http.webhooks.store import Store
+from penstock.router.arguments import Arguments
+from penstock.router.identity import BROKER, Actor
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+    from penstock.router.vhost import Vhost
+
+__all__ = ["Context", "attempts_queue", "dead_queue", "declare", "own_queue"]
+
+
+def own_queue(name: str) -> str:
+    return f"webhook.{name}"
+
+
+def dead_queue(name: str) -> str:
+    return f"webhook.{name}.dead"
+
+
+def attempts_queue(name: str) -> str:
+    return f"webhook.{name}.attempts"
+
+
+def declare(vhost: Vhost, name: str, arguments: Arguments | None = None) -> int:
+    """One of a webhook's queues, if it is not there; the LSN to wait for."""
+    return vhost.declare_queue(name, Actor(BROKER, None), durable=True, arguments=arguments).lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all webhooks of a gateway work with."""
+
+    broker: Broker
+    messages: Messages
+    store: Store
+    guard: Guard
+    tls: Callable[[], ssl.SSLContext]
+    resolve: Resolve
+    origin: str
+    window_bytes: int

@@ -152,11 +152,16 @@ class Administration:
         description: str | None = None,
         tags: Iterable[str] | None = None,
         default_queue_type: str | None = None,
+        worker: object = None,
     ) -> int:
         """Make a vhost, or change what is said of it; what is None stays as it is.
 
+        `worker`, a number, says which one a new vhost belongs to; without, one with the fewest has it. It is
+        checked as it comes (of JSON).
+
         Raises:
-            InvalidParameter: the name is empty or longer than 255 bytes, or there is no such queue type.
+            InvalidParameter: the name is empty or longer than 255 bytes, there is no such queue type or
+                worker, or the vhost belongs to another worker.
 
         """
         _check_name("vhost", name)
@@ -166,10 +171,12 @@ class Administration:
             )
         broker = self._broker
         found = broker.vhosts.get(name)
-        metadata, limits, worker = VhostMetadata(), dict[str, int](), broker.elsewhere(name)
+        metadata, limits, home = VhostMetadata(), dict[str, int](), broker.elsewhere(name)
+        if worker is not None:
+            _check_worker(broker, name, worker)
         if found is not None:
             metadata = found.metadata
-        elif worker is not None:
+        elif home is not None:
             metadata, limits = _said(broker.vhost_row(name))
         before = metadata if broker.knows(name) else None
         if description is not None:
@@ -183,9 +190,9 @@ class Administration:
             return 0
         self._schedule()
         if before is None:
-            worker = broker.place()
-        if worker not in (None, broker.options.worker):
-            return broker.put_elsewhere(_row(name, metadata, limits, worker))
+            home = worker if isinstance(worker, int) else broker.place()
+        if home not in (None, broker.options.worker):
+            return broker.put_elsewhere(_row(name, metadata, limits, home))
         vhost = found or broker.add_vhost(name)
         vhost.metadata = metadata
         return broker.save_vhost(vhost)
@@ -303,6 +310,23 @@ def _said(row: dict[str, Any]) -> tuple[VhostMetadata, dict[str, int]]:
 def _row(name: str, metadata: VhostMetadata, limits: Limits, worker: int | None) -> dict[str, Any]:
     """The row of a vhost of another worker."""
     return {"name": name, **asdict(metadata), "limits": limits, "worker": worker}
+
+
+def _check_worker(broker: Broker, name: str, worker: object) -> None:
+    """Whether a vhost may be put there."""
+    count = broker.options.workers
+    if not isinstance(worker, int) or isinstance(worker, bool) or not 0 <= worker < count:
+        raise InvalidParameter(
+            f"there is no worker {worker!r}",
+            f"use a number from 0 to {count - 1}; server.workers is {count}",
+        )
+    home = broker.elsewhere(name)
+    home = broker.options.worker if home is None else home
+    if broker.knows(name) and worker != home:
+        raise InvalidParameter(
+            f"vhost '{name}' belongs to worker {home}",
+            "stop the gateway and have it moved: penstock log move",
+        )
 
 
 def _check_name(kind: str, name: str) -> None:

@@ -47,6 +47,7 @@ from penstock.router.rates import Rates
 from penstock.router.retained import Retained
 from penstock.router.sessions import TABLE as SESSIONS
 from penstock.router.sessions import split_row
+from penstock.router.shared_state import SHARED
 from penstock.router.tokens import Tokens
 from penstock.router.vhost import Vhost
 from penstock.router.vhost_state import VhostMetadata
@@ -174,6 +175,7 @@ class Broker:
         broker = cls(log, tick, options or BrokerOptions(), rewrite, delay_words, shared, oauth)
         with uncollected():
             broker._restore()
+            broker._leave_strays()
         log.low_water = broker.queues.low_water
         log.mark_needs = broker.queues.needs
         broker.delayed.start()
@@ -294,6 +296,8 @@ class Broker:
             self._check_workers(known)
             for one in known:
                 self.apply_vhost(one)
+            for name in self._strays():
+                self.add_vhost(name)
             for _, value in tables.items("policy"):
                 self._restore_policy(decode_table(value))
             for name, thing, kept, feed in self.feeds.stored_keepers():
@@ -334,6 +338,27 @@ class Broker:
                 remedy=f"set server.workers to {max(homeless.values()) + 1}; with "
                 "fewer only when these vhosts are deleted",
             )
+
+    def _strays(self) -> list[str]:
+        """Vhosts that were this worker's, or whose rows came along with the copy that its log began as, and
+        which belong to another one since (`penstock log move`)."""
+        tables, mine = self.log.tables, self.options.worker
+        # Every log has a number for that one, whether anything of it was ever there.
+        copied = mine == 0 or tables.get("vhost", row_key(DEFAULT_VHOST)) is not None
+        known = (name for name, _ in self.partitions.items())
+        return [name for name in known if name in self._elsewhere and (copied or name != DEFAULT_VHOST)]
+
+    def _leave_strays(self) -> None:
+        """Remove what is in them, from this log only."""
+        tables = self.log.tables
+        with self.log.unit():
+            for name in self._strays():
+                self.vhosts[name].clear()
+                del self.vhosts[name]
+            if self.options.worker:
+                for table in SHARED:  # worker 0's, which such a copy has, too
+                    for key in list(tables.keys(table)):
+                        tables.delete(table, key)
 
     def _restore_vhost(self, row: dict[str, Any]) -> None:
         name = row.pop("name")

@@ -135,8 +135,11 @@ class Halves:
 
     def start(self) -> None:
         """Take over what the tables have."""
-        for key, value in self._tables.items(_TABLE):
+        for key, value in list(self._tables.items(_TABLE)):
             head, block, _ = _decoded(value)
+            if head["vhost"] not in self._broker.vhosts:  # it belongs to another worker now
+                self._tables.delete(_TABLE, key)
+                continue
             place = Place(head["vhost"], head["user"], head["group"], block)
             rules = Rules(**{name: head[name] for name in Rules.__slots__})
             names = head.get("name", ""), head.get("ask_at", "")

@@ -396,16 +396,18 @@ class Clients:
         row = SessionRow.decode(value)
         now = self._clock()
         vhost_name, client_id = split_session_key(key)
-        vhost = self.broker.vhost(vhost_name)
+        vhost = self.broker.vhosts.get(vhost_name)
         if row.grants is not None:
             # What its token allowed; to come back it needs a new one.
             identity: Identity | None = Identity(row.user, grants=row.grants)
         else:
             identity = self.broker.users.identity(row.user)
-        queue = vhost.session_queue(client_id, durable=True)
-        if identity is None:
-            # The user is gone: nobody may have what the session would deliver.
-            vhost.delete_session(client_id)
+        queue = None if vhost is None else vhost.session_queue(client_id, durable=True)
+        if vhost is None or queue is None or identity is None:
+            # The vhost belongs to another worker now, or the user is gone: nobody may have what the session
+            # would deliver.
+            if vhost is not None:
+                vhost.delete_session(client_id)
             for table in (SESSION, QOS2_IN, OUT):
                 self.log.tables.delete(table, key)
             return

@@ -83,6 +83,16 @@ def add_log_commands(
     saving.add_argument("--to", metavar="TARGET", type=Path, required=True, help="the copy; must not exist")
     saving.add_argument("--copy", action="store_true", help="share nothing: for another file system")
     _output(saving)
+    moving = verb(
+        "move",
+        _move,
+        "give a vhost to another worker, which has none yet",
+        "The gateway must be stopped. DIR is its data folder, with the folders of its workers in it. What is "
+        "in the vhost goes along; the files are shared by hard links.",
+    )
+    moving.add_argument("--vhost", required=True, help="the vhost")
+    moving.add_argument("--worker", type=int, required=True, metavar="N", help="the number of the worker")
+    _output(moving)
     leaving = verb(
         "export", _export, "write everything into one portable file", "The gateway may run meanwhile."
     )
@@ -220,6 +230,19 @@ def _backup(parsed: argparse.Namespace) -> int:
     print(f"shared: {done.linked_files} files, {done.linked_bytes} bytes; ", end="")
     print(f"copied: {done.copied_files} files, {done.copied_bytes} bytes")
     print(f"to restore: stop the gateway, move {done.source} away, and move (or cp -a) this copy there")
+    return 0
+
+
+def _move(parsed: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from penstock.log_tools.moving import move
+
+    done = move(parsed.data_dir, parsed.vhost, parsed.worker)
+    text = f"vhost '{done.vhost}' belongs to worker {done.to_worker} from the next start on, in {done.folder}"
+    if done.replaced:
+        text += f"\nwhat that worker had, no vhost among it, is in {done.replaced}"
+    _say(parsed, asdict(done), text)
     return 0
 
 

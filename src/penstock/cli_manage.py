@@ -133,9 +133,16 @@ def add_commands(commands: Any) -> None:
     users("revoke", _delete("permissions/{vhost}/{name}"), vhost, name, help="shut a vhost to a user")
 
     vhosts = nouns.add("vhosts", "virtual hosts")
-    vhosts("list", list_of("vhosts"), columns("name,description,messages,tags"), help="list vhosts")
+    vhosts("list", list_of("vhosts"), columns("name,description,messages,tags,worker"), help="list vhosts")
     vhosts(
-        "add", _add_vhost, name, argument("--description", default=""), help="make a vhost, or describe it"
+        "add",
+        _add_vhost,
+        name,
+        argument("--description", default=""),
+        argument(
+            "--worker", type=int, metavar="N", help="which worker has it (default: one with the fewest)"
+        ),
+        help="make a vhost, or describe it",
     )
     vhosts("delete", _delete("vhosts/{name}"), name, help="delete a vhost with everything in it")
 
@@ -317,7 +324,10 @@ def _grant(client: Client, parsed: argparse.Namespace) -> None:
 
 
 def _add_vhost(client: Client, parsed: argparse.Namespace) -> None:
-    client.request("PUT", _filled("vhosts/{name}", parsed), {"description": parsed.description})
+    body: Item = {"description": parsed.description}
+    if parsed.worker is not None:
+        body["worker"] = parsed.worker
+    client.request("PUT", _filled("vhosts/{name}", parsed), body)
 
 
 def _set_policy(client: Client, parsed: argparse.Namespace) -> None:

@@ -349,6 +349,28 @@ def test_a_vhost_of_another_worker_is_changed_and_removed_like_any(gateway: Gate
             assert [vhost["name"] for vhost in one.get("vhosts")] == ["/", "b"]
 
 
+def test_a_vhost_is_made_where_it_is_asked_for(api: Api, gateway: Gateway) -> None:
+    for number, worker in enumerate((1, 1, 0)):
+        assert api.status("PUT", f"vhosts/v{number}", {"worker": worker}) == 201
+        assert api.status("PUT", f"vhosts/v{number}", {"worker": worker, "tags": "x"}) == 204
+        assert api.get(f"vhosts/v{number}")["worker"] == worker
+        amqp(gateway, f"v{number}").close()
+    for body, told in (
+        ({"worker": 2}, "there is no worker 2"),
+        ({"worker": "1"}, "there is no worker '1'"),
+        ({"worker": True}, "there is no worker True"),
+    ):
+        answer = api.send("PUT", "vhosts/new", body)
+        assert answer.status_code == 400 and told in answer.text, answer.text
+    answer = api.send("PUT", "vhosts/v0", {"worker": 0})
+    assert answer.status_code == 400 and "belongs to worker 1" in answer.text
+    body = {"vhosts": [{"name": "v3", "worker": 1}, {"name": "v2", "worker": 1}]}
+    assert api.send("POST", "definitions", body).status_code == 204
+    assert [api.get(f"vhosts/{name}")["worker"] for name in ("v3", "v2")] == [1, 0]
+    for number in range(4):
+        assert api.status("DELETE", f"vhosts/v{number}") == 204
+
+
 def test_definitions_come_out_whole_and_go_in_where_they_belong(gateway: Gateway) -> None:
     body = {
         "vhosts": [{"name": "d1"}, {"name": "d2"}],

@@ -246,6 +246,7 @@ class Import:
             description=text_of(said, "description") if "description" in said else None,
             tags=tags_of(said["tags"]) if "tags" in said else None,
             default_queue_type=kind if isinstance(kind, str) and kind != "undefined" else None,
+            worker=None if self._broker.knows(name) else said.get("worker"),
         )
         limits = item.get("limits")
         if isinstance(limits, dict) and limits:

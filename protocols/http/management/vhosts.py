@@ -105,6 +105,7 @@ class _Vhosts:
             default_queue_type=text_of(said, "default_queue_type")
             if said.get("default_queue_type") is not None
             else None,
+            worker=said.get("worker"),
         )
         if not known and identity.grants is None:
             # As RabbitMQ does it: who makes a vhost may use it. What a token allows says its issuer.

@@ -414,4 +414,5 @@ def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
         "send_oct_details": {"rate": flows[-1]},
         "tags": list(found.metadata.tags),
         "tracing": found.firehose.is_on,
+        "worker": api.broker.options.worker,
     }

@@ -35,12 +35,13 @@ from penstock.log_core.layout import TIME_INDEX, Folder, read_sealed
 from penstock.log_core.manifest import Manifest
 from penstock.log_tools.reading import SegmentFile, batches, read_manifest, segments
 
-__all__ = ["Backup", "backup"]
+__all__ = ["NOTE", "Backup", "backup"]
 
 _ATTEMPTS: Final = 10
 _NEXT_AND_END: Final = struct.Struct("<QQ")
 _CHUNK: Final = 1024 * 1024
-_NOTE: Final = "BACKUP.json"
+NOTE: Final = "BACKUP.json"
+"""Says in a copy what it is one of."""
 
 Progress = Callable[[int], object]
 
@@ -249,7 +250,7 @@ class _Run:
         done.target = str(name.absolute())
         done.log_id = manifest.log_id.hex()
         done.made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        note = self._target.root / _NOTE
+        note = self._target.root / NOTE
         note.write_text(json.dumps(asdict(done), indent=2) + "\n")
         fd = os.open(note, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -34,8 +34,9 @@ from penstock.config import Address, Config
 from penstock.errors import ConfigError, PenstockError, StartError
 from penstock.protocols.listener import listening_socket
 from penstock.workers.crew import Membership
+from penstock.workers.folders import worker_folder
 
-__all__ = ["supervise", "worker_config", "worker_folder"]
+__all__ = ["supervise", "worker_config"]
 
 logger: Final = logging.getLogger("penstock.supervisor")
 
@@ -66,11 +67,6 @@ class _Worker:
     due_at: float | None = None
     """When it is started again."""
     addresses: dict[str, str] = field(default_factory=dict)
-
-
-def worker_folder(data_dir: str, number: int) -> Path:
-    """The data folder of a worker: worker 0 has what a gateway of one process has."""
-    return Path(data_dir) / f"worker-{number:03}" if number else Path(data_dir)
 
 
 def worker_config(config: Config, number: int) -> Config:

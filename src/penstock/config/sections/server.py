@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from penstock.config.kinds import GIB, KIB, MIB, Bytes, Choice, Count, Networks, Seconds, Share, option
 
-__all__ = ["Server"]
+__all__ = ["WORKERS_MAX", "Server"]
+
+WORKERS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class Server:
     workers: int = field(
         default=1,
         metadata=option(
-            Count(1, 64),
+            Count(1, WORKERS_MAX),
             "Processes that share the ports. Each has vhosts of its own, with a log of its own in data_dir, "
             "and uses one core: one vhost is no faster with more of them. Caches and limits of memory are "
             "divided among them; limits of connections hold for each.",

@@ -65,6 +65,10 @@ cdef enum:                            # encodings
     ENC_AMQP091 = 1
     ENC_MQTT5 = 2
     ENC_NATIVE = 3
+    ENC_EVENTS = 4                    # no message, but a block of events (subscriptions/_events.pyx)
+
+cdef enum:
+    EVENTS_LP = 0xFFFFFFFD            # the log partition of events, which is no vhost's
 
 cdef enum:                            # kinds of batches
     KIND_LOST = 0                     # never on disk: stands for records that can no longer be read; settle and skip them

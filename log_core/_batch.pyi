@@ -20,6 +20,8 @@ NONE: Final = 0
 AMQP091: Final = 1
 MQTT5: Final = 2
 NATIVE: Final = 3
+EVENTS: Final = 0xFFFFFFFD
+"""The log partition of the table of events."""
 """Encodings of a record's key block and properties block."""
 
 LOST: Final = 0

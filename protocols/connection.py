@@ -54,6 +54,7 @@ from penstock.protocols.doors import Doors
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.relay import Relay
 from penstock.router.rates import Rates
+from penstock.subscriptions import _events as events
 from penstock.subscriptions._turns import Turns
 
 __all__ = ["ARENA", "LATE_S", "Connection", "Limits", "LogPort", "Wiring"]
@@ -207,6 +208,10 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.wiring.logger.info(
             "connection opened", extra=fields(connection=self.id, peer=self.peer, user=user, **more)
         )
+        if events.is_on():
+            protocol, client = self.wiring.logger.name.rpartition(".")[2], more.get("client")
+            known = f"{protocol} {client}" if client and client != "-" else protocol
+            events.note("connect", vhost=vhost, connection=self.name, user=user, detail=known)
         if self.on_login is not None:
             self.on_login(self)
 
@@ -228,6 +233,14 @@ class Connection(Stream, asyncio.BufferedProtocol):
     def _closed(self) -> None:
         """Say so: in the log, unless that says already who goes on with it, and to the listener."""
         if not self.handed_over or self._relay is not None:
+            if self.user and events.is_on():
+                events.note(
+                    "disconnect",
+                    vhost=self.vhost_name,
+                    connection=self.name,
+                    user=self.user,
+                    detail=self.reason,
+                )
             received, sent = self.message_counts()
             self.wiring.logger.info(
                 "connection closed",

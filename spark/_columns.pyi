@@ -17,7 +17,6 @@ class Buffer:
 Column = tuple[int, Buffer | None, Buffer, Buffer | None]
 """(rows that are null, bitmap of validity or None: none is, values, int32 offsets of text and lists)."""
 
-@final
 class Rows:
     """Collects rows out of batches until `release` hands them over as buffers."""
 
@@ -38,8 +37,10 @@ class Rows:
         wanted_vhosts: Collection[bytes] | None = None,
         encodings: int = 0,
         payload_max: int = -1,
+        names: tuple[str, ...] = ...,
     ) -> None:
         """Args:
+        names: The columns of the table, in their order.
         columns: Those to fill; ValueError for one that is none.
         vhosts: Names by log partition.
         decide: Asked once per distinct (encoding, key block) whether its records are wanted; None: all.

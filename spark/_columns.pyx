@@ -17,7 +17,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock.log_core._batch cimport (
-    BATCH_HEADER, ENC_AMQP091, ENC_MQTT5, ENC_NATIVE, F_DELAYED, F_EXACTLY_ONCE, F_HALF, F_LIST, F_PERSISTENT,
+    BATCH_HEADER, ENC_AMQP091, ENC_MQTT5, ENC_NATIVE, EVENTS_LP, F_DELAYED, F_EXACTLY_ONCE, F_HALF, F_LIST, F_PERSISTENT,
     F_RETAIN, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader, Found, RecordHeader, check_batch,
     columns_size,
 )
@@ -56,12 +56,6 @@ cdef class Buffer:
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
 
-cdef struct Bytes:
-    uint8_t* data
-    size_t size
-    size_t room
-
-
 cdef uint8_t* grown(Bytes* into, size_t n) except NULL:
     # Room for n more bytes behind the last one, which are counted as used.
     cdef size_t wanted = into.size + n, room
@@ -88,13 +82,6 @@ cdef Buffer released(Bytes* bytes_):
     return buffer
 
 
-cdef struct Column:
-    bint wanted
-    bint has_nulls
-    uint32_t nulls
-    Bytes valid, values, ends        # ends: int32 offsets of text, a 0 first
-
-
 cdef int put_bit(Bytes* bits, uint32_t row, bint value) except -1:
     if row & 7 == 0:
         grown(bits, 1)[0] = 0
@@ -103,30 +90,30 @@ cdef int put_bit(Bytes* bits, uint32_t row, bint value) except -1:
     return 0
 
 
-cdef inline int put_valid(Column* column, uint32_t row, bint valid) except -1:
+cdef int put_valid(Column* column, uint32_t row, bint valid) except -1:
     put_bit(&column.valid, row, valid)
     if not valid:
         column.nulls += 1
     return 0
 
 
-cdef inline int put_long(Column* column, int64_t value) except -1:
+cdef int put_long(Column* column, int64_t value) except -1:
     memcpy(grown(&column.values, 8), &value, 8)
     return 0
 
 
-cdef inline int put_int(Column* column, int32_t value) except -1:
+cdef int put_int(Column* column, int32_t value) except -1:
     memcpy(grown(&column.values, 4), &value, 4)
     return 0
 
 
-cdef inline int put_end(Column* column) except -1:
+cdef int put_end(Column* column) except -1:
     cdef int32_t end = <int32_t>column.values.size
     memcpy(grown(&column.ends, 4), &end, 4)
     return 0
 
 
-cdef inline int put_bytes(Column* column, const uint8_t* p, size_t n) except -1:
+cdef int put_bytes(Column* column, const uint8_t* p, size_t n) except -1:
     if n:
         memcpy(grown(&column.values, n), p, n)
     return put_end(column)
@@ -182,40 +169,16 @@ cdef int put_text(Column* column, const uint8_t* p, size_t n) except -1:
 
 # --- rows ---
 
-cdef struct Key:
-    uint64_t hash
-    uint8_t* block                   # the encoding, then the key block
-    uint32_t size
-    bint wanted
-
-
-@cython.final
 cdef class Rows:
-    cdef Column[ALL_COLUMNS] columns
-    cdef readonly uint32_t count
-    cdef readonly uint64_t nbytes    # of payloads and properties, about
-    cdef public uint64_t next_lsn    # behind the last batch that was taken
-    cdef readonly list gaps          # [from, to): LSNs that were expected and not there
-    cdef uint32_t header_count
-    cdef int64_t payload_max         # -1: no limit
-    cdef uint32_t encodings          # bits of the wanted ones; 0: all
-    cdef object decide               # or None: every key is wanted
-    cdef dict vhosts                 # by log partition; b"" or absent: unknown
-    cdef object wanted_vhosts        # a set of bytes, or None
-    cdef Key* keys
-    cdef size_t mask, known
-    cdef bint wants_properties
-    cdef const uint32_t* lists       # the feed lists of the batch being taken
-    cdef Walker walker               # for the batches in blocks
-
     def __cinit__(self, columns, *, dict vhosts not None, decide=None, wanted_vhosts=None, uint32_t encodings=0,
-                  int64_t payload_max=-1):
+                  int64_t payload_max=-1, tuple names=COLUMN_NAMES):
         cdef int k
-        unknown = set(columns).difference(COLUMN_NAMES)
+        unknown = set(columns).difference(names)
         if unknown:
             raise ValueError(f"no such columns: {', '.join(sorted(unknown))}")
-        for k in range(COLUMNS):
-            self.columns[k].wanted = COLUMN_NAMES[k] in columns
+        self.names = names
+        for k in range(<int>len(names)):
+            self.columns[k].wanted = names[k] in columns
             if self.columns[k].wanted and (MESSAGE_ID <= k <= HEADERS or k == EVENT_TIME):
                 self.wants_properties = True
         self.gaps = []
@@ -358,6 +321,8 @@ cdef class Rows:
         cdef uint32_t k
         self.lists = <const uint32_t*>(<const uint8_t*>record + <size_t>header.count * RECORD_HEADER
                                        + columns_size(header.cols, header.count))
+        if header.lp == EVENTS_LP:           # of another table
+            return 0
         if self.wanted_vhosts is not None and vhost not in self.wanted_vhosts:
             return 0
         for k in range(header.count):
@@ -501,9 +466,9 @@ cdef class Rows:
         cdef list found = []
         cdef int k
         cdef uint32_t count = self.count, headers = self.header_count
-        for k in range(COLUMNS):
+        for k in range(<int>len(self.names)):
             if self.columns[k].wanted:
-                found.append((COLUMN_NAMES[k], *self.release_column(k)))
+                found.append((self.names[k], *self.release_column(k)))
         children = []
         if self.columns[HEADERS].wanted:
             children = [self.release_column(k) for k in range(HEADER_NAME, ALL_COLUMNS)]

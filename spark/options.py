@@ -15,12 +15,14 @@ from penstock.sdk.url import parse_url
 from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS, Wanted, amqp_pattern, mqtt_filter
+from penstock.spark.schema import select
 from penstock.spark.storage import Storage, storage_of
 
 __all__ = ["ReadOptions", "parse_duration_s", "parse_time_ms"]
 
 _KNOWN: Final = (
     "path",
+    "table",
     "endpoint",
     "cursor",
     "lease",
@@ -45,6 +47,7 @@ _KNOWN: Final = (
     "minPartitions",
     "taskBytes",
 )
+_OF_TRAFFIC: Final = ("archive", "payload", "exchanges", "topics", "routingKeys", "protocols")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TASK_BYTES: Final = 32 << 20
 
@@ -55,6 +58,8 @@ class ReadOptions:
 
     path: str
     """The data folder, or the URL of a gateway."""
+    table: str
+    """`traffic` or `events`."""
     endpoint: str | None
     """The gateway that is told what the query still needs; None: nobody is."""
     cursor: str
@@ -91,6 +96,11 @@ class ReadOptions:
         return self.starting not in (None, "earliest", "latest")
 
     @property
+    def selected(self) -> list[str]:
+        """The columns that are asked for, in table order. Raises SparkOptionError."""
+        return select(self.columns, self.payload, self.table)
+
+    @property
     def storage(self) -> Storage:
         """Where the log is read."""
         return storage_of(self.path)
@@ -107,6 +117,10 @@ class ReadOptions:
             raise SparkOptionError(
                 "path", "", "give penstock's data folder (log.data_dir), or the URL of a gateway"
             )
+        table = _choice(given, "table", ("traffic", "events"))
+        for name in _OF_TRAFFIC:
+            if table == "events" and name.lower() in given:
+                raise SparkOptionError(name, given[name.lower()], "leave it out: it is of the table traffic")
         payload = given.get("payload", "full")
         head = re.fullmatch(r"head:([0-9]+)", payload)
         if payload not in ("full", "none") and head is None:
@@ -128,6 +142,7 @@ class ReadOptions:
             raise SparkOptionError("endingTimestamp", given["endingtimestamp"], "leave out endingOffsets")
         return cls(
             path=given["path"],
+            table=table,
             endpoint=_endpoint(given),
             cursor=given.get("cursor", ""),
             lease_s=max(1, round(parse_duration_s("lease", given.get("lease", "10m")))),

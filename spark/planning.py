@@ -39,7 +39,7 @@ def starting_position(view: View, options: ReadOptions, default: str) -> int:
     """Where a query begins: by its options, else `default`, `earliest` or `latest`."""
     end = view.end(written=options.written)
     if options.starting_ms is not None:
-        return position_at(view, options.starting_ms, end)
+        return position_at(view, options.starting_ms, end, options.table)
     starting = default if options.starting is None else options.starting
     if isinstance(starting, str) and starting.startswith("cursor:"):
         starting = _cursor(options, "startingOffsets", starting)
@@ -54,7 +54,7 @@ def ending_position(view: View, options: ReadOptions) -> int:
     """Where a batch query ends: behind its last record."""
     end = view.end(written=options.written)
     if options.ending_ms is not None:
-        return position_at(view, options.ending_ms, end)
+        return position_at(view, options.ending_ms, end, options.table)
     if options.ending == "earliest":
         raise SparkOptionError("endingOffsets", "earliest", "give latest or an offset")
     ending = options.ending
@@ -85,6 +85,7 @@ def selection_of(view: View, options: ReadOptions, columns: Sequence[str], compl
     wanted = tuple(name.encode("utf-8", "surrogateescape") for name in options.vhosts)
     return Selection(
         columns=tuple(columns),
+        table=options.table,
         vhosts=tuple(vhosts.items()),
         wanted=options.wanted,
         wanted_vhosts=wanted,

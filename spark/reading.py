@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.log_core.errors import Damage
 from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Head
 from penstock.spark._columns import Rows
+from penstock.spark._events import EVENT_NAMES, EventRows
 from penstock.spark.archive import Archive, Archived, covered, read_archived
 from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import DataLoss
@@ -44,6 +45,8 @@ class Selection:
     """What a query wants of the records it reads; the same for all tasks."""
 
     columns: tuple[str, ...]
+    table: str = "traffic"
+    """Or `events`; of the filters only `wanted_vhosts` holds there."""
     vhosts: tuple[tuple[int, bytes], ...] = ((0, b"/"),)
     """Names by log partition."""
     wanted: Wanted = field(default_factory=Wanted)
@@ -61,6 +64,9 @@ class Selection:
 
     def rows(self) -> Rows:
         """An empty collector of such rows."""
+        if self.table == "events":
+            names = frozenset(self.wanted_vhosts) or None
+            return EventRows(self.columns, vhosts={}, wanted_vhosts=names, names=EVENT_NAMES)
         return Rows(
             self.columns,
             vhosts=dict(self.vhosts),
@@ -83,7 +89,7 @@ def read_places(
     """
     storage = storage_of(source) if isinstance(source, Path) else source
     rows = selection.rows()
-    schema = arrow_schema(selection.columns)
+    schema = arrow_schema(selection.columns, selection.table)
     lost: list[tuple[int, int]] = []
     for place in places:
         archived: list[Archived] = []
@@ -210,12 +216,12 @@ def _batch(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([arrays[field.name] for field in schema], schema=schema)
 
 
-def position_at(view: LogView | ArchivedLog, time_ms: int, end: int) -> int:
-    """The LSN of the first record not older than `time_ms`; `end` when there is none before it."""
+def position_at(view: LogView | ArchivedLog, time_ms: int, end: int, table: str = "traffic") -> int:
+    """The LSN of the first row of a table not older than `time_ms`; `end` when there is none before it."""
     start = view.before_time(time_ms)
     if start is None or start >= end:
         return end
-    selection = Selection(("offset", "append_time"), complete_from=end)
+    selection = Selection(("offset", "append_time"), table, complete_from=end)
     import pyarrow as pa
     import pyarrow.compute as pc
 

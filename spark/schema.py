@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["COLUMNS", "SCHEMA_VERSION", "arrow_schema", "arrow_schema_of", "ddl", "names_of", "select"]
+__all__ = [
+    "COLUMNS",
+    "EVENT_COLUMNS",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "arrow_schema",
+    "arrow_schema_of",
+    "ddl",
+    "names_of",
+    "select",
+]
 
 SCHEMA_VERSION: Final = 1
 
@@ -50,30 +60,49 @@ COLUMNS: Final[dict[str, str]] = {
 }
 """Name to Spark type, in table order."""
 
+EVENT_COLUMNS: Final[dict[str, str]] = {
+    "kind": "string",
+    "vhost": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "index": "int",
+    "append_time": "timestamp",
+    "message_offset": "bigint",
+    "queue": "string",
+    "connection": "string",
+    "user": "string",
+    "redelivered": "boolean",
+    "detail": "string",
+}
+"""The same of the table `events`: (offset, index) names a row, message_offset is an offset of `traffic`."""
 
-def select(columns: str | None, payload: str) -> list[str]:
+TABLES: Final = {"traffic": COLUMNS, "events": EVENT_COLUMNS}
+
+
+def select(columns: str | None, payload: str, table: str = "traffic") -> list[str]:
     """The columns that `columns=` (comma separated; None: all) and `payload=` ask for, in table order.
 
     Raises:
         SparkOptionError: one of them is no column.
 
     """
-    names = list(COLUMNS) if columns is None else [name.strip() for name in columns.split(",")]
+    known = TABLES[table]
+    names = list(known) if columns is None else [name.strip() for name in columns.split(",")]
     for name in names:
-        if name not in COLUMNS:
-            raise SparkOptionError("columns", name, f"give some of {', '.join(COLUMNS)}")
+        if name not in known:
+            raise SparkOptionError("columns", name, f"give some of {', '.join(known)}")
     if payload == "none":
         names = [name for name in names if name != "payload"]
     chosen = set(names)
-    return [name for name in COLUMNS if name in chosen]
+    return [name for name in known if name in chosen]
 
 
-def ddl(names: Sequence[str]) -> str:
+def ddl(names: Sequence[str], table: str = "traffic") -> str:
     """The Spark schema of these columns, in the order given."""
-    return ", ".join(f"`{name}` {COLUMNS[name]}" for name in names)
+    return ", ".join(f"`{name}` {TABLES[table][name]}" for name in names)
 
 
-def names_of(schema: StructType) -> list[str]:
+def names_of(schema: StructType, table: str = "traffic") -> list[str]:
     """The columns of a schema that Spark hands over (the user may have given it).
 
     Raises:
@@ -81,19 +110,19 @@ def names_of(schema: StructType) -> list[str]:
 
     """
     for field in schema.fields:
-        wanted = COLUMNS.get(field.name)
+        wanted = TABLES[table].get(field.name)
         if wanted is None or field.dataType.simpleString() != wanted:
-            remedy = f"it is {wanted}" if wanted else f"the columns are {', '.join(COLUMNS)}"
+            remedy = f"it is {wanted}" if wanted else f"the columns are {', '.join(TABLES[table])}"
             raise SparkOptionError("schema", f"{field.name} {field.dataType.simpleString()}", remedy)
     return [field.name for field in schema.fields]
 
 
-def arrow_schema(names: Sequence[str]) -> pa.Schema:
+def arrow_schema(names: Sequence[str], table: str = "traffic") -> pa.Schema:
     """The Arrow schema of these columns, exactly as Spark expects it of a data source."""
     import pyarrow as pa
 
     types = _arrow_types()
-    return pa.schema([(name, types[COLUMNS[name]]) for name in names])
+    return pa.schema([(name, types[TABLES[table][name]]) for name in names])
 
 
 def arrow_schema_of(schema: StructType) -> pa.Schema:

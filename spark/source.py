@@ -1,4 +1,4 @@
-"""The data source `format("penstock")`: batch and streaming reads of the table `traffic`.
+"""The data source `format("penstock")`: batch and streaming reads of the tables `traffic` and `events`.
 
 Spark makes these objects in processes of its own and pickles them, so they hold no file and no connection;
 the planner's view of the log lives where the planner runs. Executors read the files of the data folder
@@ -28,7 +28,7 @@ from penstock.spark.planning import (
     starting_position,
 )
 from penstock.spark.reading import Selection, read_places
-from penstock.spark.schema import ddl, names_of, select
+from penstock.spark.schema import ddl, names_of
 from penstock.spark.sink import BatchSink, StreamSink, WriteOptions
 
 if TYPE_CHECKING:
@@ -60,15 +60,17 @@ class PenstockSource(DataSource):
     def schema(self) -> str:
         """All columns, or those of `columns=`."""
         options = ReadOptions.parse(self.options)
-        return ddl(select(options.columns, options.payload))
+        return ddl(options.selected, options.table)
 
     def reader(self, schema: StructType) -> TrafficReader:
         """A batch query."""
-        return TrafficReader(ReadOptions.parse(self.options), names_of(schema))
+        options = ReadOptions.parse(self.options)
+        return TrafficReader(options, names_of(schema, options.table))
 
     def streamReader(self, schema: StructType) -> TrafficStream:
         """A streaming query."""
-        return TrafficStream(ReadOptions.parse(self.options), names_of(schema))
+        options = ReadOptions.parse(self.options)
+        return TrafficStream(options, names_of(schema, options.table))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """Messages out of a frame."""

@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from penstock.log_core._batch cimport ENC_AMQP091, KIND_RECORDS, Batch, RecordHeader
 from penstock.log_core._feed cimport Feed
 from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._events cimport ACK, EVENTS, note_message
 from penstock.subscriptions._members cimport Member, count_active
 from penstock.subscriptions._rules cimport CursorRules
 from penstock.subscriptions._taken cimport READ, begin_take, find_record
@@ -86,6 +87,9 @@ cdef uint64_t take_batch(Cursor cursor, Batch batch, bint settled) except 0:
         push_done(&cursor._window, last, cursor.outstanding)
         seq = cursor._window.tail
         cursor.settled += batch.count
+        if EVENTS.kinds >> ACK & 1:
+            for i in range(batch.count):
+                note_message(ACK, cursor, batch.base_lsn + i, None)
         cursor._soil()
     else:
         while cursor._window.ring == NULL or cursor._window.tail - cursor._window.head + batch.count > cursor._window.mask + 1:

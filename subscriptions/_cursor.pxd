@@ -36,6 +36,7 @@ cdef class Cursor(Standing):
     cdef int _stale(self, uint64_t pos, int64_t* now) except -1
     cdef int _skip(self, uint64_t pos) except -1
     cdef int _report(self) except -1
+    cdef int _drop(self, uint64_t seq, str why) except -1
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept
     cdef void _wake_queue(self) noexcept
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1

@@ -18,6 +18,7 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint6
 
 from penstock.log_core._batch cimport F_PERSISTENT, Batch, RecordHeader
 from penstock.log_core._feed cimport Feed
+from penstock.subscriptions._events cimport ACK, DROP, EVENTS, REQUEUE, note_message
 from penstock.subscriptions._members cimport (
     HEADS,
     Member,
@@ -65,6 +66,7 @@ from penstock.subscriptions._window cimport (
 )
 
 from penstock.errors import SubscriptionError
+from penstock.subscriptions._events import settled_as
 
 cdef enum:                      # what _stale says
     REPORTED = 2
@@ -347,6 +349,8 @@ cdef class Cursor(Standing):
         cdef int64_t until
         if READ.lost:
             self.lost += 1
+            if EVENTS.kinds:
+                note_message(DROP, self, pos, "lost")
             return 1
         if pos < self.skip_transient_until and not header.flags & F_PERSISTENT:
             return 1
@@ -362,6 +366,8 @@ cdef class Cursor(Standing):
             return 0
         if rules is None or rules.on_expired is None:
             self.expired += 1
+            if EVENTS.kinds:
+                note_message(DROP, self, pos, "expired")
             return 1
         if rules.dropped is None:
             rules.dropped = []
@@ -390,6 +396,8 @@ cdef class Cursor(Standing):
         if entry != NULL and entry.state == OUT:
             self.outstanding -= 1
             self.settled += 1
+            if EVENTS.kinds:
+                note_message(ACK, self, entry.pos, None)
             self._settle(seq, entry)
 
     cpdef void settle_taken(self, Py_ssize_t first=0, Py_ssize_t step=1) noexcept:
@@ -397,6 +405,14 @@ cdef class Cursor(Standing):
         if first >= 0 and step > 0:
             for i in range(first, TAKEN.n, step):
                 self.settle(TAKEN.items[i].seq)
+
+    cdef int _drop(self, uint64_t seq, str why) except -1:
+        """Nobody wants it: it is done."""
+        if EVENTS.kinds:
+            settled_as(self, seq, "drop", why)
+        else:
+            self.settle(seq)
+        return 0
 
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept:
         entry.state = DONE
@@ -422,7 +438,7 @@ cdef class Cursor(Standing):
     cpdef int reject(self, uint64_t seq) except -1:
         cdef Entry* entry = place_of(&self._window, seq)
         if self._rules is None or self._rules.on_refused is None or entry == NULL or entry.state != OUT:
-            self.settle(seq)
+            self._drop(seq, "rejected")
         else:
             self._rules.on_refused(seq, "rejected")
         return 0
@@ -433,7 +449,7 @@ cdef class Cursor(Standing):
             return False
         if self._rules is not None and entry.count >= self._rules.delivery_limit:
             if self._rules.on_refused is None:
-                self.settle(seq)
+                self._drop(seq, "delivery_limit")
             else:
                 self._rules.on_refused(seq, "delivery_limit")
             return True
@@ -445,6 +461,8 @@ cdef class Cursor(Standing):
             self._window.touched = seq
         self.outstanding -= 1
         self.requeued += 1
+        if EVENTS.kinds:
+            note_message(REQUEUE, self, entry.pos, None)
         self._soil()
         if not self.scheduled and self.queue is not None:
             self.queue.wake()

@@ -25,6 +25,7 @@ from libc.string cimport memcpy, memset
 from bisect import insort
 
 from penstock.subscriptions._cursor cimport Cursor
+from penstock.subscriptions._events import delivered
 from penstock.subscriptions._rules cimport CursorRules, Holds, let_go
 from penstock.subscriptions._taken cimport MAX_TAKE, TAKEN, Item
 from penstock.subscriptions._window cimport Entry, place_of
@@ -135,6 +136,7 @@ cdef class KeyShares(Holds):
         TAKEN.n = first + count
         try:
             took = outlet.deliver(cursor, first, 1)
+            delivered(cursor, first, 1, took, outlet)
             if took < count:
                 cursor.put_back(first, 1, took)
             return took

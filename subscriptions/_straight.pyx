@@ -7,6 +7,7 @@ code for the ordinary case. Whatever is not ordinary is woken, and served by the
 """
 
 from penstock.log_core._feed cimport Feed
+from penstock.subscriptions._events cimport DELIVER, EVENTS
 
 cdef enum:
     WAITERS_MAX = 16                # with more queues at a feed it is a lone message no more
@@ -46,7 +47,9 @@ cdef bint _serve(queue) except -1:
     if not isinstance(queue, Served):
         return False
     served = queue
-    # Rules and waiting getters are the turn's business.
+    # Rules, waiting getters and events of deliveries are the turn's business.
+    if EVENTS.kinds >> DELIVER & 1:
+        return False
     if served.straight is None or served._limits is not None or served._getters is not None:
         return False
     try:

@@ -42,6 +42,9 @@ class Turns:
     def schedule(self) -> None:
         """Have a turn run in this loop iteration's end; any number of calls make one turn."""
 
+    def write_soon(self) -> None:
+        """Have a turn run within some milliseconds."""
+
     def begin_read(self, now: float) -> bool:
         """A small read is about to be handled, at `now` in seconds on any clock that only rises; True: it has
         a turn of its own, so call `run_alone` behind it.

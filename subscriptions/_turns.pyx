@@ -23,6 +23,7 @@ from cpython.list cimport PyList_GET_SIZE
 
 from penstock.log_core._feed cimport Feed
 from penstock.log_core._unwritten cimport Unwritten
+from penstock.subscriptions._events cimport EVENTS, append_events
 from penstock.subscriptions._taken import release
 from penstock.subscriptions._straight cimport straight
 
@@ -103,6 +104,8 @@ cdef class Turns:
         cdef Feed feed
         self.begin()
         try:
+            if EVENTS.n:
+                append_events(self.unwritten.appender)
             self.log.flush()
             for feed in self.unwritten.take_dirty():
                 waiters = feed.waiters
@@ -145,6 +148,9 @@ cdef class Turns:
             self.flush()
         finally:
             self.end()
+
+    def write_soon(self):
+        self.write_later()
 
     cdef int write_later(self) except -1:
         if not self.writes_later:

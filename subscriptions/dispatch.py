@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from penstock.subscriptions._batches import BatchOutlet
+from penstock.subscriptions._events import delivered, delivered_batch
 
 if TYPE_CHECKING:
     from penstock.subscriptions.outlet import Outlet
@@ -160,6 +161,7 @@ def _deliver_batch(queue: Queue, outlet: BatchOutlet) -> int:
         queue.outlet_failed(queue.outlets[0], 0, 1)
         return 0
     queue.delivered += took
+    delivered_batch(queue.cursor, took, outlet)
     return took
 
 
@@ -173,6 +175,7 @@ def _deliver(queue: Queue, outlet: Outlet, first: int, step: int) -> int:
         queue.outlet_failed(outlet, first, step)
         return 0
     queue.delivered += took
+    delivered(cursor, first, step, took, outlet)
     if took < share:
         cursor.put_back(first, step, took)
     return took

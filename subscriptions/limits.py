@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.subscriptions._events import settled_as
+
 if TYPE_CHECKING:
     from penstock.log_core._batch import Record
     from penstock.subscriptions.queue import Queue
@@ -153,8 +155,8 @@ class Limits:
             its.on_refused = self._refuse
         else:
             its.on_expired = its.on_refused = None
-            for seq, _ in self._refused:
-                cursor.settle(seq)
+            for seq, reason in self._refused:
+                settled_as(cursor, seq, "drop", reason)
             self._refused.clear()
             self._evict_before = 0
         # The head may end sooner than it did, and what was stuck may have somewhere to go.
@@ -176,7 +178,7 @@ class Limits:
             return
         self._queue.dropped += len(seqs)
         for seq in seqs:
-            self._queue.cursor.settle(seq)
+            settled_as(self._queue.cursor, seq, "drop", "maxlen")
 
     def evict(self, before: int, evicted: Callable[[int], object]) -> bool:
         """Bury what is ready below position `before`, in the next turns; False: nothing is to be buried.
@@ -212,7 +214,7 @@ class Limits:
                     return True
                 self._retry_s = _RETRY_MIN_S
                 queue.dropped += reason == "maxlen"
-                cursor.settle(seq)
+                settled_as(cursor, seq, "dead_letter", reason)
                 queue.tick.schedule()
             self._refused.popleft()
         if self._refused:
@@ -305,8 +307,9 @@ class Limits:
                 rules.bury(batch.record(at), "maxlen")
             dropped += 1
         self._queue.dropped += dropped
+        kind = "drop" if rules.bury is None else "dead_letter"
         for seq, *_ in items[:dropped]:
-            cursor.settle(seq)
+            settled_as(cursor, seq, kind, "maxlen")
         cursor.put_back(dropped)
         if rules.bury is not None:
             self._queue.tick.schedule()

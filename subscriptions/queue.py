@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions._events import attached, delivered
 from penstock.subscriptions._straight import Served
 from penstock.subscriptions.dispatch import PUMPS, Kind, Pause
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
@@ -257,6 +258,7 @@ class Queue(Served):
         while at > first and self._outlets[at - 1].priority < outlet.priority:
             at -= 1
         self._outlets.insert(at, outlet)
+        attached("subscribe", self, outlet)
         self.wake()
 
     def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
@@ -268,6 +270,7 @@ class Queue(Served):
         if not self._outlets or outlet not in self._outlets:
             return
         self._outlets.remove(outlet)
+        attached("unsubscribe", self, outlet)
         if requeue:
             self.cursor.requeue_all()
         if self._outlets:
@@ -445,6 +448,7 @@ class Queue(Served):
             getter = getters.pop(0)
             self.delivered += n
             self.got += n
+            delivered(cursor, 0, 1, n, None)
             getter(cursor if n else None)
         self._getters = None
         return True

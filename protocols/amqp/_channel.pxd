@@ -85,6 +85,7 @@ cdef class Consumer:
     cdef bint starving                      # stands in channel.starved
     cdef object room                        # callable: bytes the connection may still encode
     cdef object on_cancelled
+    cdef public object named                # called for its connection's name; None: nobody said
     cdef Feed offsets                       # of a stream: entry i has offset i + offset_base; None: no stream
     cdef int64_t offset_base
     cdef object wanted                      # None, or called with (batch, index): whether it gets that record

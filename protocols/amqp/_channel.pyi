@@ -103,6 +103,8 @@ class Consumer:
     limit: int
     """Prefetch, 0 = none."""
     in_flight: int
+    named: Callable[[], str] | None
+    """Says its connection's name."""
 
     def __init__(
         self,
@@ -119,6 +121,9 @@ class Consumer:
 
     def of_stream(self, offsets: Feed, base: int, wanted: Callable[[Batch, int], bool] | None) -> None:
         """It reads a stream: entry i of `offsets` has offset base + i. `wanted`: a filter of records."""
+
+    def peer(self) -> str:
+        """The connection's name."""
 
     def credit(self) -> int:
         """Messages it would take now."""

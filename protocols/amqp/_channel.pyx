@@ -418,6 +418,9 @@ cdef class Consumer:
         memcpy(&self.head[1], PyBytes_AS_STRING(tag), PyBytes_GET_SIZE(tag))
         self.head_size = 1 + PyBytes_GET_SIZE(tag)
 
+    def peer(self):
+        return "" if self.named is None else self.named()
+
     cpdef Py_ssize_t credit(self) except -1:
         """Messages it would take now."""
         cdef Py_ssize_t left = TAKE_MAX

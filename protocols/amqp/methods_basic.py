@@ -89,6 +89,7 @@ def consume(channel: Channel, method: Consume) -> None:
         channel.session.room,
         channel.consumer_cancelled,
     )
+    consumer.named = channel.session.name
     channel.consumers[tag] = consumer
     retry.watch(channel, queue)
 

@@ -176,6 +176,10 @@ class Delivery:
 
     # The outlet
 
+    def peer(self) -> str:
+        """The connection's name."""
+        return self._host.name
+
     def credit(self) -> int:
         """Messages that may be delivered now."""
         return self.credit_at(self._qos_above_0)

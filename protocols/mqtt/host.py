@@ -23,6 +23,10 @@ class Host(Protocol):
         """What is sent at the end of the tick."""
 
     @property
+    def name(self) -> str:
+        """The connection's, as RabbitMQ has such names."""
+
+    @property
     def sink(self) -> Sink:
         """The connection itself, for kernels: its `room` and `flush` are the ones below."""
 

@@ -162,6 +162,10 @@ class Replay:
 
     # The outlet
 
+    def peer(self) -> str:
+        """The connection's name."""
+        return self._host.name
+
     def credit(self) -> int:
         """Messages that may be delivered now."""
         if self._last < 0 or self._host.room() <= 0:

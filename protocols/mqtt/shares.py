@@ -177,6 +177,10 @@ class Member:
         """What the subscription makes of a message; replaced when its options change."""
         self._delivery = delivery
 
+    def peer(self) -> str:
+        """The connection's name."""
+        return self._delivery.peer()
+
     def credit(self) -> int:
         """Messages it would take now."""
         return self._delivery.credit_at(self.choice.qos)

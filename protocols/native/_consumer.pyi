@@ -42,6 +42,9 @@ class Outgoing:
     """Batches may go out as they are stored."""
     delivered: int
     acknowledged: int
+
+    def peer(self) -> str:
+        """The connection's name."""
     def __init__(self, out: OutBuffer) -> None: ...
 
 class Pull:

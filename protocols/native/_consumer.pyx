@@ -279,6 +279,9 @@ cdef class Consumer(BatchOutlet):
             self.outgoing.pack_from(began)
         return n
 
+    def peer(self):
+        return self.host.name()
+
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1:
         """The next batch as it is stored. What can fail comes before it is taken."""
         cdef Batch batch

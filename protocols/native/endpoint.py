@@ -37,7 +37,14 @@ class NativeConnection(Connection):
         self._login: asyncio.Task[None] | None = None
         self._pressure = False
         self.session = Session(
-            broker, options, self.out, owner=self, room=self.room, dirty=self.dirty, look=self._look
+            broker,
+            options,
+            self.out,
+            owner=self,
+            room=self.room,
+            dirty=self.dirty,
+            look=self._look,
+            name=lambda: self.name,
         )
 
     def received(self, buffer: bytearray, size: int) -> int:

@@ -94,12 +94,15 @@ class Session:
         room: Callable[[], int],
         dirty: Callable[[], None],
         look: Callable[[], None],
+        name: Callable[[], str] = lambda: "",
     ) -> None:
-        """`look` is called when the host must see to `login`, `ended` or new waits outside of a read."""
+        """`look` is called when the host must see to `login`, `ended` or new waits outside of a read; `name`
+        is the connection's."""
         self.broker = broker
         self.options = options
         self.log = broker.log
         self.room = room
+        self.name = name
         self.dirty = dirty
         self.look = look
         self.owner = owner

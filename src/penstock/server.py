@@ -28,6 +28,7 @@ import uvloop
 from penstock import logs
 from penstock.config import Config
 from penstock.errors import ConfigError
+from penstock.log_core._batch import EVENTS
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, give_back, return_large_blocks
@@ -55,6 +56,7 @@ from penstock.router.auth import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
 from penstock.router.oauth import OAuth, OAuthOptions
+from penstock.subscriptions import _events as events
 from penstock.subscriptions.tick import Tick
 from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
@@ -159,6 +161,9 @@ async def running(
     log.attach(loop.call_soon_threadsafe)
     if membership is None and config.server.workers > 1:
         raise ConfigError("several workers need a supervisor: penstock serve", key="server.workers")
+    log.retain_traffic(EVENTS, config.events.retention_bytes, config.events.retention_s)
+    log.on_pressure.append(events.hold)
+    events.start(config.events.kinds, tick.write_soon)
     crew = None if membership is None else await Crew.join(membership, log)
     options = BrokerOptions(
         auth=_options(AuthOptions, config.auth),
@@ -228,6 +233,7 @@ async def running(
             await front.drain(config.server.drain_timeout_s)
         broker.close()
         tick.run()
+        events.stop()
         tick.close()
 
 

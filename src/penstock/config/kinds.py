@@ -37,6 +37,7 @@ __all__ = [
     "Switch",
     "Text",
     "WholeSeconds",
+    "Words",
     "inline_tables",
     "option",
     "shown",
@@ -383,6 +384,29 @@ class Names(Kind):
 
     def toml(self, value: object) -> str:
         return super().toml(self.plain(value))
+
+
+@dataclass(frozen=True)
+class Words(Names):
+    """A list of words out of a few, each once."""
+
+    words: tuple[str, ...]
+
+    def from_value(self, value: object) -> tuple[str, ...]:
+        found = super().from_value(value)
+        for word in found:
+            if word not in self.words:
+                raise BadValue(f"{shown(word)} is not allowed", f"choose some of {self.range()}")
+        return tuple(dict.fromkeys(found))
+
+    def from_text(self, text: str) -> tuple[str, ...]:
+        return self.from_value(list(super().from_text(text)))
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "array", "items": {"enum": list(self.words)}, "uniqueItems": True}
+
+    def range(self) -> str:
+        return ", ".join(self.words)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from penstock.config.sections.amqp import Amqp
 from penstock.config.sections.auth import Auth
+from penstock.config.sections.events import Events
 from penstock.config.sections.http import Http, Management, Metrics
 from penstock.config.sections.log import Log
 from penstock.config.sections.mqtt import Mqtt
@@ -24,6 +25,7 @@ __all__ = [
     "Amqp",
     "Auth",
     "Config",
+    "Events",
     "Http",
     "Log",
     "Management",
@@ -42,6 +44,7 @@ class Config:
 
     server: Server = field(default_factory=Server)
     log: Log = field(default_factory=Log)
+    events: Events = field(default_factory=Events)
     tls: Tls = field(default_factory=Tls)
     amqp: Amqp = field(default_factory=Amqp)
     mqtt: Mqtt = field(default_factory=Mqtt)

@@ -1,0 +1,44 @@
+"""The section `events`: the table of what becomes of messages and connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.config.kinds import GIB, Bytes, Seconds, Words, option
+
+__all__ = ["EVENT_KINDS", "Events"]
+
+EVENT_KINDS = (
+    "connect",
+    "disconnect",
+    "subscribe",
+    "unsubscribe",
+    "deliver",
+    "ack",
+    "requeue",
+    "dead_letter",
+    "drop",
+)
+_YEAR_S = 366 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """What becomes of messages and connections, kept in the log for queries with Spark (docs/spark.md)."""
+
+    kinds: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Words(EVENT_KINDS),
+            "Events that are kept. Empty: none, which costs nothing. deliver and ack are one each per "
+            "message and queue, 32 bytes before compression.",
+        ),
+    )
+    retention_bytes: int = field(
+        default=GIB,
+        metadata=option(Bytes(0, 2**60), "How much of the log the events may be."),
+    )
+    retention_s: float = field(
+        default=86400.0,
+        metadata=option(Seconds(0, 100 * _YEAR_S), "How long events are kept, within retention_bytes."),
+    )

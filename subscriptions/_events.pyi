@@ -1,0 +1,42 @@
+"""What becomes of messages and connections, noted for the table of events, which is off by default."""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from penstock.subscriptions._batches import BatchOutlet
+from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.outlet import Outlet
+from penstock.subscriptions.queue import Queue
+
+KINDS: Final[tuple[str, ...]]
+"""By their numbers in the log."""
+
+def start(kinds: Collection[str], wake: Callable[[], object]) -> None:
+    """Note these kinds from now on (none: nothing); ValueError for one that is none.
+
+    `wake` is called when the first event of a block is noted: a turn must come, within some milliseconds.
+    """
+
+def stop() -> None:
+    """Note nothing more; what was not appended is forgotten."""
+
+def hold(held: bool) -> None:
+    """While the log takes nothing, events are only counted; a `gap` says afterwards how many."""
+
+def is_on() -> bool: ...
+def note(
+    kind: str, *, vhost: str = "", queue: str = "", connection: str = "", user: str = "", detail: str = ""
+) -> None:
+    """Note what is no message's; "" is none."""
+
+def attached(kind: str, queue: Queue, outlet: Outlet) -> None:
+    """A consumer came to a queue (`subscribe`) or left it (`unsubscribe`)."""
+
+def delivered(cursor: Cursor, first: int, step: int, took: int, outlet: Outlet | None) -> None:
+    """Of the last take, `took` items from `first` on, each `step`-th, went to `outlet`."""
+
+def delivered_batch(cursor: Cursor, count: int, outlet: BatchOutlet) -> None:
+    """The last `count` positions that the cursor looked at went to `outlet` as they are stored."""
+
+def settled_as(cursor: Cursor, seq: int, kind: str, detail: str) -> None:
+    """Settle what leaves a queue without an acknowledgement: `kind` dead_letter or drop, and why."""

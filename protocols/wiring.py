@@ -84,14 +84,15 @@ async def verified(
 
     """
     try:
-        if login is None:
-            identity = users.anonymous(connection.local, everywhere=everywhere)
-        elif login.certified:
-            identity = users.certified(login.user, connection.local)
-        else:
-            identity = await users.authenticate(
-                login.user, login.password, connection.local, peer=connection.peer_host
-            )
+        with users.attempt(connection.place[0]):
+            if login is None:
+                identity = users.anonymous(connection.local, everywhere=everywhere)
+            elif login.certified:
+                identity = users.certified(login.user, connection.local)
+            else:
+                identity = await users.authenticate(
+                    login.user, login.password, connection.local, peer=connection.peer_host
+                )
     except PenstockError as error:
         connection.wiring.logger.warning(
             "login refused",

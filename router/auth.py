@@ -12,9 +12,10 @@ import hashlib
 import hmac
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -103,6 +104,8 @@ class Users:
         """Grows with every change of a user: a login that was right before it may not be right any more."""
         self.on_changed: list[Callable[[], None]] = []
         """Called after every such change."""
+        self.attempts: Counter[tuple[str, bool]] = Counter()
+        """Logins tried, by protocol and whether they were right."""
         self._users: dict[str, _User] = {}
         for _, value in tables.items("user"):
             self.restored(decode_table(value))
@@ -165,9 +168,21 @@ class Users:
             raise
         return identity
 
-    def scram(self, peer_is_loopback: bool, user_of: Callable[[str], str], *, peer: str = "") -> ScramLogin:
+    @contextmanager
+    def attempt(self, protocol: str) -> Iterator[None]:
+        """Count a login that is tried: AuthenticationRefused says that it failed."""
+        try:
+            yield
+        except AuthenticationRefused:
+            self.attempts[protocol, False] += 1
+            raise
+        self.attempts[protocol, True] += 1
+
+    def scram(
+        self, protocol: str, peer_is_loopback: bool, user_of: Callable[[str], str], *, peer: str = ""
+    ) -> ScramLogin:
         """A login by SCRAM-SHA-256; `user_of` gives the user for the name that a client sends."""
-        return ScramLogin(self, peer_is_loopback, user_of, peer)
+        return ScramLogin(self, protocol, peer_is_loopback, user_of, peer)
 
     def anonymous(self, peer_is_loopback: bool, *, everywhere: bool = False) -> Identity:
         """The identity of a peer without a user name: the default user.
@@ -351,12 +366,15 @@ class Users:
 class ScramLogin:
     """One login by SCRAM: `step` takes what the client says and gives what to answer."""
 
-    def __init__(self, users: Users, loopback: bool, user_of: Callable[[str], str], peer: str) -> None:
+    def __init__(
+        self, users: Users, protocol: str, loopback: bool, user_of: Callable[[str], str], peer: str
+    ) -> None:
         self.identity: Identity | None = None
         """Who it is, once the last step was right."""
         self.name = ""
         """The name as the client sent it."""
         self._users = users
+        self._protocol = protocol
         self._loopback = loopback
         self._user_of = user_of
         self._peer = peer
@@ -381,6 +399,8 @@ class ScramLogin:
             answer = self._exchange.final(message)
         except ScramError:
             users.failed(self._peer, user)
+            users.attempts[self._protocol, False] += 1
             raise AuthenticationRefused(user, "credentials") from None
-        self.identity = users.proved(user, self._loopback, self._peer)
+        with users.attempt(self._protocol):
+            self.identity = users.proved(user, self._loopback, self._peer)
         return answer

@@ -16,6 +16,7 @@ Knows no protocol.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -133,6 +134,8 @@ class Broker:
         """Makes dead letters; None: queues with a dead-letter exchange cannot be used."""
         self.headers_of: Callable[[Record], Arguments] | None = None
         """Tells the headers of a record; None: no backfill through headers exchanges."""
+        self.dead_letters: Counter[tuple[str, str, bool]] = Counter()
+        """Published again, by the type of their queue, the reason, and whether at least once."""
         self.delayed = Delayed(self, delay_words)
         """Messages that wait for their time."""
         self.halves = Halves(self)

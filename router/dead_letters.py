@@ -24,6 +24,7 @@ from penstock.log_core._batch import PERSISTENT, Record
 from penstock.router.arguments import Arguments
 from penstock.router.names import ENC_AMQP091, join_key_block
 from penstock.router.publishing import union
+from penstock.router.queue_arguments import queue_type
 
 if TYPE_CHECKING:
     from penstock.router.entries import QueueEntry
@@ -118,6 +119,7 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
         full = (guard.queue.data for guard in route.guards if guard.queue.refuses(len(record.body)))
         if insists and any(other not in circling for other in full):
             return False
+        broker.dead_letters[queue_type(entry.arguments, entry.name, vhost.name), reason, insists] += 1
         vhost.publishing.append(
             route,
             join_key_block(exchange, letter.keys[0]),

@@ -342,6 +342,11 @@ class HttpConnection(Connection):
         header, users = request.headers.get("authorization", ""), self._broker.users
         if self._known is not None and self._known[:2] == (header, users.changes):
             return self._known[2]
+        with users.attempt("http"):
+            return await self._log_in(request, header)
+
+    async def _log_in(self, request: Request, header: str) -> Identity:
+        users = self._broker.users
         if (token := bearer(header)) is not None:
             # Looked up each time: it ends at its time, and when it is revoked.
             if is_token(token.encode()):

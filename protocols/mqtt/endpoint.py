@@ -159,16 +159,20 @@ class MqttConnection(Connection):
         loopback = self.local
         if user_name is None and self._options.cert_login and self.certificate_user is not None:
             try:
-                self._let_in(users.certified(self.certificate_user, loopback))
+                with users.attempt("mqtt"):
+                    identity = users.certified(self.certificate_user, loopback)
+                self._let_in(identity)
             except AuthenticationRefused as error:
                 self.session.refused(reasons.BAD_USER_NAME_OR_PASSWORD, error.message)
             return
         if user_name is None:
             allowed = self._options.allow_anonymous
             try:
-                if allowed is False:
-                    raise AuthenticationRefused("", "anonymous")
-                self._let_in(users.anonymous(loopback, everywhere=allowed is True))
+                with users.attempt("mqtt"):
+                    if allowed is False:
+                        raise AuthenticationRefused("", "anonymous")
+                    identity = users.anonymous(loopback, everywhere=allowed is True)
+                self._let_in(identity)
             except AuthenticationRefused as error:
                 self.session.refused(reasons.NOT_AUTHORIZED, error.message)
             return
@@ -180,10 +184,11 @@ class MqttConnection(Connection):
         self.session.logged_in(identity)
 
     async def _verify(self, user_name: str, password: bytes, loopback: bool) -> None:
+        users = self._clients.broker.users
+        identity: Identity | None
         try:
-            identity: Identity | None = await self._clients.broker.users.authenticate(
-                user_name, password, loopback, peer=self.peer_host
-            )
+            with users.attempt("mqtt"):
+                identity = await users.authenticate(user_name, password, loopback, peer=self.peer_host)
         except AuthenticationRefused as error:
             identity = None
             why = error
@@ -266,7 +271,7 @@ class MqttConnection(Connection):
         if self.user is None:
             self.greeted()
         users = self._clients.broker.users
-        return users.scram(self.local, lambda name: split_user_name(name)[1], peer=self.peer_host)
+        return users.scram("mqtt", self.local, lambda name: split_user_name(name)[1], peer=self.peer_host)
 
     def opened(self, user: str, client_id: str, version: int) -> None:
         """The client is connected."""

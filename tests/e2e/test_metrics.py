@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pika
+import pika.exceptions
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -130,3 +132,40 @@ def test_the_numbers_are_what_happened(gateway: Gateway) -> None:
 
 def test_memory_is_broken_down(gateway: Gateway) -> None:
     assert value(scrape(gateway, "/metrics/memory-breakdown"), "rabbitmq_memory_other_system_bytes") > 0
+
+
+def test_logins_and_dead_letters_are_counted(gateway: Gateway) -> None:
+    before = scrape(gateway)
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
+    wrong = pika.ConnectionParameters(
+        "127.0.0.1", gateway.amqp_port, credentials=pika.PlainCredentials("guest", "wrong")
+    )
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+        pika.BlockingConnection(wrong)
+    httpx.get(f"http://127.0.0.1:{gateway.ports['management']}/api/overview", auth=("nobody", "x"))
+    with pika.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        channel.queue_declare("graves")
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves", "x-max-length": 1}
+        channel.queue_declare("short", arguments=arguments)
+        channel.confirm_delivery()
+        for _ in range(3):
+            channel.basic_publish("", "short", b"")
+        method, _, _ = channel.basic_get("short")
+        channel.basic_reject(method.delivery_tag, requeue=False)
+        deadline = time.monotonic() + 60
+        while channel.queue_declare("graves", passive=True).method.message_count < 3:
+            assert time.monotonic() < deadline
+        after = scrape(gateway)
+
+    def grown(name: str, **labels: str) -> float:
+        return value(after, name, **labels) - value(before, name, **labels)
+
+    for protocol, right, failed in (("amqp091", 1, 1), ("http", 0, 1), ("mqtt", 0, 0), ("native", 0, 0)):
+        assert grown("rabbitmq_auth_attempts_succeeded_total", protocol=protocol) == right
+        assert grown("rabbitmq_auth_attempts_failed_total", protocol=protocol) == failed
+        assert grown("rabbitmq_auth_attempts_total", protocol=protocol) == right + failed
+    labels = {"queue_type": "rabbit_classic_queue", "dead_letter_strategy": "at_most_once"}
+    assert grown("rabbitmq_global_messages_dead_lettered_maxlen_total", **labels) == 2
+    assert grown("rabbitmq_global_messages_dead_lettered_rejected_total", **labels) == 1
+    assert grown("rabbitmq_global_messages_dead_lettered_expired_total", **labels) == 0

@@ -96,7 +96,9 @@ class Peer(Sink):
         return False
 
     def scram(self) -> ScramLogin:
-        return self.gateway.broker.users.scram(True, lambda name: split_user_name(name)[1], peer="::1")
+        return self.gateway.broker.users.scram(
+            "mqtt", True, lambda name: split_user_name(name)[1], peer="::1"
+        )
 
     def opened(self, user: str, client_id: str, version: int) -> None:
         pass

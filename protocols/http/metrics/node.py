@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["about", "aggregated", "queue_sums"]
 
 _TYPES: Final = ("classic", "quorum", "stream")
+_PROTOCOLS: Final = {"AMQP": "amqp091", "MQTT": "mqtt", "Penstock": "native"}
+"""By how the protocols of connections begin."""
+_LOGINS: Final = {"amqp": "amqp091", "mqtt": "mqtt", "native": "native", "http": "http"}
+_REASONS: Final = ("expired", "rejected", "maxlen", "delivery_limit")
 _SIZE_LABELS: Final = ("100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08")
 
 
@@ -60,6 +64,8 @@ def aggregated(api: Management) -> Iterator[str]:
     yield from _churn(api, lives)
     yield from _queues(api)
     yield from _global(api, lives)
+    yield from _logins(api)
+    yield from _dead_letters(api)
     yield from _own(api)
 
 
@@ -108,7 +114,7 @@ def _sockets(api: Management) -> int:
 
 def _churn(api: Management, lives: list[Live]) -> Iterator[str]:
     opened = closed = 0
-    for protocol in ("amqp", "mqtt"):
+    for protocol in ("amqp", "mqtt", "native"):
         for listener in api.registry.of(protocol):
             opened += listener.opened
             closed += listener.closed
@@ -179,12 +185,13 @@ def _global(api: Management, lives: list[Live]) -> Iterator[str]:
     totals = {
         "amqp091": api.registry.totals("amqp"),
         "mqtt": api.registry.totals("mqtt"),
+        "native": api.registry.totals("native"),
         "http": Totals(published=api.messages.published, delivered=api.messages.delivered),
     }
     publishers = dict.fromkeys(totals, 0)
     consumers = dict.fromkeys(totals, 0)
     for live in lives:
-        name = "mqtt" if live.facts.protocol.startswith("MQTT") else "amqp091"
+        name = _PROTOCOLS[live.facts.protocol.split()[0]]
         publishers[name] += live.facts.totals.published > 0
         consumers[name] += len(live.facts.consumers)
         consumers[name] += sum(len(channel.consumers) for channel in live.facts.channels)
@@ -226,6 +233,38 @@ def _global(api: Management, lives: list[Live]) -> Iterator[str]:
     told = "Total number of times basic.get fetched no message"
     yield by_protocol("messages_get_empty_total", told, {"amqp091": amqp.get_empty})
     yield _sizes(amqp)
+
+
+def _logins(api: Management) -> Iterator[str]:
+    attempts = api.broker.users.attempts
+    for name, text, outcomes in (
+        ("attempts", "Total number of authentication attempts", (True, False)),
+        ("attempts_succeeded", "Total number of successful authentication attempts", (True,)),
+        ("attempts_failed", "Total number of failed authentication attempts", (False,)),
+    ):
+        values = [
+            ({"protocol": told}, sum(attempts[protocol, right] for right in outcomes))
+            for protocol, told in _LOGINS.items()
+        ]
+        yield metric(f"rabbitmq_auth_{name}_total", "counter", text, values)
+
+
+def _dead_letters(api: Management) -> Iterator[str]:
+    counts = api.broker.dead_letters
+    for reason in _REASONS:
+        values = [
+            (
+                {
+                    "queue_type": f"rabbit_{kind}_queue",
+                    "dead_letter_strategy": "at_least_once" if insists else "at_most_once",
+                },
+                counts[kind, reason, insists],
+            )
+            for kind in _TYPES[:2]
+            for insists in (False, True)
+        ]
+        text = f"Total number of messages dead-lettered, reason {reason}"
+        yield metric(f"rabbitmq_global_messages_dead_lettered_{reason}_total", "counter", text, values)
 
 
 def _sizes(totals: Totals) -> str:

@@ -162,7 +162,7 @@ cdef class KeyShares(Holds):
         """What that consumer has is with nobody of those that there are, until it is settled or given back."""
         cdef uint32_t slot
         if self.held_count:
-            for slot in range(SLOTS):
+            for slot in range(<uint32_t>SLOTS):
                 if self.held[slot] and self.holder[slot] == number:
                     self.holder[slot] = NOBODY
 

@@ -24,8 +24,9 @@ _LONGEST: Final = 400
 """Characters of a reason string."""
 
 _ACKNOWLEDGEMENTS: Final = {
-    reasons.NOT_AUTHORIZED: "this user may not publish to this topic",
-    reasons.TOPIC_NAME_INVALID: "this is no topic that can be published to",
+    reasons.NOT_AUTHORIZED: "this user may not publish here; $SYS, $share, $queue, $exclusive, $replay and "
+    "$amq are the gateway's",
+    reasons.TOPIC_NAME_INVALID: "no topic to publish to: too many levels, or no $delayed/<seconds>/<topic>",
     reasons.QUOTA_EXCEEDED: "a queue that gets this message is full: publish again later",
     reasons.PAYLOAD_FORMAT_INVALID: "the payload is not what its format says",
     reasons.IMPLEMENTATION_SPECIFIC: "a user property of penstock's with a value that means nothing",
@@ -36,7 +37,8 @@ _ACKNOWLEDGEMENTS: Final = {
 _FILTERS: Final = {
     reasons.NOT_AUTHORIZED: "this user may not read it",
     reasons.QUOTA_EXCEEDED: "another session has it alone, or the session has as many filters as it may",
-    reasons.TOPIC_FILTER_INVALID: "it is no filter here, or has too many levels",
+    reasons.TOPIC_FILTER_INVALID: "it has too many levels, or begins with $replay and is no "
+    "$replay/<-15m, time or pos:n>/<filter>",
     reasons.NO_SUBSCRIPTION_EXISTED: "the session has no such filter",
 }
 

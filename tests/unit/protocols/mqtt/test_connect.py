@@ -117,6 +117,24 @@ def test_a_connect_larger_than_may_come_before_login_is_closed(gateway: Gateway)
     assert peer.closed
 
 
+def test_a_password_without_a_user_name_is_one_in_5_0_alone(gateway: Gateway) -> None:
+    body = f.text("MQTT") + b"%c\x42\0\0"
+    peer = gateway.peer(5).send(f.packet(1, 0, body % 5 + b"\0" + f.text("a") + f.text(b"token")))
+    assert peer.take()[0].body[1] == 0
+    assert peer.logins == [("", b"token")], "it is checked: who has a wrong one is not anonymous"
+    old = gateway.peer().send(f.packet(1, 0, body % 4 + f.text("a") + f.text(b"token")))
+    assert old.closed and old.take() == []
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_client_id_may_be_nearly_as_long_as_a_connect(gateway: Gateway, version: int) -> None:
+    client_id = "\u20ac" * 21_000
+    first = gateway.connect(client_id, version)
+    assert gateway.clients.find("/", client_id) is not None
+    gateway.connect(client_id, version)
+    assert first.closed
+
+
 def test_a_wrong_password_is_refused(gateway: Gateway) -> None:
     for version, answer in ((4, b"\x20\x02\x00\x04"), (5, b"\x20\x03\x00\x86\x00")):
         peer = gateway.peer(version)

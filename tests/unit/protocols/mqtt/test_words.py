@@ -36,7 +36,7 @@ def test_a_refused_publish_is_told_why__mqtt5_3_4_2_2_2(gateway: Gateway, qos: i
     peer = talker(gateway).publish("$SYS/x", qos=qos, packet_id=9)
     answer = only(peer, kind)
     assert answer.body[:3] == b"\0\x09\x87"
-    assert words_of(answer, 3) == "this user may not publish to this topic"
+    assert str(words_of(answer, 3)).startswith("this user may not publish here; $SYS, ")
 
 
 def test_what_is_no_fault_has_no_words(gateway: Gateway) -> None:
@@ -56,7 +56,8 @@ def test_suback_and_unsuback_name_the_filters(gateway: Gateway) -> None:
     deep = "/".join("a" * 200)
     peer = talker(gateway).send(f.subscribe(1, ("fine", 0), (deep, 0), version=5))
     words = words_of(only(peer, f.SUBACK), 2)
-    assert words == f"{deep[:80]}: it is no filter here, or has too many levels"
+    assert words is not None
+    assert words.startswith(f"{deep[:80]}: it has too many levels, or begins with $replay and is no ")
     peer.send(f.unsubscribe(2, "other", "fine", version=5))
     assert words_of(only(peer, f.UNSUBACK), 2) == "other: the session has no such filter"
     peer.send(f.subscribe(3, ("fine", 0), version=5))

@@ -4,13 +4,13 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.log_core._feed cimport Feed
+from penstock.subscriptions._bounds cimport Bounds
 from penstock.subscriptions._members cimport Member
-from penstock.subscriptions._standing cimport Standing
 from penstock.subscriptions._window cimport Entry
 
 
 @cython.final
-cdef class Cursor(Standing):
+cdef class Cursor(Bounds):
     cpdef Py_ssize_t take(self, Py_ssize_t n) except -1
     cpdef void settle(self, uint64_t seq) noexcept
     cpdef void settle_taken(self, Py_ssize_t first=*, Py_ssize_t step=*) noexcept
@@ -21,8 +21,6 @@ cdef class Cursor(Standing):
     cpdef Py_ssize_t requeue_all(self) except -1
     cpdef Py_ssize_t put_back(self, Py_ssize_t first, Py_ssize_t step=*, Py_ssize_t took=*) except -1
     cpdef tuple match_tags(self, uint32_t match)
-    cpdef int expect(self, uint64_t size) except -1
-    cdef bint has_room(self, uint64_t size) except -1
 
     cdef int _take_ready(self, Py_ssize_t n, int64_t* now) except -1
     cdef int _gather(self, int64_t* now) except -1
@@ -34,13 +32,9 @@ cdef class Cursor(Standing):
     cdef void _give(self, uint64_t seq, Entry* entry) noexcept
     cdef void _missing(self, uint64_t pos)
     cdef int _stale(self, uint64_t pos, int64_t* now) except -1
-    cdef int _skip(self, uint64_t pos) except -1
     cdef int _report(self) except -1
     cdef int _drop(self, uint64_t seq, str why) except -1
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept
     cdef void _wake_queue(self) noexcept
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1
     cdef void _unready(self) noexcept
-    cdef Py_ssize_t _part(self, uint64_t before, Py_ssize_t most) noexcept
-    cdef void _size_all(self) noexcept
-    cdef bint _is_excess(self, uint64_t size)

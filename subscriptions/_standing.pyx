@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """Where a queue stands: its memberships, its window, and what a restart and the log must know of both.
 
-It does not move by itself: `Cursor` takes and settles.
+It does not move by itself: `Cursor` takes and settles, `Bounds` drops.
 """
 
 from cpython.object cimport PyObject

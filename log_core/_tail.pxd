@@ -19,7 +19,7 @@ cdef class Run:                       # batches in LSN order, found by bisection
 @cython.final
 cdef class Cache:                     # tail ring + read cache, both bounded in bytes
     cdef readonly size_t tail_limit, read_limit, read_bytes
-    cdef readonly uint64_t hits, misses
+    cdef readonly uint64_t tail_hits, read_hits, misses
     cdef Run tail
     cdef list runs                    # the read cache: Run objects, least recently used first
     cdef Batch find(self, uint64_t lsn)

@@ -14,7 +14,9 @@ class Cache:
     tail_limit: int
     read_limit: int
     read_bytes: int
-    hits: int
+    tail_hits: int
+    """Times a batch was found in the tail, of `read_hits` in the read cache, of `misses` in neither."""
+    read_hits: int
     misses: int
     def __init__(self, tail_limit: int, read_limit: int) -> None: ...
     def add(self, batch: Batch) -> None:

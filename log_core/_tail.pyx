@@ -101,7 +101,9 @@ cdef class Cache:
         cdef Batch batch = self.tail.find(lsn)
         cdef Py_ssize_t k, n
         cdef Run run
-        if batch is None:
+        if batch is not None:
+            self.tail_hits += 1
+        else:
             n = PyList_GET_SIZE(self.runs)
             for k in range(n - 1, -1, -1):
                 run = <Run>PyList_GET_ITEM(self.runs, k)
@@ -110,11 +112,10 @@ cdef class Cache:
                     if k != n - 1:
                         del self.runs[k]
                         self.runs.append(run)
+                    self.read_hits += 1
                     break
-        if batch is None:
-            self.misses += 1
-        else:
-            self.hits += 1
+            else:
+                self.misses += 1
         return batch
 
     cpdef add(self, Batch batch):

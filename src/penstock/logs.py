@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any, Final, Literal, TextIO
 
-__all__ = ["configure", "fields"]
+__all__ = ["as_json", "configure", "fields"]
 
 _FIELDS: Final = "penstock_fields"
 _PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -103,6 +103,11 @@ class _Json(logging.Formatter):
             return orjson.dumps(line, default=str).decode()
         except orjson.JSONEncodeError:
             return json.dumps(line, default=str)
+
+
+def as_json() -> logging.Formatter:
+    """What makes a line as the format json has it."""
+    return _Json()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

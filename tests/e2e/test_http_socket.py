@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import pika
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -179,6 +180,15 @@ def test_mistakes_are_answered_and_end_nothing(socket: Socket, queue: str) -> No
         assert (told["type"], told["code"]) == ("error", code), (text, told)
     assert socket.ask("subscribe", id=1, queue=queue)["type"] == "subscribed"
     assert socket.ask("subscribe", id=1, queue=queue)["code"] == "subscription_busy"
+
+
+def test_log_lines_are_events(gateway: Gateway, socket: Socket) -> None:
+    assert socket.ask("subscribe", id=2, events="all")["code"] == "bad_field"
+    assert socket.ask("subscribe", id=1, events="log")["type"] == "subscribed"
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)):
+        told = socket.next()
+    assert (told["type"], told["id"], told["about"]) == ("event", 1, "log")
+    assert {"time", "level", "logger", "message"} <= told["event"].keys()
 
 
 def test_bytes_and_too_much_text_end_the_connection(gateway: Gateway) -> None:

@@ -657,3 +657,50 @@ def test_secrets_are_sealed_in_the_log(
         key.write_bytes(b"z" * 32)
         with pytest.raises(BrokerFailed, match="another key"):
             gateway.start()
+
+
+def test_attempts_and_log_lines_are_heard_as_they_happen(
+    gateway: Gateway, hooks: Hooks, receiver: Receiver, unique: str
+) -> None:
+    api = Api(gateway)
+    assert api.status("PUT", f"users/{unique}", {"password": unique, "tags": ""}) in (201, 204)
+    rights = {"configure": f"^webhook.{unique}", "write": "", "read": ""}
+    assert api.status("PUT", f"permissions/%2F/{unique}", rights) in (201, 204)
+    hooks.queue(unique)
+    hooks.put(unique, source={"queue": unique}, url=receiver.url)
+    found: list[tuple[str, Any]] = []
+    heard = threading.Event()
+
+    def listen() -> None:
+        with hooks.client.stream("GET", "tail?events=log,webhooks") as answer:
+            kind = ""
+            for line in answer.iter_lines():
+                heard.set()
+                if line.startswith("event: "):
+                    kind = line[7:]
+                if line.startswith("data: "):
+                    found.append((kind, json.loads(line[6:])))
+                if {kind for kind, _ in found} == {"log", "webhooks"}:
+                    return
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    assert heard.wait(60)
+    hooks.publish(unique, "one", message_id="m")
+    receiver.reply = lambda got: Reply(410)
+    hooks.publish(unique, "two")  # which switches it off, and the log says so
+    thread.join(60)
+    attempts = [event for kind, event in found if kind == "webhooks"]
+    assert (attempts[0]["webhook"], attempts[0]["ids"], attempts[0]["status"]) == (unique, ["m"], 200)
+    lines = [event for kind, event in found if kind == "log"]
+    assert lines and all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    client = {"base_url": hooks.client.base_url, "auth": (unique, unique), "timeout": 60}
+    with httpx.Client(**client) as other:  # type: ignore[arg-type]
+        refused = other.get("tail?events=log")
+        assert (refused.status_code, refused.json()["code"]) == (403, "access_refused")
+        with other.stream("GET", "tail?events=webhooks") as answer:
+            assert answer.status_code == 200, "those of webhooks that he may steer"
+        for bad in ("events=logs", "events=log&topic=a", ""):
+            wrong = other.get(f"tail?{bad}")
+            assert (wrong.status_code, wrong.json()["code"]) == (400, "bad_field"), bad
+    api.close()

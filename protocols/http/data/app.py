@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.events import Events
 from penstock.protocols.http.data.half import Halves
 from penstock.protocols.http.data.idempotency import Idempotency
 from penstock.protocols.http.data.leases import Leases
@@ -63,9 +64,9 @@ class DataPlane:
         self.halves = Halves(access, questions)
         self.redrive = Redrive(access, polls)
         self.reader = StreamReader(access, polls)
-        tails = Tails(broker)
-        self.tails = TailHandlers(access, tails, self.reader)
-        self.sockets = Sockets(access, self.publisher, tails, self.reader)
+        tails, events = Tails(broker), Events(broker, webhooks)
+        self.tails = TailHandlers(access, tails, self.reader, events)
+        self.sockets = Sockets(access, self.publisher, tails, self.reader, events)
         self.streams = StreamHandlers(access)
         self.tokens = TokenHandlers(access)
         self.webhooks = WebhookHandlers(access, webhooks, self.reader)
@@ -79,7 +80,7 @@ class DataPlane:
         app.routes.add("POST", f"{exchange}/messages", self.publisher.to_exchange, quick=True)
         app.routes.add("POST", f"{vhost}/mqtt/messages", self.topics.publish, quick=True)
         app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
-        app.routes.add("GET", f"{vhost}/tail", self.tails.topic)
+        app.routes.add("GET", f"{vhost}/tail", self.tails.of_query)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)
         app.routes.add("GET", f"{stream}/tail", self.tails.stream)
         app.routes.add("POST", f"{queue}/messages", self.publisher.to_queue, quick=True)

@@ -162,9 +162,13 @@ def _paths() -> Json:
         **units(key),
         "/tail": {
             "get": operation(
-                "What is published to MQTT topics from now on, as server-sent events.",
+                "What is published to MQTT topics, or what the gateway says, as server-sent events.",
                 {200: {"type": "string"}},
-                parameters=[query("topic", TEXT, "A topic filter.", required=True), last_event],
+                parameters=[
+                    query("topic", TEXT, "A topic filter; this or events."),
+                    query("events", {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"}, "log, webhooks."),
+                    last_event,
+                ],
                 media="text/event-stream",
             )
         },

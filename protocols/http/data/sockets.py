@@ -4,6 +4,7 @@
         "exchange": X, "pattern": K          what passes an exchange; nothing is acknowledged
         "topic": FILTER                      what is published to MQTT topics
         "stream": S, "from": F               a stream; these three take "after": the id of a message
+        "events": "log,webhooks"             what the gateway itself has to say (`events`)
         "queue": Q, "credit": N              a queue, to be acknowledged; N until there is more credit
         "stream": S, "subscription": N, "consumer": C, "credit": N
     {"do": "credit", "id": ID, "messages": N}
@@ -13,6 +14,7 @@
 
     {"type": "subscribed" | "unsubscribed", "id": ID}
     {"type": "message", "id": ID, "tag": T, "message": {...}}     as pull and tail show it
+    {"type": "event", "id": ID, "about": "log" | "webhooks", "event": {...}}
     {"type": "lagging", "id": ID, "skipped": N}
     {"type": "void", "id": ID}               tags so far are void: the subscription goes on elsewhere
     {"type": "ended", "id": ID, "reason": ...}
@@ -33,6 +35,7 @@ from urllib.parse import urlsplit
 from penstock.errors import PenstockError
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import MESSAGES_MAX, message_of
+from penstock.protocols.http.data.events import kinds_of
 from penstock.protocols.http.data.fields import number_of, object_of
 from penstock.protocols.http.data.keys import Keyed
 from penstock.protocols.http.data.publish import ACKS
@@ -48,6 +51,7 @@ from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.data.events import Events, EventTail
     from penstock.protocols.http.data.publish import Publisher
     from penstock.protocols.http.data.reader import StreamReader
     from penstock.protocols.http.data.tail import Tail, Tails
@@ -69,11 +73,14 @@ Fields = dict[str, Any]
 class Sockets:
     """The handler."""
 
-    def __init__(self, access: Access, publisher: Publisher, tails: Tails, reader: StreamReader) -> None:
+    def __init__(
+        self, access: Access, publisher: Publisher, tails: Tails, reader: StreamReader, events: Events
+    ) -> None:
         self.access = access
         self.publisher = publisher
         self.tails = tails
         self.reader = reader
+        self.events = events
 
     async def connect(self, request: Request) -> Response:
         """Begin a conversation."""
@@ -189,6 +196,11 @@ class _Talk:
         vhost, identity = sockets.access.vhost(request), sockets.access.identity(request)
         after = position_of(fields["after"]) if "after" in fields else 0
         listener = _Listener(self, id)
+        if "events" in fields:
+            kinds = kinds_of(_text(fields, "events"))
+            listener.tail = sockets.events.listen(identity, vhost.name, kinds, listener.flow)
+            listener.check = partial(sockets.events.check, identity, kinds)
+            return listener
         if "stream" in fields:
             name = _text(fields, "stream")
             stream = sockets.access.stream_named(request, name)
@@ -285,7 +297,7 @@ class _Listener:
     def __init__(self, talk: _Talk, id: str | int) -> None:
         self._talk = talk
         self._id = id
-        self.tail: Tail | None = None
+        self.tail: Tail | EventTail | None = None
         self.check: Callable[[], object] = lambda: None
 
     def flow(self) -> None:
@@ -294,6 +306,9 @@ class _Listener:
         if tail is None:
             return  # it is just being made
         while talk.session.room and (taken := tail.take()) is not None:
+            if isinstance(taken, tuple):
+                talk.send("event", id=self._id, about=taken[0], event=parsed(taken[1]))
+                continue
             talk.sockets.access.messages.delivered += 1
             talk.send("message", id=self._id, message=shown(talk.sockets.access, taken))
         if tail.skipped and not tail.pending:

@@ -2,6 +2,7 @@
 
     GET .../exchanges/X/tail?pattern=K    what goes through an exchange
     GET .../tail?topic=F                  what is published to MQTT topics that match the filter F
+    GET .../tail?events=log,webhooks      what the gateway itself has to say (`events`), as `event: KIND`
     GET .../streams/S/tail?from=          a stream, from "next" unless said otherwise (`reader`)
 
     id: 0:<position>
@@ -22,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.events import Events, EventTail, kinds_of
 from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.data.tail import Tail, Tails, pattern_of
 from penstock.protocols.http.messages import HttpError, Request, Response, dumps
@@ -29,6 +31,7 @@ from penstock.router.exchanges import MQTT_EXCHANGE
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.reader import StreamReader
+    from penstock.protocols.http.traffic import Taken
 
 __all__ = ["TailHandlers", "position_of"]
 
@@ -38,20 +41,25 @@ _QUIET_S: Final = 15.0
 class TailHandlers:
     """The handlers."""
 
-    def __init__(self, access: Access, tails: Tails, reader: StreamReader) -> None:
+    def __init__(self, access: Access, tails: Tails, reader: StreamReader, events: Events) -> None:
         self._access = access
         self._tails = tails
         self._reader = reader
+        self._of_gateway = events
 
     async def exchange(self, request: Request) -> Response:
         """What goes through an exchange."""
         return self._bound(request, request.names["exchange"], request.parameter("pattern", "#"))
 
-    async def topic(self, request: Request) -> Response:
-        """What is published to MQTT topics."""
+    async def of_query(self, request: Request) -> Response:
+        """What is published to MQTT topics, or what the gateway has to say."""
         topic_filter = request.parameter("topic")
+        if wanted := request.parameter("events"):
+            if topic_filter:
+                raise HttpError(400, "bad_field", "events: either topic or events is needed")
+            return self._gateway(request, kinds_of(wanted))
         if not topic_filter:
-            raise HttpError(400, "bad_field", "topic: a topic filter of MQTT, such as a/+/b")
+            raise HttpError(400, "bad_field", "topic: a topic filter of MQTT, such as a/+/b; or events")
         return self._bound(request, MQTT_EXCHANGE, pattern_of(topic_filter))
 
     def _bound(self, request: Request, exchange: str, pattern: str) -> Response:
@@ -64,6 +72,17 @@ class TailHandlers:
             request, tail, more, lambda _: self._tails.check(identity, vhost, exchange, pattern)
         )
 
+    def _gateway(self, request: Request, kinds: frozenset[str]) -> Response:
+        vhost, identity = self._access.vhost(request), self._access.identity(request)
+        more = asyncio.Event()
+        tail = self._of_gateway.listen(identity, vhost.name, kinds, more.set)
+
+        def check(request: Request) -> None:
+            self._access.vhost(request)
+            self._of_gateway.check(identity, kinds)
+
+        return self._response(request, tail, more, check)
+
     async def stream(self, request: Request) -> Response:
         """What a stream has and gets."""
         stream, more = self._access.stream(request), asyncio.Event()
@@ -75,7 +94,11 @@ class TailHandlers:
         return self._response(request, tail, more, self._access.stream)
 
     def _response(
-        self, request: Request, tail: Tail, more: asyncio.Event, check: Callable[[Request], object]
+        self,
+        request: Request,
+        tail: Tail | EventTail,
+        more: asyncio.Event,
+        check: Callable[[Request], object],
     ) -> Response:
         request.on_gone = more.set
         request.on_shutdown = partial(tail.cancelled, "the gateway stops")
@@ -87,7 +110,11 @@ class TailHandlers:
         )
 
     async def _events(
-        self, request: Request, tail: Tail, more: asyncio.Event, check: Callable[[Request], object]
+        self,
+        request: Request,
+        tail: Tail | EventTail,
+        more: asyncio.Event,
+        check: Callable[[Request], object],
     ) -> AsyncGenerator[bytes, None]:
         try:
             with self._access.watched(request, check):
@@ -95,9 +122,7 @@ class TailHandlers:
                 while not (tail.ended or request.gone or request.refusal):
                     taken = tail.take()
                     if taken is not None:
-                        self._access.messages.delivered += 1
-                        data = dumps(shown(self._access, taken))
-                        yield b"id: 0:%d\ndata: %b\n\n" % (taken.record.lsn, data)
+                        yield self._event(taken)
                         continue
                     if tail.skipped:
                         skipped, tail.skipped = tail.skipped, 0
@@ -113,6 +138,12 @@ class TailHandlers:
                     yield b"event: end\ndata: %b\n\n" % dumps({"reason": why})
         finally:
             tail.close()
+
+    def _event(self, taken: Taken | tuple[str, bytes]) -> bytes:
+        if isinstance(taken, tuple):
+            return b"event: %b\ndata: %b\n\n" % (taken[0].encode(), taken[1])
+        self._access.messages.delivered += 1
+        return b"id: 0:%d\ndata: %b\n\n" % (taken.record.lsn, dumps(shown(self._access, taken)))
 
 
 def last_event(request: Request) -> int:

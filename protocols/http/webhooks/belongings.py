@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from penstock.protocols.http.traffic import Messages
 from penstock.protocols.http.webhooks.client import Resolve
@@ -57,3 +57,5 @@ class Context:
     resolve: Resolve
     origin: str
     window_bytes: int
+    on_attempt: list[Callable[[str, str, dict[str, Any]], None]] = field(default_factory=list)
+    """Called with the vhost, the webhook's name and the entry of the delivery log, for each request."""

@@ -128,8 +128,6 @@ class Ledger:
     ) -> None:
         """One entry of the delivery log."""
         name = attempts_queue(self._webhook.name)
-        if name not in self._vhost.queues:
-            return  # somebody deleted the log
         positions = [item.name.taken.record.lsn for item in chosen if isinstance(item.name, Held)]
         entry = {
             "webhook": self._webhook.name,
@@ -142,6 +140,10 @@ class Ledger:
             "status": status,
             "answer": text[:EXCERPT],
         }
+        for told in self._context.on_attempt:
+            told(self._vhost.name, self._webhook.name, entry)
+        if name not in self._vhost.queues:
+            return  # somebody deleted the log
         key = join_key_block("", name)
         route = self._vhost.route(None, AMQP091, key)
         self._vhost.publishing.append(

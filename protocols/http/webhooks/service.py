@@ -67,6 +67,7 @@ class Webhooks:
             options.origin or socket.gethostname(),
             options.max_window_bytes,
         )
+        self.on_attempt = self._context.on_attempt
         self._workers: dict[tuple[str, str], Worker] = {}
         broker.on_permissions_changed.append(self._permissions_changed)
         for webhook in self._store.webhooks():

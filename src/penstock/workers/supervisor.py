@@ -126,6 +126,12 @@ class _Supervisor:
         for number in _SIGNALS:
             signal.signal(number, lambda number, frame: None)  # they come through the pipe
         signal.set_wakeup_fd(self._wake)
+        cores = len(os.sched_getaffinity(0))
+        if len(self._workers) > cores:
+            logger.warning(
+                "more workers than cores: each uses one, and they share those that there are",
+                extra=logs.fields(workers=len(self._workers), cores=cores),
+            )
         try:
             for worker in self._workers:
                 self._start(worker)

@@ -120,7 +120,7 @@ $(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py
 
 $(STAMPS)/extras: $(STAMPS)/project
 	@echo "penstock: installing what development needs into .venv"
-	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[dev,test,demo,spark,iceberg]'
+	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[dev,test,demo,spark,iceberg,s3]'
 	@touch $@
 
 # A kernel whose source is gone would still be imported.

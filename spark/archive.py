@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS
+from penstock.spark.places import opened_parquet, place_of
 from penstock.spark.schema import arrow_schema
 from penstock.spark.table_parquet import Commit, ParquetFormat
 
@@ -35,7 +36,7 @@ def archive_path(uri: str) -> Path:
     kind, _, path = uri.partition(":")
     if kind != "parquet" or not path:
         raise SparkOptionError("archive", uri, "give parquet:PATH, what penstock spark tier wrote")
-    return Path(path.removeprefix("//")).absolute()
+    return place_of(path)
 
 
 @dataclass(frozen=True)
@@ -116,16 +117,15 @@ class Archive:
 
     def before_time(self, time_ms: int) -> int | None:
         """A position at or before the first record not older than `time_ms`; None: none is that young."""
-        import pyarrow.parquet as pq
-
         date = datetime.fromtimestamp(time_ms / 1000, UTC).date().isoformat()
         for index in range(len(self._ends)):
             commit = self._commit(index)
             for file in commit.files:
                 if file.date < date:
                     continue
-                found = pq.read_metadata(self.path / file.path)
-                if _latest_ms(found) >= time_ms:
+                with opened_parquet(self.path / file.path) as found:
+                    latest = _latest_ms(found.metadata)
+                if latest >= time_ms:
                     return commit.first
         return None
 
@@ -138,8 +138,6 @@ def _latest_ms(metadata: Any) -> int:
 
 def read_archived(place: Archived, selection: Selection) -> Iterator[pa.RecordBatch]:
     """The wanted rows of a place, as `reading.read_places` gives them. Raises OSError."""
-    import pyarrow.parquet as pq
-
     schema = arrow_schema(selection.columns)
     asked = {*selection.columns, "offset"}
     if selection.wanted_vhosts:
@@ -150,7 +148,7 @@ def read_archived(place: Archived, selection: Selection) -> Iterator[pa.RecordBa
         asked.update(_SUBJECT)
     wanted = _Wanted(place, selection)
     for path in place.files:
-        with pq.ParquetFile(path) as file:
+        with opened_parquet(place_of(path)) as file:
             names = [name for name in file.schema_arrow.names if name in asked]
             groups = _groups(file.metadata, place)
             for batch in file.iter_batches(16384, row_groups=groups, columns=names):

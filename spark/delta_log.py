@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from penstock.spark.errors import SparkError
-from penstock.spark.files import sync
+from penstock.spark.places import sync
 
 __all__ = ["make_durable", "mend"]
 

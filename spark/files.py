@@ -6,17 +6,18 @@ that know such folders prune by day.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.spark.places import is_local, make_folder, sync
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PARTITION", "DataFile", "sync", "sync_files", "write_files"]
+__all__ = ["PARTITION", "DataFile", "sync_files", "write_files"]
 
 PARTITION: Final = "event_date"
 _ROW_GROUP_BYTES: Final = 64 << 20
@@ -79,14 +80,15 @@ class _File:
         self.date = date
         self.name = f"{PARTITION}={date}/{uuid.uuid4()}.zstd.parquet"
         self.path = root / self.name
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
+        self._file = self.path.open("wb")
         self.rows = self._waiting_bytes = 0
         self.first = self.last = 0
         self._waiting: list[Any] = []
         # Payloads hardly repeat: a dictionary and statistics of them cost time and room for nothing.
         plain = [name for name in schema.names if name != "payload"]
         self._writer = pq.ParquetWriter(
-            self.path, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
+            self._file, schema, compression="zstd", use_dictionary=plain, write_statistics=plain
         )
 
     def add(self, part: pa.RecordBatch) -> None:
@@ -113,25 +115,20 @@ class _File:
     def close(self) -> DataFile:
         self._flush()
         self._writer.close()
-        nbytes = self.path.stat().st_size
+        nbytes = self._file.tell()
+        self._file.close()
         return DataFile(self.name, self.date, self.rows, nbytes, self.first, self.last)
 
     def discard(self) -> None:
         self._writer.close()
+        self._file.close()
         self.path.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Put a file, or what a folder lists, on the disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def sync_files(root: Path, files: Iterable[DataFile]) -> None:
     """Put these files of a table on the disk, with their names."""
+    if not is_local(root):
+        return
     paths = [root / file.path for file in files]
     for path in [*paths, *sorted({path.parent for path in paths}), root]:
         sync(path)

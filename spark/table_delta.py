@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.delta_log import make_durable, mend
 from penstock.spark.files import PARTITION, DataFile, sync_files
+from penstock.spark.places import is_local
 from penstock.spark.schema import SCHEMA_VERSION
 from penstock.spark.tables import same_columns, with_partition
 
@@ -47,8 +48,9 @@ class DeltaFormat:
         from deltalake import DeltaTable, Schema
 
         schema = with_partition(schema)
-        self.path.mkdir(parents=True, exist_ok=True)
-        mend(self.path)
+        if is_local(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            mend(self.path)
         table = DeltaTable.create(
             str(self.path),
             schema=schema,
@@ -84,11 +86,12 @@ class DeltaFormat:
             commit_properties=CommitProperties(app_transactions=[Transaction(f"penstock:{who}", last)]),
             post_commithook_properties=_hooks(),
         )
-        make_durable(self.path)
+        self.make_durable()
 
     def make_durable(self) -> None:
         """See `Table`."""
-        make_durable(self.path)
+        if is_local(self.path):
+            make_durable(self.path)
 
     def paths(self) -> list[str]:
         """See `Table`."""
@@ -100,9 +103,9 @@ class DeltaFormat:
         """
         table = self._table()
         done = table.optimize.compact(post_commithook_properties=_hooks())
-        make_durable(self.path)
+        self.make_durable()
         gone = table.vacuum(_KEPT_HOURS, dry_run=False, full=True, post_commithook_properties=_hooks())
-        make_durable(self.path)
+        self.make_durable()
         # Only now: the checkpoint that makes them superfluous is on the disk.
         table.cleanup_metadata()
         became = f"{done['numFilesRemoved']} files became {done['numFilesAdded']}"

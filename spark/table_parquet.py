@@ -8,14 +8,14 @@ PATH/_penstock/columns                  name and type of each column
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.files import PARTITION, DataFile, sync, sync_files
+from penstock.spark.files import PARTITION, DataFile, sync_files
+from penstock.spark.places import make_folder, write_new
 from penstock.spark.tables import same_columns, with_partition
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ class ParquetFormat:
     def create(self, schema: pa.Schema, moment: str = "append_time") -> None:
         """See `Table`."""
         columns = [f"{field.name} {field.type}" for field in with_partition(schema)]
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         head = self._folder / "columns"
         try:
-            _write_new(head, json.dumps(columns))
+            write_new(head, json.dumps(columns))
         except FileExistsError:
             same_columns(self.path, json.loads(head.read_text()), columns)
 
@@ -80,7 +80,7 @@ class ParquetFormat:
         """See `Table`."""
         sync_files(self.path, files)
         commit = {"log": who, "first": first, "last": last, "files": [asdict(file) for file in files]}
-        _write_new(self._name(who, last), json.dumps(commit))
+        write_new(self._name(who, last), json.dumps(commit))
 
     def make_durable(self) -> None:
         """See `Table`: a commit is, before it has its name."""
@@ -100,17 +100,3 @@ class ParquetFormat:
 def _read(path: Path) -> Commit:
     said = json.loads(path.read_text())
     return Commit(said["log"], said["first"], said["last"], tuple(DataFile(**file) for file in said["files"]))
-
-
-def _write_new(path: Path, text: str) -> None:
-    """Make a file whole, durably, or not at all. Raises FileExistsError."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with new.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(new, path)
-        sync(path.parent)
-    finally:
-        new.unlink(missing_ok=True)

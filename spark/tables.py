@@ -7,6 +7,8 @@ nothing, and a job that reads a log goes on behind the last commit when its chec
     delta:PATH      `table_delta`: the position is the version of the transaction of application penstock:WHO
     iceberg:PLACE   `table_iceberg`: the position is the table's property penstock.position.WHO
     parquet:PATH    `table_parquet`: a JSON file for each commit lists its files; the others do not count
+
+PATH may be s3://BUCKET/PREFIX for the first and the last (`places`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.files import PARTITION, DataFile
+from penstock.spark.places import place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,10 +73,9 @@ def open_table(uri: str) -> Table:
     kind, colon, path = uri.partition(":")
     if not colon or kind not in ("delta", "iceberg", "parquet") or not path:
         raise SparkOptionError("to", uri, f"give {TABLES}")
-    place = path.removeprefix("//")
     if kind == "iceberg":
-        return IcebergFormat(place)
-    return (DeltaFormat if kind == "delta" else ParquetFormat)(Path(place).absolute())
+        return IcebergFormat(path.removeprefix("//"))
+    return (DeltaFormat if kind == "delta" else ParquetFormat)(place_of(path))
 
 
 def with_partition(schema: pa.Schema) -> pa.Schema:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.spark.errors import SparkError
 from penstock.spark.files import PARTITION
 from penstock.spark.jobs.common import DATA, choice_of, log_source
+from penstock.spark.places import is_local
 from penstock.spark.tables import TABLES, open_table
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ def frame_of(spark: SparkSession, arguments: argparse.Namespace, columns: str | 
 
 def _of_table(spark: SparkSession, uri: str) -> DataFrame:
     table = open_table(uri)
+    if not is_local(table.path):
+        raise SparkError(
+            f"Spark reads no {uri} without a JVM package for it",
+            remedy="read the log with --data and --archive, which can be in S3",
+        )
     files = table.paths()
     if not files:
         raise SparkError(f"there is nothing in {uri}")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.mqtt_clients import connected
 from tests.e2e.test_mosquitto_clients import command, publish, received, subscriber
 from tests.support.brokers import BrokerFailed, Gateway, Mosquitto
 
@@ -99,26 +98,20 @@ def test_mosquitto_reads_the_same_file_in_the_same_way(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"), [("topic sometimes a/b\n", "line 1"), (None, "No such file"), ("user\n", "line 1")]
-)
-def test_a_wrong_acl_file_is_named_at_the_start(tmp_path: Path, text: str | None, complaint: str) -> None:
-    if text is not None:
-        (tmp_path / "acl").write_text(text)
+def test_a_wrong_acl_file_is_named_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "acl").write_text("topic sometimes a/b\n")
     broken = Gateway(tmp_path, settings={"mqtt.acl_file": str(tmp_path / "acl")})
     with pytest.raises(BrokerFailed):
         broken.start()
-    assert "mqtt.acl_file" in broken.log_text() and complaint in broken.log_text()
+    assert f"mqtt.acl_file: {tmp_path / 'acl'}, line 1: 'sometimes a/b' is no access" in broken.log_text()
 
 
-@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
-def test_without_an_interval_there_are_no_figures(tmp_path: Path, version: str) -> None:
+def test_without_an_interval_there_are_no_figures(tmp_path: Path) -> None:
     with Gateway(tmp_path, settings={"mqtt.sys_interval_s": "0"}) as gateway:
         port = gateway.mqtt_port
-        with subscriber(port, version, "-t", "$SYS/#", "-t", "after", "-v") as sub:
-            # Retained messages come behind SUBACK, and this one behind those.
-            publish(port, version, "-t", "after", "-m", "it", "-q", "1")
-            assert received(sub, 1) == ["after it"]
-        with connected(port, version=5) as client:
-            client.publish("$SYS/broker/version", b"mine", 0)  # still nobody's to publish
-            assert granted(port, version, "$SYS/#")
+        for version in ("mqttv311", "mqttv5"):
+            with subscriber(port, version, "-t", "$SYS/#", "-t", "after", "-v") as sub:
+                # Retained messages come behind SUBACK, and this one behind those.
+                publish(port, version, "-t", "after", "-m", "it", "-q", "1")
+                assert received(sub, 1) == ["after it"]
+        assert not accepted(port, "$SYS/broker/version")  # still nobody's to publish

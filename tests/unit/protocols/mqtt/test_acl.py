@@ -74,7 +74,13 @@ def test_an_empty_file_denies_everything() -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("user\n", 1), ("topic a\nuser x\ntopci b\n", 3), ("topic read\n\ntopic a#/b", 3), ("pattern", 1)],
+    [
+        ("user\n", 1),
+        ("topic a\nuser x\ntopci b\n", 3),
+        ("topic read\n\ntopic a#/b", 3),
+        ("pattern", 1),
+        ("topic sometimes a/b", 1),
+    ],
 )
 def test_a_wrong_line_is_named_with_its_file_and_number(text: str, line: int) -> None:
     with pytest.raises(StartError, match=f"rules.acl, line {line}:"):

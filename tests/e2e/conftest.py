@@ -1,4 +1,4 @@
-"""A gateway in this process and a client of its native protocol, for the tests of the SDK."""
+"""Fixtures of the SDK's tests (a gateway in this process, a client of it) and of those of webhooks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 
 import penstock
 from penstock.testing import Gateway
+from tests.support.hooks import hooks_of, receiver
+
+__all__ = ["hooks_of", "receiver"]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.support.brokers import Gateway
+from tests.support.data_plane import until
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -75,14 +76,6 @@ def values(messages: list[dict[str, Any]]) -> list[str]:
 
 def handles(messages: list[dict[str, Any]]) -> list[str]:
     return [message["handle"] for message in messages]
-
-
-def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Wait until it is true."""
-    ends = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < ends, f"not in {timeout_s} s"
-        time.sleep(0.02)
 
 
 def test_a_stream_is_made_shown_and_deleted(http: httpx.Client, unique: str) -> None:

@@ -4,13 +4,15 @@ One publisher sends a persistent message of 1 KiB every 5 ms, whatever became of
 when each is confirmed; time counts from when a message was due, so that a stall counts for all that it holds
 up. The other work, each beside the same without it, in turns, in one gateway or two:
 
-    behind    ten consumers of ten queues read backlogs that have left memory, at --behind MB/s together
+    behind    ten consumers of ten queues read backlogs that have left memory, at --behind MB/s together; in
+              both, 10 MB/s are published to a queue that is consumed, whose batches should be in the tail
     sealing   --ingest MB/s are published to a queue that is consumed, and every hundredth chunk to one that
               is not; without: traffic retention keeps all segments as they are, with: none, so each segment
               is rewritten with what the stuck queue needs, compressed
 
 Clients are processes on the same machine: with few cores they take CPU from the gateway. Printed per case:
-the quotient of the medians of p99 (or p50) over the rounds.
+the quotient of the medians of p99 (or p50) over the rounds; and for `behind` how often the gateway found a
+batch in the tail, in the read cache, and in neither.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from statistics import median, quantiles
+from urllib.request import urlopen
 
 from bench.cpu import cpu_seconds
 from bench.load_amqp import CONFIRM_BYTES, Client, frame, message, method, short_string
@@ -159,10 +162,21 @@ def beside(*work: tuple[object, ...]) -> Iterator[Sequence[Synchronized[int]]]:
             assert process.exitcode == 0, "a client failed"
 
 
+def lookups(gateway: Gateway) -> tuple[int, ...]:
+    """Batches found in the tail, in the read cache, and in neither."""
+    if "metrics" not in gateway.ports:
+        return ()
+    with urlopen(f"http://127.0.0.1:{gateway.ports['metrics']}/metrics", timeout=30) as answer:
+        values = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+    names = ("tail_hits", "read_hits", "cache_misses")
+    return tuple(int(float(values[f"penstock_log_{name}_total"])) for name in names)
+
+
 def measured(
     gateway: Gateway, what: str, seconds: float, moved: Sequence[Synchronized[int]] = ()
 ) -> tuple[float, float]:
     """Probe a gateway and print a line; p50 and p99."""
+    found = lookups(gateway)
     cpu_s, began, before = cpu_seconds(gateway.pid), time.monotonic(), sum(count.value for count in moved)
     took = probe(gateway.amqp_port, seconds)
     cpu_s = cpu_seconds(gateway.pid) - cpu_s
@@ -175,6 +189,12 @@ def measured(
         f"beside it {(after - before) / took_s / 1e6:4.0f} MB/s",
         flush=True,
     )
+    if found:
+        tail, read, neither = (now - then for now, then in zip(lookups(gateway), found, strict=True))
+        print(
+            f"             found in the tail {tail}, in the read cache {read}, in neither {neither}",
+            flush=True,
+        )
     return p50, p99
 
 
@@ -187,8 +207,8 @@ def compared(what: str, without: Sequence[tuple[float, float]], with_: Sequence[
 def behind(folder: Path, rounds: int, seconds: float, rate: float) -> None:
     """Ten consumers that catch up."""
     queues = [f"behind-{number}" for number in range(10)]
-    with Gateway(folder) as gateway:
-        declare(gateway.amqp_port, queues)
+    with Gateway(folder, settings={"metrics.listen": "127.0.0.1:0"}) as gateway:
+        declare(gateway.amqp_port, [*queues, "live"])
         each = int(rate * seconds * rounds * 1.3 / len(queues)) or 96 << 20
         client = Client(gateway.amqp_port)
         client.socket.settimeout(120)
@@ -200,10 +220,13 @@ def behind(folder: Path, rounds: int, seconds: float, rate: float) -> None:
         client.close()
         gateway.restart()  # nothing of it is in memory
         without, with_ = [], []
+        port = gateway.amqp_port
+        live = [(feed, port, ["live", "live"], 10e6), (drain, port, "live", 0.0)]
         for _ in range(rounds):
-            without.append(measured(gateway, "alone", seconds))
-            work = [(drain, gateway.amqp_port, queue, rate / len(queues)) for queue in queues]
-            with beside(*work) as moved:
+            with beside(*live):
+                without.append(measured(gateway, "alone", seconds))
+            work = [(drain, port, queue, rate / len(queues)) for queue in queues]
+            with beside(*live), beside(*work) as moved:
                 with_.append(measured(gateway, "10 behind", seconds, moved))
         compared(f"ten consumers behind, {rate / 1e6:.0f} MB/s", without, with_)
 

@@ -24,12 +24,15 @@ class Needs:
         """The records with a bit that is set; bit n of byte b is record 8 * b + n."""
     def signature(self) -> int:
         """The same for the same marks: what stayed by these stays again."""
-    def survivors(self, data: Buffer, offset: int, room: int = ...) -> tuple[bytes, int, int, dict[int, int]]:
+    def survivors(
+        self, data: Buffer, offset: int, room: int = ..., look: int = ...
+    ) -> tuple[bytes, int, int, dict[int, int]]:
         """The batches of `data` from `offset` on, those in blocks included, without what is not needed.
 
-        Returns about `room` bytes of them (1 MiB; less only at the end), where to go on (the size of `data`:
-        nowhere), how many records they hold, and how many of the bytes are of which partition. Raises
-        ValueError at a batch that is damaged: nothing is thrown away that cannot be read.
+        Returns about `room` bytes of them (1 MiB; less at the end, and when `look` bytes of `data` were
+        looked at), where to go on (the size of `data`: nowhere), how many records they hold, and how many of
+        the bytes are of which partition. Raises ValueError at a batch that is damaged: nothing is thrown away
+        that cannot be read.
         """
 
 def end_note(lsn: int, epoch: int, max_ts: int) -> bytes:

@@ -10,7 +10,7 @@ reader knows where it ended. A segment is taken in pieces: no more than one is i
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport SIZE_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -154,7 +154,8 @@ cdef class Needs:
             return True
         return self.is_needed(record, header.base_lsn + number, lists)
 
-    def survivors(self, const uint8_t[::1] data not None, size_t offset, size_t room=CHUNK_BYTES):
+    def survivors(self, const uint8_t[::1] data not None, size_t offset, size_t room=CHUNK_BYTES,
+                  size_t look=SIZE_MAX):
         cdef Output out
         cdef Walker walker = Walker()
         cdef const BatchHeader* header = NULL
@@ -169,7 +170,7 @@ cdef class Needs:
         walker.start(&data[0] if data.shape[0] else NULL, <size_t>data.shape[0], offset)
         try:
             with nogil:
-                while out.size < room or walker.inside():
+                while (out.size < room and walker.at - offset < look) or walker.inside():
                     header = walker.next()
                     if header == NULL:
                         break

@@ -26,6 +26,7 @@ import contextlib
 import logging
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,11 @@ _LOG: Final = logging.getLogger("penstock.log")
 
 LOOK_EACH_S: Final = 60.0
 """Least time between two looks at the same segment."""
+_ROOM_BYTES: Final = 1 << 20
+"""What stays is compressed when there is so much of it."""
+_LOOK_BYTES: Final = 1 << 20
+"""Of a segment at once: half a millisecond."""
+_PAUSE_MAX_S: Final = 0.001
 _WORTH: Final = 0.75
 """A segment is rewritten when at most this part of its bytes stays."""
 
@@ -175,11 +181,25 @@ def _share(held: dict[int, int], raw: dict[int, int], nbytes: int) -> None:
 def _pieces(
     data: mmap.mmap, needs: Needs, level: int
 ) -> Iterator[tuple[list[tuple[bytes, int, int]], dict[int, int]]]:
-    """What stays, as `pack` makes it, and whose bytes it is made of; the times never fall."""
+    """What stays, as `pack` makes it, and whose bytes it is made of; the times never fall.
+
+    Looked for a moment at a time: whoever moves messages has the processor in between.
+    """
     at = WAL_HEAD_BYTES
     youngest = 0
     while at < len(data):
-        survivors, at, _, raw = needs.survivors(data, at)
+        parts: list[bytes] = []
+        raw: dict[int, int] = {}
+        room = _ROOM_BYTES
+        while at < len(data) and room > 0:
+            began = time.monotonic()
+            part, at, _, held = needs.survivors(data, at, room, _LOOK_BYTES)
+            room -= len(part)
+            parts.append(part)
+            for lp, nbytes in held.items():
+                raw[lp] = raw.get(lp, 0) + nbytes
+            time.sleep(min(time.monotonic() - began, _PAUSE_MAX_S))
+        survivors = b"".join(parts)
         pieces = []
         for piece, lsn, time_ms in pack(survivors, level):
             youngest = max(youngest, time_ms)

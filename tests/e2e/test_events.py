@@ -240,3 +240,19 @@ def _consume(gateway: Gateway, count: int) -> None:
             channel.tx_commit()
             break
     connection.close()
+
+
+def test_events_go_when_their_retention_says_and_messages_stay(tmp_path: Path) -> None:
+    settings = {"events.kinds": "deliver,ack", "events.retention_bytes": "0", "log.segment_bytes": "1MiB"}
+    settings["log.checkpoint_bytes"] = "1MiB"
+    with Gateway(tmp_path / "gateway", settings=settings) as gateway:
+        deadline = time.monotonic() + DEADLINE_S
+        count = 0
+        while True:
+            _consume(gateway, 5000)
+            count += 5000
+            left = rows(gateway.data_dir)
+            if count >= 15_000 and left and left[0]["message_offset"] > positions(gateway)[4999]:
+                break
+            assert time.monotonic() < deadline, (count, len(left))
+        assert len(positions(gateway)) == count

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from penstock.log_core._batch import LOST, PERSISTENT
+from penstock.log_core._batch import EVENTS, LOST, PERSISTENT
 from penstock.log_core.layout import TIME_INDEX, read_sealed, write_sealed
 from penstock.log_core.log import Log
 from penstock.log_core.retention import Retention, kept
@@ -242,6 +242,26 @@ def test_the_traffic_of_one_partition_goes_while_that_of_another_stays(tmp_path:
     _tend(again)
     assert again.first_lsn(2) > old[2][-1]
     again.close_sync()
+
+
+def test_events_have_a_retention_of_their_own_though_they_are_in_no_feed(tmp_path: Path) -> None:
+    options = {"traffic_retention_bytes": 1 << 40, "checkpoint_bytes": 64 * KIB}
+    log = open_log(tmp_path, **options)
+    log.low_water, log.mark_needs = lambda: NOBODY, lambda needs, done: done()
+    log.retain_traffic(EVENTS, 0, None)
+    nowhere = log.target((), False)
+    lsns: dict[int, list[int]] = {1: [], EVENTS: []}
+    for _ in range(60):
+        for lp, of_it in lsns.items():
+            of_it.append(log.appender.append_record(lp, nowhere, b"", b"", bytes(8000)))
+            log.flush()
+    settle(log)
+    _tend(log)
+    assert log.first_lsn(EVENTS) > lsns[EVENTS][20]
+    assert log.held_bytes(EVENTS) < 40 * 8200
+    assert all(batch_of(log, lsn).kind == LOST for lsn in lsns[EVENTS][:3])
+    assert [len(body_of(log, lsn)) for lsn in lsns[1]] == [8000] * 60
+    log.close_sync()
 
 
 def _ends(log: Log) -> int:

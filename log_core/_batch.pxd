@@ -135,6 +135,8 @@ cdef struct Found:
 cdef size_t columns_size(uint8_t cols, size_t count) noexcept nogil
 cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept nogil
 cdef Batch view_batch(const uint8_t* p, Slab slab)      # of bytes that check_batch found valid
+# Whether all records have this encoding of their keys and properties and, unless `timeless`, no time to live.
+cdef bint is_uniform(const RecordHeader* record, uint32_t count, uint8_t enc, bint timeless) noexcept nogil
 cdef Batch batch_of(BatchHeader* header, Slab head_slab, const uint8_t* blob, Slab blob_slab)
 
 cdef inline size_t padded(size_t n) noexcept nogil:

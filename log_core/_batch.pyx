@@ -188,6 +188,16 @@ cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept 
     return 1
 
 
+cdef bint is_uniform(const RecordHeader* record, uint32_t count, uint8_t enc, bint timeless) noexcept nogil:
+    cdef uint32_t i, odd = 0
+    for i in range(count):
+        odd |= record[i].enc ^ enc
+    if not timeless:
+        for i in range(count):
+            odd |= record[i].ttl
+    return odd == 0
+
+
 cdef Batch view_batch(const uint8_t* p, Slab slab):
     return batch_of(<BatchHeader*>p, slab, p + (<BatchHeader*>p).blob_off, slab)
 

@@ -37,6 +37,8 @@ cdef class Feed:
     cdef Chunk* chunk_of(self, uint64_t index) noexcept
     # LSN of entry `index`, start <= index < end; 0 when its chunk is not in memory.
     cdef uint64_t position(self, uint64_t index) noexcept
+    # The same; of a chunk that has every record of a range, also when it is not in memory.
+    cdef uint64_t position_known(self, uint64_t index) noexcept
     # Whether the record of entry `index` is not PERSISTENT; 0 when its chunk is not in memory.
     cdef bint is_transient(self, uint64_t index) noexcept
     # Positions of entries [index, index + n) into `out`; returns how many, stopping at `end` and at a chunk that is not in memory.

@@ -123,6 +123,12 @@ cdef class Feed:
             return 0
         return chunk.base + (chunk.entries[index - chunk.first] & ENTRY_RECORD)
 
+    cdef uint64_t position_known(self, uint64_t index) noexcept:
+        cdef Chunk* chunk = self.chunk_of(index)
+        if chunk != NULL and chunk.last_record - chunk.first_record + 1 == chunk.count:
+            return chunk.base + chunk.first_record + (index - chunk.first)
+        return self.position(index)
+
     cdef bint is_transient(self, uint64_t index) noexcept:
         cdef Chunk* chunk = self.chunk_of(index)
         if chunk == NULL or chunk.entries == NULL:

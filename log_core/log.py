@@ -116,6 +116,8 @@ class Log(Past):
         self.damages = Damages()
         """What was found damaged since the start."""
         self._reader = Reader(self._segments, folder, self.cache, self._inbox.post, self.damages)
+        self.resident = self._reader.resident
+        """What is in the page cache, for who hands on whole batches."""
         self._feeds = Feeds(
             self.tables, self._segments, self._reader, self._inbox.post, options.feed_cache_bytes
         )

@@ -20,6 +20,7 @@ from penstock.log_core._batch import RECORDS_MAX, Batch, Record
 from penstock.log_core._delays import Key, decode_entry
 from penstock.log_core._feed import Feed
 from penstock.log_core._io import read_batches
+from penstock.log_core._resident import Resident, SegmentFile
 from penstock.log_core._scan import Scanner, lost_batch, persistent_entries
 from penstock.log_core._tail import Cache
 from penstock.log_core.damages import Damages
@@ -76,6 +77,8 @@ class Reader:
         self._ends: deque[int] = deque(maxlen=16)
         """Where the last reads ended."""
         self.reads = 0
+        self.resident = Resident(self._open_behind)
+        """What is read without a thread, where the page cache has it."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
         """Do `work` on one of the threads, then call `done` with its result on the loop."""
@@ -99,6 +102,7 @@ class Reader:
         if self._cache.get(lsn) is None:
             try:
                 self._read_on(segment, lsn)
+                self._open(segment)
             except OSError as error:
                 self._later(segment, error, self._load, segment, lsn)
                 return
@@ -123,6 +127,32 @@ class Reader:
             self._cache.add_run(run)
         self._ends.append(lsn)
 
+    def _open_behind(self, lsn: int) -> None:
+        segment = self._segments.find(lsn)
+        if segment is not None:
+            self._pool.submit(self._open_soon, segment)
+
+    def _open_soon(self, segment: Segment) -> None:
+        try:
+            self._open(segment)
+        except OSError as error:
+            _LOG.warning("%s cannot be opened ahead: %s", segment.path, error)
+
+    def _open(self, segment: Segment) -> None:
+        """Let who reads on here do so without a thread. Raises OSError."""
+        if self.resident.has(segment.number) or segment is self._segments.live[-1]:
+            return  # the active one is in memory, as a rule
+        try:
+            with self._segments.swap:
+                marks = self._segments.marks_of(segment)
+                fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+                file = SegmentFile(
+                    segment.number, fd, segment.base_lsn, segment.next_lsn, segment.end, segment.epoch, marks
+                )
+        except (FileNotFoundError, Damage):
+            return  # the one was deleted meanwhile, the other noted when it was read
+        self._post(self.resident.offer, file)
+
     def _later(
         self, segment: Segment, error: OSError, work: Callable[..., object], *arguments: object
     ) -> None:
@@ -131,7 +161,8 @@ class Reader:
         self._post(self._failed.append, (work, arguments))
 
     def retry(self) -> None:
-        """Try again what could not be read; called each second."""
+        """Try again what could not be read, and close what nobody reads; called each second."""
+        self.resident.forget()
         failed, self._failed = self._failed, []
         for work, arguments in failed:
             self._pool.submit(work, *arguments)
@@ -337,3 +368,4 @@ class Reader:
     def close(self) -> None:
         """End the threads after the reads that are under way."""
         self._pool.shutdown(wait=True)
+        self.resident.close()

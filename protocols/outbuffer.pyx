@@ -10,7 +10,7 @@ cut to its size when it is taken. It knows no protocol and no transport.
     +---------------------------+---------------+
 
 Growth doubles, so that n bytes cost O(n). A new buffer begins with about the size of the last one
-(between some 500 B and 256 KiB), so a busy connection does not grow its buffer step by step each tick
+(between some 500 B and 2 MiB), so a busy connection does not grow its buffer step by step each tick
 and an idle one holds nothing.
 """
 
@@ -27,7 +27,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     FIRST_MIN = 479                 # with a bytes object's head 512, the largest that Python's own allocator gives
-    FIRST_MAX = 262144
+    FIRST_MAX = 2096640             # a high-water mark of output and a full batch; of the heap still (penstock/memory.py)
 
 
 cdef class OutBuffer:
@@ -62,6 +62,8 @@ cdef class OutBuffer:
             self._bytes = _fresh_bytes(NULL, capacity)
         else:
             capacity = max(self._capacity * 2, self.size + n)
+            if self.size + n <= FIRST_MAX < capacity:
+                capacity = FIRST_MAX
             try:
                 # on failure the object is gone and the pointer is NULL
                 _PyBytes_Resize(&self._bytes, capacity)

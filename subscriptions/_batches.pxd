@@ -1,8 +1,10 @@
 """Batches taken whole. The words are in _batches.pyx."""
 
-from libc.stdint cimport uint64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from penstock.log_core._batch cimport Batch
+from penstock.log_core._resident cimport Place, Run
 from penstock.subscriptions._cursor cimport Cursor
 
 
@@ -10,7 +12,18 @@ cdef class BatchOutlet:
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1
 
 
+cdef struct Next:               # what a cursor would take next
+    PyObject* feed              # borrowed
+    uint64_t index, limit       # entries [index, limit) of it at most
+    uint64_t first              # position of the first one
+    bint timeless               # whatever their time to live
+
+
 # The next batch, when all of it is the cursor's next `most` or fewer; None: take as always. Nothing changes.
 cdef Batch next_batch(Cursor cursor, Py_ssize_t most)
-# Take it: settled at once, or out under the seqs from the one that is returned on.
-cdef uint64_t take_batch(Cursor cursor, Batch batch, bint settled) except 0
+# The size of the next batch, when it is not in memory but in the page cache and the like; 0: it is not. Nothing changes.
+cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) except? 0
+# Behind next_run: read that batch and whole ones that follow, as `room` has place for; bytes, or 0.
+cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0
+# Take that many, from position `first` on: settled at once, or out under the seqs from the one that is returned on.
+cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint settled) except 0

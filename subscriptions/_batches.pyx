@@ -2,17 +2,18 @@
 """Batches taken whole: what a cursor gives without a look at each record.
 
 A batch whose records are, one and all, what comes next in the queue's only feed can be handed on as it is
-stored. That the feed has all of them is seen by two of its entries: positions rise, so as many entries as
+stored: one that is in the log's memory, or a run of them out of the page cache (`log_core/_resident.pyx`). That the feed has all of them is seen by two of its entries: positions rise, so as many entries as
 records between the first and the last one are all there are. Records that only a look at each can judge - those
 with a time to live, those of another encoding - are left to `Cursor.take`.
 
 A cursor that gave back something, that sorts or counts what waits, or that is being restored takes as always.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from penstock.log_core._batch cimport ENC_AMQP091, KIND_RECORDS, Batch, RecordHeader
+from penstock.log_core._batch cimport ENC_AMQP091, KIND_RECORDS, Batch, is_uniform
 from penstock.log_core._feed cimport Feed
+from penstock.log_core._resident cimport Place, Run
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._events cimport ACK, EVENTS, note_message
 from penstock.subscriptions._members cimport Member, count_active
@@ -30,29 +31,15 @@ cdef class BatchOutlet:
         return 0
 
 
-cdef bint is_plain(Batch batch, bint timeless) noexcept:
-    """Whether each record is in AMQP's encoding and, unless `timeless`, has no time to live."""
-    cdef const RecordHeader* record = batch.headers
-    cdef uint32_t i, odd = 0
-    for i in range(batch.count):
-        odd |= record[i].enc ^ ENC_AMQP091
-    if not timeless:
-        for i in range(batch.count):
-            odd |= record[i].ttl
-    return odd == 0
-
-
-cdef Batch next_batch(Cursor cursor, Py_ssize_t most):
+cdef bint takes_whole(Cursor cursor, Next* next) except -1:
+    """Whether nothing but the next entries of one feed is to be taken; finds out which."""
     cdef Member* member = NULL
     cdef CursorRules rules = cursor._rules
-    cdef Feed feed
-    cdef Batch batch
-    cdef uint64_t first, last
-    cdef bint timeless = False
+    next.timeless = False
     if rules is not None:
-        timeless = rules.ttl_ms == EVERLASTING
+        next.timeless = rules.ttl_ms == EVERLASTING
         if rules.bytes_max >= 0 or rules.ttl_ms >= 0:
-            return None
+            return False
     if (
         cursor._gathers
         or cursor._runs != NULL
@@ -60,52 +47,77 @@ cdef Batch next_batch(Cursor cursor, Py_ssize_t most):
         or ready_in(&cursor._window)
         or count_active(&cursor._members, &member) != 1
     ):
-        return None
-    feed = <Feed>member.feed
-    first = feed.position(member.next)
-    if first == 0 or first < cursor.skip_transient_until or first <= cursor.unclean_until:
+        return False
+    next.feed = member.feed
+    next.index = member.next
+    next.first = (<Feed>member.feed).position_known(member.next)
+    next.limit = min((<Feed>member.feed).end, member.to)
+    return next.first != 0 and next.first >= cursor.skip_transient_until and next.first > cursor.unclean_until
+
+
+cdef Batch next_batch(Cursor cursor, Py_ssize_t most):
+    cdef Next next
+    cdef uint64_t last
+    cdef Batch batch
+    if not takes_whole(cursor, &next):
         return None
     begin_take()
-    if not find_record(cursor._log, first) or READ.lost or READ.base != first or READ.count < COUNT_MIN:
+    if (not find_record(cursor._log, next.first) or READ.lost or READ.base != next.first
+            or READ.count < COUNT_MIN or <Py_ssize_t>READ.count > most):
         return None
-    last = member.next + READ.count - 1
-    if <Py_ssize_t>READ.count > most or last >= feed.end or last >= member.to:
-        return None
-    if feed.position(last) != first + READ.count - 1:
+    last = next.index + READ.count - 1
+    if last >= next.limit or (<Feed>next.feed).position_known(last) != next.first + READ.count - 1:
         return None
     batch = <Batch>READ.batch
-    return batch if batch.kind == KIND_RECORDS and is_plain(batch, timeless) else None
+    if batch.kind != KIND_RECORDS or not is_uniform(batch.headers, batch.count, ENC_AMQP091, next.timeless):
+        return None
+    return batch
 
 
-cdef uint64_t take_batch(Cursor cursor, Batch batch, bint settled) except 0:
+cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) except? 0:
+    if not takes_whole(cursor, next):
+        return 0
+    begin_take()
+    if find_record(cursor._log, next.first):
+        return 0
+    next.limit = min(next.limit, next.index + most)
+    return place.seek(cursor._log.resident, next.first, <Feed>next.feed, next.index, next.limit)
+
+
+cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0:
+    return place.read_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, ENC_AMQP091, next.timeless,
+                          into, room, run)
+
+
+cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint settled) except 0:
     cdef Member* member = NULL
     cdef Entry* entry
-    cdef uint64_t seq, last = batch.base_lsn + batch.count - 1
+    cdef uint64_t seq, last = first + count - 1
     cdef uint32_t i
     count_active(&cursor._members, &member)
     if settled:
         push_done(&cursor._window, last, cursor.outstanding)
         seq = cursor._window.tail
-        cursor.settled += batch.count
+        cursor.settled += count
         if EVENTS.kinds >> ACK & 1:
-            for i in range(batch.count):
-                note_message(ACK, cursor, batch.base_lsn + i, None)
+            for i in range(count):
+                note_message(ACK, cursor, first + i, None)
         cursor._soil()
     else:
-        while cursor._window.ring == NULL or cursor._window.tail - cursor._window.head + batch.count > cursor._window.mask + 1:
+        while cursor._window.ring == NULL or cursor._window.tail - cursor._window.head + count > cursor._window.mask + 1:
             make_room(&cursor._window, cursor.outstanding)
         seq = cursor._window.tail
-        for i in range(batch.count):
+        for i in range(count):
             entry = &cursor._window.ring[(seq + i) & cursor._window.mask]
-            entry.pos = batch.base_lsn + i
+            entry.pos = first + i
             entry.match = member.tag
             entry.size = 0
             entry.count = 0
             entry.state = OUT
             entry.level = 0
             entry.slot = 0
-        cursor._window.tail = seq + batch.count
-        cursor.outstanding += batch.count
-    member.next += batch.count
+        cursor._window.tail = seq + count
+        cursor.outstanding += count
+    member.next += count
     cursor.frontier = last
     return seq

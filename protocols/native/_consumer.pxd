@@ -1,7 +1,8 @@
 """The consuming side of the native protocol. The words are in _consumer.pyx."""
 
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from penstock.log_core._resident cimport Place
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._batches cimport BatchOutlet
 from penstock.subscriptions._cursor cimport Cursor
@@ -52,6 +53,7 @@ cdef class Consumer(BatchOutlet):
     cdef readonly uint64_t delivered, acknowledged
     cdef readonly object host           # the session it belongs to
     cdef object room
+    cdef Place place                    # where it reads what is stored; None: it did not yet
     cdef readonly str name
     cdef readonly list ranges           # of slots that it wants
 
@@ -59,6 +61,9 @@ cdef class Consumer(BatchOutlet):
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1
     cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,
                                int64_t size_most, uint32_t request, int64_t* used) except -1
+    cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most) except -1
+    cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, uint64_t first, uint32_t count,
+                               uint64_t blobs) except -1
     cdef int hold(self, Item* item, double now) except -1
     cdef int have_room(self, uint64_t more) except -1
     cdef void hold_all(self, uint64_t seq, uint32_t count, double now) noexcept

@@ -7,7 +7,7 @@ Owns what happens per delivered message. All integers are big-endian.
       record   position u64 | time i64, ms since the epoch | key size u16 | given back u16 (15 bits, and the
                highest: redelivered) | properties size u32 | body size u32 | key block | properties | body
     DELIVER_PACKED   what a DELIVER has, packed (see `packing`)
-    DELIVER_STORED   first tag u64 | first position u64 | count u32 | pull u32 = 0 | a batch as it is stored
+    DELIVER_STORED   first tag u64 | first position u64 | count u32 | pull u32 = 0 | batches as they are stored
     PULLED     request u32 | messages u32
 
 Delivery tags count from 1 per consumer, in the order of delivery, and stand in a ring that begins at the oldest
@@ -35,7 +35,8 @@ from penstock.protocols.native._frames cimport (
 )
 from penstock.protocols.native.packing import pack
 from penstock.protocols.outbuffer cimport OutBuffer
-from penstock.subscriptions._batches cimport BatchOutlet, next_batch, take_batch
+from penstock.log_core._resident cimport Place, Run
+from penstock.subscriptions._batches cimport BatchOutlet, Next, next_batch, next_run, read_run, take_whole
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._taken cimport TAKEN, Item
 from penstock.subscriptions._keys cimport slot_of
@@ -45,6 +46,7 @@ cdef enum:
     STORED_HEAD = 24
     DELIVER_SPLIT = 262144      # a delivery goes on in another frame from this size on
     TAKE_MAX = 1024             # items a cursor gives at once
+    RUN_BYTES = 1048576         # that are read at once from the page cache
     PACK_MIN = 512              # bytes of a delivery that is worth compressing
 
 
@@ -283,48 +285,67 @@ cdef class Consumer(BatchOutlet):
         return self.host.name()
 
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1:
-        """The next batch as it is stored. What can fail comes before it is taken."""
+        """The next batch, or a run of them, as it is stored. What can fail comes before it is taken."""
         cdef Batch batch
         cdef int64_t most = self.messages
-        cdef OutBuffer out = self.outgoing.out
-        cdef Py_ssize_t payload
         cdef uint8_t* p
-        cdef uint64_t seq
         if not self.outgoing.stores or self.outgoing.packs or self.pulls or self.size <= 0:
             return 0
         if not self.auto:
             most = min(most, self.unacked_max - self.unacked)
         batch = next_batch(cursor, most)
         if batch is None:
+            return self.deliver_run(cursor, most)
+        p = self.outgoing.out.reserve(HEAD + STORED_HEAD + batch.nbytes) + HEAD + STORED_HEAD
+        memcpy(p, batch.header, batch.head_size)
+        memcpy(p + batch.head_size, batch.blob, batch.nbytes - batch.head_size)
+        return self.put_stored(cursor, p, batch.nbytes, batch.base_lsn, batch.count, batch.header.blob_raw)
+
+    cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most) except -1:
+        """What is not in memory is read to where it is sent from, if it need not be waited for."""
+        cdef Next next
+        cdef Run run
+        cdef Py_ssize_t room
+        cdef size_t size
+        cdef uint8_t* p
+        if self.place is None:
+            self.place = Place()
+        size = next_run(cursor, self.place, most, &next)
+        if size == 0 or size > RUN_BYTES:
             return 0
+        room = min(<Py_ssize_t>self.room(), <Py_ssize_t>RUN_BYTES)
+        room = max(min(room, <Py_ssize_t>self.size), <Py_ssize_t>size)
+        p = self.outgoing.out.reserve(HEAD + STORED_HEAD + room) + HEAD + STORED_HEAD
+        size = read_run(cursor, self.place, &next, p, room, &run)
+        return self.put_stored(cursor, p, size, next.first, run.count, run.blobs) if size else 0
+
+    cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, uint64_t first, uint32_t count,
+                               uint64_t blobs) except -1:
+        """Batches of `size` bytes lie at p in the output, behind room for their heads: take them."""
+        cdef uint64_t seq
         if self.cursor is not cursor:
             self.forget()
             self.cursor = cursor
-        payload = STORED_HEAD + <Py_ssize_t>batch.nbytes
-        p = out.reserve(HEAD + payload)
         if not self.auto:
-            self.have_room(batch.count)
-        seq = take_batch(cursor, batch, self.auto)
-        put_head(p, payload, T_DELIVER_STORED, self.id)
-        p += HEAD
-        store64(p, self.next)
-        store64(p + 8, batch.base_lsn)
-        store32(p + 16, batch.count)
-        store32(p + 20, 0)
-        memcpy(p + STORED_HEAD, batch.header, batch.head_size)
-        memcpy(p + STORED_HEAD + batch.head_size, batch.blob, batch.nbytes - batch.head_size)
-        out.commit(HEAD + payload)
+            self.have_room(count)
+        seq = take_whole(cursor, first, count, self.auto)
+        put_head(p - STORED_HEAD - HEAD, STORED_HEAD + size, T_DELIVER_STORED, self.id)
+        store64(p - 24, self.next)
+        store64(p - 16, first)
+        store32(p - 8, count)
+        store32(p - 4, 0)
+        self.outgoing.out.commit(HEAD + STORED_HEAD + size)
         if self.auto:
-            self.next += batch.count
+            self.next += count
             self.first = self.next
         else:
-            self.hold_all(seq, batch.count, self.host.now())
-        self.messages -= batch.count
-        self.size -= DELIVERED_HEAD * <int64_t>batch.count + batch.header.blob_raw     # as in a DELIVER
-        self.delivered += batch.count
-        self.outgoing.delivered += batch.count
+            self.hold_all(seq, count, self.host.now())
+        self.messages -= count
+        self.size -= DELIVERED_HEAD * <int64_t>count + <int64_t>blobs     # as in a DELIVER
+        self.delivered += count
+        self.outgoing.delivered += count
         self.host.dirty()
-        return batch.count
+        return count
 
     cdef int have_room(self, uint64_t more) except -1:
         """In the ring, for so many more deliveries."""

@@ -165,53 +165,84 @@ def decode_delivery(bytes payload not None, type kind not None, object source):
 def decode_stored(bytes payload not None, type kind not None, object source):
     """The records of the payload of a DELIVER_STORED frame."""
     cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(payload) - STORED_HEAD
-    cdef const StoredHead* head
-    cdef const StoredRecord* stored
-    cdef const uint8_t* at
-    cdef uint64_t first
-    cdef uint32_t i
-    cdef Py_ssize_t props_size
+    cdef const uint8_t* end = p + PyBytes_GET_SIZE(payload)
+    cdef uint64_t tag, position, end_position
     cdef list records = []
-    cdef Record record
-    cdef bytes key_block = b"", block = b""
+    cdef Blocks blocks = Blocks()
     if not issubclass(kind, Record):
         raise TypeError("kind is a class of records")
-    if size < <Py_ssize_t>sizeof(StoredHead):
+    if end - p < STORED_HEAD:
         raise ValueError("a stored batch that is cut short")
-    first = load64(p)
-    head = <const StoredHead*>(p + STORED_HEAD)
-    if head.len != size or head.magic != 1 or head.kind != 1 or head.codec:
-        raise ValueError("a stored batch of another size or kind")
-    if head.base_lsn != load64(p + 8) or head.count != load32(p + 16):
+    tag = load64(p)
+    position = load64(p + 8)
+    end_position = position + load32(p + 16)
+    p += STORED_HEAD
+    while p < end:
+        p = check_stored(p, end, position)
+        position += (<const StoredHead*>p).count
+        if position > end_position:
+            break
+        take_stored(<const StoredHead*>p, tag, kind, source, blocks, records)
+        tag += (<const StoredHead*>p).count
+        p += (<const StoredHead*>p).len
+    if position != end_position:
+        raise ValueError("a stored batch that is not of the delivery it came in")
+    return records
+
+
+cdef class Blocks:              # the last record's: neighbours mostly have the same, then they share the objects
+    cdef bytes key, properties
+
+    def __cinit__(self):
+        self.key = self.properties = b""
+
+
+cdef const uint8_t* check_stored(const uint8_t* p, const uint8_t* end, uint64_t position) except NULL:
+    """`p`, where a valid batch lies that begins with the position."""
+    cdef const StoredHead* head = <const StoredHead*>p
+    if end - p < <Py_ssize_t>sizeof(StoredHead) or head.len < sizeof(StoredHead) or head.len > <size_t>(end - p):
+        raise ValueError("a stored batch that is cut short")
+    if head.magic != 1 or head.kind != 1 or head.codec:
+        raise ValueError("a stored batch of another kind")
+    if head.base_lsn != position:
         raise ValueError("a stored batch that is not the one it was sent as")
     if (sizeof(StoredHead) + <uint64_t>head.count * sizeof(StoredRecord) > head.blob_off
-            or <uint64_t>head.blob_off + head.blob_raw > <uint64_t>size):
+            or <uint64_t>head.blob_off + head.blob_raw > head.len):
         raise ValueError("a stored batch that is larger than it says")
-    p = <const uint8_t*>head
     if (crc32c_update(0, p + 8, head.blob_off - 8) != head.head_crc
             or crc32c_update(0, p + head.blob_off, head.blob_raw) != head.blob_crc):
         raise ValueError("a stored batch that was damaged on its way: its checksum does not fit")
-    stored = <const StoredRecord*>(p + sizeof(StoredHead))
+    return p
+
+
+cdef int take_stored(const StoredHead* head, uint64_t tag, type kind, object source, Blocks blocks,
+                     list records) except -1:
+    """Append the records of a valid batch."""
+    cdef const StoredRecord* stored = <const StoredRecord*>(<const uint8_t*>head + sizeof(StoredHead))
+    cdef const uint8_t* at
+    cdef uint32_t i
+    cdef Py_ssize_t key_size, props_size
+    cdef Record record
     for i in range(head.count):
         if (<uint64_t>stored.off + stored.size > head.blob_raw
                 or <uint64_t>stored.key + stored.props > stored.size):
             raise ValueError("a stored batch with a record outside of it")
-        at = p + head.blob_off + stored.off
+        at = <const uint8_t*>head + head.blob_off + stored.off
+        key_size = stored.key
+        props_size = stored.props
         record = <Record>kind.__new__(kind)
         record.position = head.base_lsn + i
         record.timestamp_ms = head.base_ts + stored.ts
-        record.tag = first + i
-        if stored.key != PyBytes_GET_SIZE(key_block) or at[:stored.key] != key_block:
-            key_block = at[:stored.key]
-        record.key_block = key_block
-        at += stored.key
-        props_size = stored.props
-        if props_size != PyBytes_GET_SIZE(block) or at[:props_size] != block:
-            block = at[:props_size]
-        record.block = block
+        record.tag = tag + i
+        if key_size != PyBytes_GET_SIZE(blocks.key) or at[:key_size] != blocks.key:
+            blocks.key = at[:key_size]
+        record.key_block = blocks.key
+        at += key_size
+        if props_size != PyBytes_GET_SIZE(blocks.properties) or at[:props_size] != blocks.properties:
+            blocks.properties = at[:props_size]
+        record.block = blocks.properties
         record.body = at[props_size:stored.size - stored.key]
         record.source = source
         records.append(record)
         stored += 1
-    return records
+    return 0

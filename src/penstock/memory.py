@@ -23,8 +23,8 @@ _TRIM_S: Final = 5.0
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-_LARGE: Final = 5 << 18
-"""Bytes of a block that is mapped by itself: larger than the log's slabs, which come and go."""
+_LARGE: Final = 2 << 20
+"""Bytes of a block that is mapped by itself: larger than slabs of the log and full output."""
 _SPARE: Final = 16 << 20
 """Free bytes at the end of the heap that stay with the process: what a busy turn takes and gives back."""
 

@@ -70,15 +70,25 @@ def deliver(payload: bytes) -> tuple[int, int, list[Delivered]]:
 
 
 def deliver_stored(payload: bytes) -> tuple[int, int, list[Delivered]]:
-    """(first tag, pull, messages) of a DELIVER_STORED frame; the batch is that of docs/format.md."""
+    """(first tag, pull, messages) of a DELIVER_STORED frame; the batches are those of docs/format.md."""
     first, position, count, pull = struct.unpack_from(">QQII", payload)
-    batch = payload[24:]
-    size, _, blob_off = struct.unpack_from("<III", batch)
+    found: list[Delivered] = []
+    at = 24
+    while at < len(payload):
+        (size,) = struct.unpack_from("<I", payload, at)
+        found += _stored_batch(payload[at : at + size], position + len(found))
+        at += size
+    assert (at, len(found)) == (len(payload), count)
+    return first, pull, found
+
+
+def _stored_batch(batch: bytes, position: int) -> list[Delivered]:
+    (blob_off,) = struct.unpack_from("<I", batch, 8)
     (base_lsn,) = struct.unpack_from("<Q", batch, 32)
     (base_ts,) = struct.unpack_from("<q", batch, 56)
-    (batch_count,) = struct.unpack_from("<I", batch, 84)
-    assert (size, base_lsn, batch_count) == (len(batch), position, count)
-    found = []
+    (count,) = struct.unpack_from("<I", batch, 84)
+    assert base_lsn == position
+    found: list[Delivered] = []
     for i in range(count):
         off, size, props, _, ts, _, key = struct.unpack_from("<IIIIIIH", batch, 96 + 32 * i)
         record = batch[blob_off + off : blob_off + off + size]
@@ -93,7 +103,7 @@ def deliver_stored(payload: bytes) -> tuple[int, int, list[Delivered]]:
                 "body": record[key + props :],
             }
         )
-    return first, pull, found
+    return found
 
 
 def delivery(kind: int, payload: bytes) -> tuple[int, int, list[Delivered]] | None:

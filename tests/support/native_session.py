@@ -31,15 +31,18 @@ PLAIN = b"\x10\x00\x02"
 class World:
     """A broker over a log in `folder`, and its time."""
 
-    def __init__(self, folder: Path, options: NativeOptions | None = None) -> None:
+    def __init__(
+        self, folder: Path, options: NativeOptions | None = None, *, segment_bytes: int = 1 << 20
+    ) -> None:
         self.folder = folder
+        self.segment_bytes = segment_bytes
         self.options = options or NativeOptions()
         self.clock = Clock()
         self._open()
 
     def _open(self) -> None:
         self.loop = Loop()
-        options = LogOptions(segment_bytes=1 << 20, fsync="never", min_free_bytes=0)
+        options = LogOptions(segment_bytes=self.segment_bytes, fsync="never", min_free_bytes=0)
         self.log = Log.open(self.folder, options, clock=self.clock, files=Unsynced())
         self.tick = Tick(self.log, self.loop)
         self.broker = Broker.open(self.log, self.tick, rewrite=rewrite, delay_words=WORDS)

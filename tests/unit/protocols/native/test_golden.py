@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.native._records import Record, decode_delivery, encode_produce, encode_records
+from penstock.protocols.native import kinds
+from penstock.protocols.native._records import (
+    Record,
+    decode_delivery,
+    decode_stored,
+    encode_produce,
+    encode_records,
+)
+from penstock.protocols.native.packing import unpack
 from penstock.sdk.half import Question
 from penstock.sdk.message import Message, properties_block
 from tests.reference import native_frames as wire
@@ -17,6 +25,11 @@ from tests.support.native_session import PLAIN, Client, World
 GOLDEN: dict[str, dict[str, str]] = json.loads(
     (Path(__file__).parents[3] / "golden" / "native-frames.json").read_text()
 )
+KINDS = {
+    value: name
+    for name, value in vars(kinds).items()
+    if isinstance(value, int) and name.isupper() and not name.startswith("ACKS")
+}
 FRAMES = {name: bytes.fromhex(one["hex"]) for name, one in GOLDEN.items()}
 
 
@@ -88,3 +101,44 @@ def test_the_gateway_makes_confirms_like_the_golden_one(world: World) -> None:
     client.session.codec.expect(1, 0, 3, 4711, 4713, True)
     client.session.codec.confirm(4713, 4713)
     assert client.out.take() == FRAMES["confirm"]
+
+
+def test_there_is_one_of_every_type_of_frame() -> None:
+    assert {frame[4] for frame in FRAMES.values()} == set(KINDS)
+
+
+def test_the_client_understands_stored_batches() -> None:
+    ((_, handle, payload),) = wire.frames(FRAMES["deliver_stored"])
+    messages = decode_stored(payload, Message, None)
+    assert (handle, [message.tag for message in messages]) == (2, [7, 8, 9])
+    assert [message.position for message in messages] == [4711, 4712, 4713]
+    assert [message.timestamp_ms - 1_700_000_000_000 for message in messages] == [0, 1, 0]
+    assert [(message.routing_key, message.body) for message in messages] == [
+        ("orders", b"hello"),
+        ("orders", b"world"),
+        ("orders", b"!"),
+    ]
+    _, _, said = wire.deliver_stored(payload)
+    assert [(one["position"], one["body"]) for one in said] == [(m.position, m.body) for m in messages]
+
+
+def test_the_client_understands_a_packed_delivery() -> None:
+    ((_, _, payload),) = wire.frames(FRAMES["deliver_packed"])
+    first, pull, messages = decode_delivery(unpack(payload, 1000), Message, None)
+    assert (first, pull, [message.body for message in messages]) == (7, 0, [b"compressed"] * 8)
+
+
+@pytest.mark.parametrize("name", ["welcome", "ready", "response", "error", "refused", "event"])
+def test_what_the_gateway_tells_has_these_fields(world: World, name: str) -> None:
+    client = Client(world, login=False)
+    client.send(b"PENSTOCK" + FRAMES["hello"] + FRAMES["login"])
+    client.log_in()
+    client.send(client.json_frame(0x05, {"do": "describe", "topic": "none"}, 7))
+    client.send(FRAMES["open_producer"] + FRAMES["produce"])
+    client.request("subscribe", handle=2, topic="orders", subscription="s")
+    client.request("seek", topic="orders", subscription="s", to="earliest")
+    client.request("delete_topic", topic="orders")
+    client.send(FRAMES["produce"])
+    ((kind, _, golden),) = wire.frames(FRAMES[name])
+    told = [json.loads(payload) for found, _, payload in client.frames if found == kind]
+    assert json.loads(golden).keys() in [one.keys() for one in told]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,134 @@ def test_the_gateway_says_that_it_can(world: World) -> None:
     client.send(b"PENSTOCK" + client.json_frame(0x01, {"versions": [1]}))
     ((_, _, welcome),) = client.take()
     assert kinds.STORED in json.loads(welcome)["capabilities"]
+
+
+# Runs out of the page cache
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[World]:
+    """Segments that are larger than what is read at once."""
+    world = World(tmp_path / "data", segment_bytes=3 << 20)
+    yield world
+    world.close()
+
+
+def filled(world: World, batches: int = 200) -> list[bytes]:
+    """A topic of several segments that is in memory no more: its bodies."""
+    client = stored(world)
+    bodies = [b"%d %s" % (i, b"x" * 1000) for i in range(32 * batches)]
+    for i in range(batches):
+        client.produce(1, *bodies[32 * i : 32 * i + 32])
+    world.restart()
+    return bodies
+
+
+def everything(
+    world: World, count: int, credit: bytes = wire.credit(2, 1 << 30, 1 << 30), **place: str
+) -> list[tuple[int, int, list[bytes]]]:
+    """What a new consumer of that many messages gets: type of frame, first tag, bodies."""
+    client = Client(world, capabilities=(kinds.STORED,))
+    client.request(place.pop("do", "read"), handle=2, topic="t", start="earliest", **place)
+    client.send(credit)
+    found: list[tuple[int, int, list[bytes]]] = []
+
+    def complete() -> bool:
+        for kind, _, payload in client.take():
+            delivery = wire.delivery(kind, payload)
+            if delivery is not None:
+                found.append((kind, delivery[0], [message["body"] for message in delivery[2]]))
+                client.send(credit)
+        return sum(len(bodies) for _, _, bodies in found) >= count
+
+    world.wait(complete)
+    return found
+
+
+def joined(found: list[tuple[int, int, list[bytes]]]) -> list[bytes]:
+    """The bodies; their tags must have no gaps."""
+    bodies: list[bytes] = []
+    for _, first, some in found:
+        assert first == len(bodies) + 1
+        bodies += some
+    return bodies
+
+
+def test_what_is_in_the_page_cache_comes_in_runs_of_batches(large: World) -> None:
+    bodies = filled(large)
+    found = everything(large, len(bodies))
+    assert joined(found) == bodies
+    assert {kind for kind, _, _ in found} == {kinds.DELIVER_STORED}
+    assert large.log.resident.runs > 0
+    assert max(len(some) for _, _, some in found) > 32
+
+
+def test_credit_ends_a_run(large: World) -> None:
+    bodies = filled(large)
+    for credit in (wire.credit(2, 96, 1 << 20), wire.credit(2, 1000, 50_000)):
+        found = everything(large, len(bodies), credit)
+        assert joined(found) == bodies
+        assert max(len(some) for _, _, some in found) <= 96
+    assert large.log.resident.runs > 0
+
+
+def test_a_subscription_holds_runs_until_they_are_settled(large: World) -> None:
+    bodies = filled(large)
+    whole = {"do": "subscribe", "subscription": "s", "kind": "exclusive"}
+    assert joined(everything(large, len(bodies), **whole)) == bodies
+    client = large.clients[-1]
+    client.send(wire.ack(2, [(1, len(bodies) - 40)]) + wire.nack(2, [(len(bodies) - 1, len(bodies))]))
+    assert client.bodies() == bodies[-2:]
+    described = client.request("describe", topic="t")["subscriptions"]["s"]
+    assert (described["unacked"], described["backlog"]) == (40, 0)
+
+
+def test_runs_end_where_something_else_lies_between(large: World) -> None:
+    client = stored(large)
+    client.request("open_producer", handle=3, topic="other", create=True)
+    bodies = [b"%d %s" % (i, b"x" * 1000) for i in range(32 * 200)]
+    for i in range(200):
+        mine = [(PLAIN, body) for body in bodies[32 * i : 32 * i + 32]]
+        other = b"" if i % 60 != 50 else wire.produce(3, 0, 2, [(PLAIN, b"no")])
+        client.send(wire.produce(1, 0, 2, mine) + other)  # one read, one batch
+        if i % 5 == 0:
+            client.request("subscribe", handle=4, topic="t", subscription=f"s{i}")  # a change of tables
+            client.request("close", handle=4)
+    large.restart()
+    found = everything(large, len(bodies))
+    assert joined(found) == bodies
+    assert {kind for kind, _, _ in found} == {kinds.DELIVER, kinds.DELIVER_STORED}
+    assert large.log.resident.runs > 0
+
+
+def test_damage_is_not_handed_on(large: World) -> None:
+    bodies = filled(large)
+    damaged = bodies[32 * 100 + 7]
+    for path in sorted((large.folder / "shard-000" / "wal").glob("*.wal")):
+        data = bytearray(path.read_bytes())
+        at = data.find(damaged)
+        if at >= 0:
+            data[at + 500] ^= 1
+            path.write_bytes(data)
+    rest = bodies[: 32 * 100] + bodies[32 * 101 :]
+    assert joined(everything(large, len(rest))) == rest
+    assert large.log.resident.runs > 0
+    assert len(large.log.damages) == 1
+
+
+def test_a_segment_that_nobody_reads_is_closed(large: World) -> None:
+    bodies = filled(large)
+    everything(large, len(bodies))
+    client = Client(large)
+    client.request("delete_topic", topic="t")
+
+    def opened() -> list[str]:
+        links = [fd.readlink() for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+        return [str(link) for link in links if str(large.folder) in str(link) and ".wal" in str(link)]
+
+    before = opened()
+    for _ in range(2):
+        large.log.tend(None)
+    large.settle()
+    assert len(opened()) < len(before)
+    assert not any(large.log.resident.has(segment.number) for segment in large.log.segments_from(1))

@@ -1,0 +1,42 @@
+"""Runs of batches out of the page cache. The words are in _resident.pyx."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from penstock.log_core._feed cimport Feed
+
+
+cdef struct Run:
+    uint32_t count                          # records of its batches
+    uint64_t blobs                          # bytes of their keys, properties and bodies
+
+
+cdef class SegmentFile:
+    cdef readonly int fd                    # -1: closed
+    cdef readonly uint64_t number, base_lsn, next_lsn, end
+    cdef readonly uint32_t epoch
+    cdef object marks
+    cdef bint used                          # since the last `Resident.forget`
+    cdef bint followed                      # the next segment was asked for
+
+    cdef Py_ssize_t read(self, uint8_t* p, size_t size, uint64_t offset) noexcept
+
+
+cdef class Resident:
+    cdef list files                         # of SegmentFile
+    cdef object open_behind
+    cdef readonly uint64_t runs, bytes      # read so far
+
+    cdef SegmentFile find(self, uint64_t lsn)
+    cdef int begin(self, SegmentFile file) except -1
+
+
+cdef class Place:                           # where one reader is
+    cdef SegmentFile file
+    cdef uint64_t lsn, offset               # the batch at `offset` begins with `lsn`, or before it
+
+    # Go to the batch that begins with `lsn`, which is entry `index` of `feed`: its size when it may be the first one
+    # of a run; 0: it is none, or not in the page cache.
+    cdef size_t seek(self, Resident resident, uint64_t lsn, Feed feed, uint64_t index, uint64_t limit) except? 0
+    # Read as many whole batches as `room` takes, from the one that `seek` found on: bytes, 0 for none.
+    cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, uint8_t enc, bint timeless,
+                         uint8_t* into, size_t room, Run* run) noexcept

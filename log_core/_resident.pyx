@@ -1,0 +1,191 @@
+# cython: auto_pickle=False
+"""Runs of whole batches straight out of the page cache: for readers of what is no longer in the log's memory.
+
+What was written a while ago mostly lies in the system's page cache still. A batch that is handed on as it is stored
+need not become an object of ours for that: it is read to where it is sent from, by a read that does not wait
+(RWF_NOWAIT), so the loop may do it. What is not in the page cache, or not a run of plain batches, is left to
+`Reader`, whose thread waits for the disk; so is what is damaged, for all that is read here is checked as always.
+
+A run is batches of records at consecutive positions which are, one and all, entries of one feed. That is seen by two
+entries of the feed: positions rise, so as many entries as records between the first and the last one are all there
+are.
+
+Owns the descriptors of the segments that are read so. The reader's thread opens them; one that nobody read from for
+a second is closed, so that the file of a segment that is deleted does not stay. When somebody begins with one,
+the next one is opened, too.
+"""
+
+from libc.errno cimport EAGAIN, errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from penstock.log_core._batch cimport (
+    BATCH_HEADER, KIND_BLOCK, KIND_RECORDS, BatchHeader, Found, RecordHeader, check_batch, is_uniform,
+)
+from penstock.log_core._feed cimport Feed
+
+import os
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t preadv2(int fd, const iovec* vector, int count, int64_t offset, int flags)
+    enum:
+        RWF_NOWAIT
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close"(int fd)
+
+cdef enum:
+    FILES_MAX = 16
+    HEADS_MAX = 256                 # of batches that a seek looks at
+    COUNT_MIN = 16                  # records of a batch that is worth its head
+
+
+cdef class SegmentFile:
+    def __cinit__(self, uint64_t number, int fd, uint64_t base_lsn, uint64_t next_lsn, uint64_t end, uint32_t epoch,
+                  object marks not None):
+        self.fd = fd
+        self.number = number
+        self.base_lsn = base_lsn
+        self.next_lsn = next_lsn
+        self.end = end
+        self.epoch = epoch
+        self.marks = marks
+        self.used = True
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    def close(self):
+        if self.fd >= 0:
+            c_close(self.fd)
+            self.fd = -1
+
+    cdef Py_ssize_t read(self, uint8_t* p, size_t size, uint64_t offset) noexcept:
+        """How many bytes of the file the page cache has from there on; 0 for every trouble, which is `Reader`'s."""
+        cdef iovec vector
+        cdef ssize_t got
+        if self.fd < 0:
+            return 0
+        vector.iov_base = p
+        vector.iov_len = size
+        got = preadv2(self.fd, &vector, 1, <int64_t>offset, RWF_NOWAIT)
+        if got < 0 and errno != EAGAIN:
+            self.close()            # a file system that cannot say what it has at once, or a disk that fails
+        return max(got, 0)
+
+
+cdef class Resident:
+    def __cinit__(self, open_behind not None):
+        self.files = []
+        self.open_behind = open_behind
+
+    cdef SegmentFile find(self, uint64_t lsn):
+        cdef SegmentFile file
+        for file in self.files:
+            if file.base_lsn <= lsn < file.next_lsn and file.fd >= 0:
+                return file
+        return None
+
+    cdef int begin(self, SegmentFile file) except -1:
+        """Somebody reads it: who goes on will want the next one."""
+        if not file.followed:
+            file.followed = True
+            self.open_behind(file.next_lsn)
+        return 0
+
+    def has(self, uint64_t number):
+        cdef SegmentFile file
+        for file in self.files:
+            if file.number == number:
+                return True
+        return False
+
+    def offer(self, SegmentFile file not None):
+        cdef SegmentFile oldest
+        if self.has(file.number):
+            file.close()
+            return
+        self.files.append(file)
+        if len(self.files) > FILES_MAX:
+            oldest = self.files.pop(0)
+            oldest.close()
+
+    def forget(self):
+        cdef SegmentFile file
+        cdef list kept = []
+        for file in self.files:
+            if file.used:
+                file.used = False
+                kept.append(file)
+            else:
+                file.close()
+        self.files = kept
+
+    def close(self):
+        cdef SegmentFile file
+        for file in self.files:
+            file.close()
+        self.files = []
+
+
+cdef bint is_next(const BatchHeader* head, uint64_t lsn, Feed feed, uint64_t index, uint64_t limit) noexcept:
+    """Whether the batch begins with `lsn`, entry `index` of the feed, and has nothing but its entries below `limit`."""
+    if head.kind != KIND_RECORDS or head.base_lsn != lsn or head.count < COUNT_MIN or index + head.count > limit:
+        return False
+    return (feed.position_known(index) == lsn
+            and feed.position_known(index + head.count - 1) == lsn + head.count - 1)
+
+
+cdef class Place:
+    cdef size_t seek(self, Resident resident, uint64_t lsn, Feed feed, uint64_t index, uint64_t limit) except? 0:
+        cdef SegmentFile file = self.file
+        cdef BatchHeader head
+        cdef int looks
+        if file is None or file.fd < 0 or not file.base_lsn <= lsn < file.next_lsn:
+            file = self.file = resident.find(lsn)
+            self.lsn = 0
+            if file is None:
+                return 0
+            resident.begin(file)
+        if self.lsn == 0 or self.lsn > lsn:
+            self.offset = file.marks.offset_of(lsn)
+        for looks in range(HEADS_MAX):
+            if (self.offset + BATCH_HEADER > file.end
+                    or file.read(<uint8_t*>&head, BATCH_HEADER, self.offset) < BATCH_HEADER
+                    or head.len < BATCH_HEADER or head.kind == KIND_BLOCK):
+                break
+            self.lsn = head.base_lsn
+            if head.base_lsn + head.count > lsn or head.base_lsn > lsn:
+                return head.len if is_next(&head, lsn, feed, index, limit) else 0
+            self.offset += head.len
+        self.lsn = 0
+        return 0
+
+    cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, uint8_t enc, bint timeless,
+                         uint8_t* into, size_t room, Run* run) noexcept:
+        cdef SegmentFile file = self.file
+        cdef size_t got, at = 0
+        cdef const BatchHeader* head
+        cdef Found found
+        run.count = 0
+        run.blobs = 0
+        got = <size_t>file.read(into, min(room, file.end - self.offset), self.offset)
+        while got - at >= BATCH_HEADER:
+            head = <const BatchHeader*>(into + at)
+            if (head.len > got - at or head.shard_epoch != file.epoch
+                    or not is_next(head, self.lsn, feed, index + run.count, limit)
+                    or check_batch(into + at, got - at, &found) <= 0
+                    or not is_uniform(<const RecordHeader*>(into + at + BATCH_HEADER), head.count, enc, timeless)):
+                break
+            run.count += head.count
+            run.blobs += head.blob_raw
+            at += head.len
+            self.lsn += head.count
+        self.offset += at
+        file.used = True
+        resident.runs += 1
+        resident.bytes += at
+        return at

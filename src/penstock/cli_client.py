@@ -34,9 +34,10 @@ def segment(name: str) -> str:
 
 
 class Client:
-    """Requests to one gateway. PENSTOCK_USER and PENSTOCK_PASSWORD overrule what the URL has."""
+    """Requests to one gateway. PENSTOCK_USER and PENSTOCK_PASSWORD overrule what the URL has, and `login`, a
+    name and a password, overrules both."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, login: tuple[str, str] | None = None) -> None:
         import http.client  # with all of TLS behind it, and `penstock --version` is quick
 
         parts = urlsplit(url)
@@ -44,6 +45,8 @@ class Client:
             raise ApiError(f"{url} is no URL of a management API", 0, remedy="write http://HOST:PORT")
         user = os.environ.get("PENSTOCK_USER") or unquote(parts.username or "guest")
         password = os.environ.get("PENSTOCK_PASSWORD") or unquote(parts.password or "guest")
+        if login is not None:
+            user, password = login
         self.user = user
         self.address = f"{parts.hostname}:{parts.port or 15672}"
         self._authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")

@@ -185,6 +185,54 @@ def test_rabbitmqctls_mistakes_have_its_exit_codes(gateway: Gateway) -> None:
     assert "penstock version" in penstock(gateway, *ctl, "status").stdout
 
 
+def test_rabbitmqctls_verbs_about_logins_and_limits(gateway: Gateway) -> None:
+    """In the words that RabbitMQ 3.10's rabbitmqctl printed for the same."""
+
+    def ctl(*words: str, code: int = 0) -> str:
+        return penstock(gateway, "rabbitmqctl", *words, code=code).stdout
+
+    said = "to some virtual hosts! See 'rabbitmqctl help set_permissions' to learn more.\n"
+    done = f"Done. Don't forget to grant the user permissions {said}"
+    assert ctl("add_user", "lim", "secret") == f'Adding user "lim" ...\n{done}'
+    assert ctl("add_user", "lim", "secret", code=70) == 'Adding user "lim" ...\n'
+    assert ctl("authenticate_user", "lim", "secret") == 'Authenticating user "lim" ...\nSuccess\n'
+    refused = penstock(gateway, "rabbitmqctl", "authenticate_user", "lim", "wrong", code=65).stderr
+    assert 'failed to authenticate user "lim"' in refused
+    ctl("clear_password", "lim")
+    ctl("authenticate_user", "lim", "secret", code=65)
+    ctl("set_topic_permissions", "lim", "amq.topic", "^a", "^b")
+    assert ctl("-s", "list_user_topic_permissions", "lim") == "/\tamq.topic\t^a\t^b\n"
+    ctl("set_user_limits", "lim", '{"max-channels": 7, "max-message-rate": 9}')
+    assert json.loads(ctl("-q", "list_user_limits", "--user", "lim")) == {
+        "max-channels": 7,
+        "max-message-rate": 9,
+    }
+    ctl("clear_user_limits", "lim", "max-channels")
+    assert json.loads(ctl("-q", "list_user_limits", "--user", "lim")) == {"max-message-rate": 9}
+    ctl("clear_user_limits", "lim", "all")
+    assert json.loads(ctl("-q", "list_user_limits", "--user", "lim")) == {}
+    ctl("set_vhost_limits", '{"max-connections": 1000}')
+    assert json.loads(ctl("-q", "list_vhost_limits")) == {"max-connections": 1000}
+    assert ctl("-s", "list_vhost_limits", "--global") == '/\t{"max-connections":1000}\n'
+    ctl("clear_vhost_limits")
+    ctl("add_vhost", "strange")
+    said = 'with priority "0" for vhost "strange"'
+    policy = ctl("set_policy", "-p", "strange", "p", "^q", '{"max-length":5}')
+    assert policy == f'Setting policy "p" for pattern "^q" to "{{"max-length":5}}" {said} ...\n'
+    ctl("clear_policy", "-p", "strange", "p")
+    missing = penstock(gateway, "rabbitmqctl", "clear_policy", "-p", "strange", "p", code=69)
+    assert missing.stderr == "Error:\nParameter does not exist\n"
+    missing = penstock(gateway, "rabbitmqctl", "delete_queue", "gone", code=64)
+    assert (missing.stdout, missing.stderr) == (
+        "Deleting queue 'gone' on vhost '/' ...\n",
+        "Error:\nQueue not found\n",
+    )
+    ctl("delete_vhost", "strange")
+    missing = penstock(gateway, "rabbitmqctl", "set_permissions", "-p", "nov", "lim", "", "", "", code=69)
+    assert missing.stderr == "Error:\nVirtual host nov does not exist\n"
+    ctl("delete_user", "lim")
+
+
 def test_stop_app_ends_clients_and_keeps_what_the_broker_has(gateway: Gateway) -> None:
     parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
     ctl = ("rabbitmqctl", "-q")

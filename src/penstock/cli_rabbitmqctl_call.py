@@ -1,0 +1,88 @@
+"""One call of `penstock rabbitmqctl`: its words, the gateway it asks, and how answers are printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.cli_client import ApiError, Client, segment
+from penstock.cli_tables import lookup, tabbed
+
+__all__ = ["Call", "Item", "Missing", "Usage", "object_of", "or_missing"]
+
+Item = dict[str, Any]
+
+
+class Missing(ApiError):
+    """Something is not there, for which rabbitmqctl has another exit code than for a user."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, 404)
+        self.code = code
+
+
+class Usage(Exception):
+    """The words of a call are wrong."""
+
+
+class Call:
+    """One verb with its words."""
+
+    def __init__(self, client: Client, parsed: argparse.Namespace) -> None:
+        self.client = client
+        self.parsed = parsed
+        self.words: list[str] = parsed.words
+        self.vhost = segment(parsed.vhost)
+
+    def word(self, at: int, default: str = "") -> str:
+        return self.words[at] if at < len(self.words) else default
+
+    def path(self, at: int) -> str:
+        """A word as a segment of a path."""
+        return segment(self.words[at])
+
+    def say(self, text: str) -> None:
+        """What is said besides the answer."""
+        if not (self.parsed.quiet or self.parsed.silent) and self.parsed.formatter == "table":
+            print(text)
+
+    def rows(
+        self,
+        items: Sequence[Item],
+        columns: Sequence[str],
+        names: dict[str, str] | None = None,
+        *,
+        headers: bool = True,
+    ) -> None:
+        """Print columns of items; `names` says where a column's value is when not under its own name."""
+        names = names or {}
+        values = [[lookup(item, names.get(column, column)) for column in columns] for item in items]
+        if self.parsed.formatter == "json":
+            print(json.dumps([dict(zip(columns, row, strict=True)) for row in values]))
+            return
+        if headers and not (self.parsed.silent or self.parsed.no_table_headers) and values:
+            print("\t".join(columns))
+        tabbed(values)
+
+
+def or_missing(call: Call, kind: str, action: Callable[[], Any]) -> Any:
+    """What `action` gives; that it is not there (404) is told in rabbitmqctl's words."""
+    try:
+        return action()
+    except ApiError as error:
+        if error.status == 404:
+            raise ApiError(f'{kind} "{call.words[0]}" does not exist', 404) from error
+        raise
+
+
+def object_of(text: str) -> Item:
+    """A JSON object. Raises Usage."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Usage(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Usage("not a JSON object")
+    return value

@@ -129,7 +129,8 @@ def parsed(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise HttpError(400, "not_json", "the body is not JSON") from error
+        place = f"line {error.lineno}, column {error.colno}"
+        raise HttpError(400, "not_json", f"the body is not JSON: {error.msg} at {place}") from error
 
 
 def split_target(target: str) -> tuple[list[str], dict[str, list[str]]]:

@@ -99,7 +99,9 @@ class Routes:
         segments = request.segments
         node = self._walk(self._root, segments, 0)
         if node is None:
-            raise HttpError(404, "not_found", "there is nothing at this path")
+            raise HttpError(
+                404, "not_found", "there is nothing at this path; GET /openapi.json has those there are"
+            )
         method = request.method if request.method in node.methods or request.method != "HEAD" else "GET"
         handler = node.methods.get(method)
         if handler is None:

@@ -23,7 +23,7 @@ from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import Outgoing, messages_of
 from penstock.protocols.http.data.idempotency import Idempotency, Once
 from penstock.protocols.http.data.producers import Number, NumberedProducers
-from penstock.protocols.http.data.ways import Way, ready
+from penstock.protocols.http.data.ways import Ready, Way, ready
 from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Response, json_response
 from penstock.router.errors import AccessRefused, NotFound
 from penstock.subscriptions.stream import Stream
@@ -90,7 +90,7 @@ class Publisher:
         access.accepting(vhost, identity)  # it may have taken a while
         number = self._producers.number_of(request, vhost.name, identity.username)
         if id := request.parameter("txn"):
-            return self._stage(request, way, body, id, numbered=number is not None)
+            return await self._stage(request, way, body, id, numbered=number is not None)
         if number is not None:
             return self._numbered(number, way, messages_of(request, body), ack)
         key = request.headers.get("idempotency-key", "")
@@ -118,7 +118,7 @@ class Publisher:
         ]
         return self._when_kept(json_response({"results": results}, 202 if ack == "none" else 200), lsn, ack)
 
-    def _stage(self, request: Request, way: Way, body: bytes, id: str, *, numbered: bool) -> Response:
+    async def _stage(self, request: Request, way: Way, body: bytes, id: str, *, numbered: bool) -> Response:
         """Keep the messages for the commit of a transaction."""
         if numbered or "idempotency-key" in request.headers or request.parameter("ack"):
             raise HttpError(
@@ -127,10 +127,16 @@ class Publisher:
                 "txn: what is in a transaction happens once, when it is committed and on the disk; without "
                 "Idempotency-Key, Penstock-Producer and ack",
             )
-        transaction = self._staged.get(id, way.vhost.name, way.identity.username)
-        messages = [ready(self._access, way, one) for one in messages_of(request, body)]
-        for one in messages:
+        place = id, way.vhost.name, way.identity.username
+        self._staged.get(*place)
+        messages: list[Ready] = []
+        for at, message in enumerate(messages_of(request, body)):
+            if at and at % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            one = ready(self._access, way, message)
             one.route()
+            messages.append(one)
+        transaction = self._staged.get(*place)  # its time may be up by now
         first = self._staged.publish(transaction, messages)
         return json_response({"results": [{"staged": first + at} for at in range(len(messages))]}, 202)
 

@@ -21,6 +21,12 @@ class KeyShares:
         """`wake` is called when parked messages can be given because others were settled."""
     def set_owners(self, ranges: list[tuple[int, int, int]]) -> None:
         """(first slot, last slot, consumer) of all ranges that have an owner. Raises ValueError."""
+    def set_ring(self, consumers: list[tuple[Buffer, int]]) -> None:
+        """(points, consumer) of all that share the slots, the first one before others at the same point.
+
+        A point is a slot (u16); the slots up to it, from the one before on, are its consumer's, and those
+        behind the last one the first one's.
+        """
     def watch(self, cursor: Cursor) -> None:
         """Be told what of this cursor is settled or given back."""
     def owner_of(self, slot: int) -> int:

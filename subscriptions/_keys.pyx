@@ -73,6 +73,25 @@ cdef class KeyShares(Holds):
             for at in range(first, last + 1):
                 self.owner[at] = number
 
+    def set_ring(self, list consumers not None):
+        cdef const uint16_t[::1] points
+        cdef uint16_t number, after = 0
+        cdef Py_ssize_t i
+        cdef uint32_t at
+        memset(self.owner, 0, SLOTS * sizeof(uint16_t))
+        for points, number in reversed(consumers):
+            for i in range(points.shape[0]):
+                self.owner[points[i]] = number
+        for at in range(<uint32_t>SLOTS):
+            if self.owner[at]:
+                after = self.owner[at]      # behind the last point the first one is next
+                break
+        for i in range(SLOTS - 1, -1, -1):
+            if self.owner[i]:
+                after = self.owner[i]
+            else:
+                self.owner[i] = after
+
     def watch(self, Cursor cursor not None):
         (<CursorRules>cursor.rules).holds = self
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from penstock.subscriptions.errors import ConsumerRefused
 
-__all__ = ["SLOTS", "Range", "active_of", "check_ranges", "shares_of"]
+__all__ = ["SLOTS", "Range", "active_of", "check_ranges", "points_of"]
 
 SLOTS: Final = 65_536
 _POINTS: Final = 100
@@ -22,13 +24,17 @@ Range = tuple[int, int]
 """First and last slot."""
 
 
-def _points(name: str) -> list[int]:
-    """Where a consumer's points are, in [0, SLOTS)."""
+@lru_cache(maxsize=4096)
+def points_of(name: str) -> array[int]:
+    """Where a consumer's points are, u16; who gets which slots by them says `KeyShares.set_ring`."""
     data = name.encode("utf-8", "surrogateescape")
-    return [
-        int.from_bytes(hashlib.blake2b(data, digest_size=2, salt=i.to_bytes(2, "big")).digest(), "big")
-        for i in range(_POINTS)
-    ]
+    return array(
+        "H",
+        [
+            int.from_bytes(hashlib.blake2b(data, digest_size=2, salt=i.to_bytes(2, "big")).digest(), "big")
+            for i in range(_POINTS)
+        ],
+    )
 
 
 def active_of(candidates: Sequence[tuple[int, str]], topic: str) -> int:
@@ -42,27 +48,11 @@ def active_of(candidates: Sequence[tuple[int, str]], topic: str) -> int:
         (point, name, at)
         for at, (priority, name) in enumerate(candidates)
         if priority == most
-        for point in _points(name)
+        for point in points_of(name)
     )
-    (start,) = _points(topic)[:1]
+    start = points_of(topic)[0]
     found = bisect.bisect_left(ring, (start,))
     return ring[found % len(ring)][2]
-
-
-def shares_of(names: Sequence[str]) -> list[tuple[int, int, int]]:
-    """(first slot, last slot, consumer from 1) of all slots, by the ring of the consumers' names."""
-    if not names:
-        return []
-    ring = sorted((point, name, at + 1) for at, name in enumerate(names) for point in _points(name))
-    ranges = []
-    start = 0
-    for point, _, number in ring:
-        if point >= start:
-            ranges.append((start, point, number))
-            start = point + 1
-    if start < SLOTS:
-        ranges.append((start, SLOTS - 1, ring[0][2]))
-    return ranges
 
 
 def check_ranges(mine: Sequence[Range], others: Sequence[Range], subscription: str) -> None:

@@ -1,6 +1,6 @@
 """A group shared by key: a key's messages go to one consumer, and to no other while it has some of them.
 
-*auto*: the ring of `choosing.shares_of` over the consumers' names. *sticky*: each consumer says which slots
+*auto*: the ring of the points of the consumers' names (`choosing`). *sticky*: each consumer says which slots
 it wants; overlaps are refused, and what nobody wants waits. `_keys.pyx` has who holds what, what is parked.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.subscriptions._keys import KeyShares
-from penstock.subscriptions.choosing import check_ranges, shares_of
+from penstock.subscriptions.choosing import check_ranges, points_of
 from penstock.subscriptions.dispatch import TAKE_MAX, Pause
 
 if TYPE_CHECKING:
@@ -70,11 +70,13 @@ class KeyShared:
         """Once for all that came and went since the last turn."""
         takers = self._group.takers
         if self._sticky:
-            owned = [(first, last, self._numbers[one]) for one in takers for first, last in one.ranges]
+            keys.set_owners(
+                [(first, last, self._numbers[one]) for one in takers for first, last in one.ranges]
+            )
         else:
-            shares = shares_of([one.name for one in takers])
-            owned = [(first, last, self._numbers[takers[at - 1]]) for first, last, at in shares]
-        keys.set_owners(owned)
+            # By name, so that it does not matter who came first; that sorting keeps the order of equal ones.
+            named = sorted(takers, key=lambda one: one.name)
+            keys.set_ring([(points_of(one.name), self._numbers[one]) for one in named])
         self._owns = True
 
     def abandon(self, taker: Taker) -> None:

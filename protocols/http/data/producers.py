@@ -34,7 +34,7 @@ __all__ = ["Number", "NumberedProducers"]
 _NAME_MAX: Final = 255
 _NUMBERS: Final = 2**31
 """Of messages: they begin again at 0 behind the last one."""
-_HEADERS: Final = ("penstock-producer", "penstock-epoch", "penstock-sequence")
+_HEADERS: Final = frozenset({"penstock-producer", "penstock-epoch", "penstock-sequence"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,10 @@ class NumberedProducers:
 
     def number_of(self, request: Request, vhost: str, user: str) -> Number | None:
         """What the headers of a publish say; None: it is not numbered. Raises HttpError 400."""
-        name, epoch, first = (request.headers.get(one) for one in _HEADERS)
-        if name is None and epoch is None and first is None:
+        if _HEADERS.isdisjoint(request.headers):
             return None
+        get = request.headers.get
+        name, epoch, first = get("penstock-producer"), get("penstock-epoch"), get("penstock-sequence")
         if name is None or epoch is None or first is None:
             raise HttpError(
                 400, "bad_field", "Penstock-Producer, Penstock-Epoch and Penstock-Sequence come together"

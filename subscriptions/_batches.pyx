@@ -15,7 +15,7 @@ from penstock.log_core._batch cimport ENC_AMQP091, KIND_RECORDS, Batch, is_unifo
 from penstock.log_core._feed cimport Feed
 from penstock.log_core._resident cimport Place, Run
 from penstock.subscriptions._cursor cimport Cursor
-from penstock.subscriptions._events cimport ACK, EVENTS, note_message
+from penstock.subscriptions._events cimport ACK, DELIVER, EVENTS, note_message
 from penstock.subscriptions._members cimport Member, count_active
 from penstock.subscriptions._rules cimport CursorRules
 from penstock.subscriptions._taken cimport READ, begin_take, find_record
@@ -95,6 +95,9 @@ cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint set
     cdef uint64_t seq, last = first + count - 1
     cdef uint32_t i
     count_active(&cursor._members, &member)
+    if EVENTS.kinds >> DELIVER & 1:
+        for i in range(count):
+            note_message(DELIVER, cursor, first + i, None)
     if settled:
         push_done(&cursor._window, last, cursor.outstanding)
         seq = cursor._window.tail

@@ -35,8 +35,8 @@ def attached(kind: str, queue: Queue, outlet: Outlet) -> None:
 def delivered(cursor: Cursor, first: int, step: int, took: int, outlet: Outlet | None) -> None:
     """Of the last take, `took` items from `first` on, each `step`-th, went to `outlet`."""
 
-def delivered_batch(cursor: Cursor, count: int, outlet: BatchOutlet) -> None:
-    """The last `count` positions that the cursor looked at went to `outlet` as they are stored."""
+def deliver_to(outlet: BatchOutlet) -> None:
+    """What whole batches are taken from here on goes to `outlet`."""
 
 def settled_as(cursor: Cursor, seq: int, kind: str, detail: str) -> None:
     """Settle what leaves a queue without an acknowledgement: `kind` dead_letter or drop, and why."""

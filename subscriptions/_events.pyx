@@ -49,6 +49,7 @@ cdef dict NUMBERS = {}              # of the names of this block, from 1 on
 cdef object LAST = None             # the cursor noted last; owned, so that no other can stand at its address
 cdef uint32_t LAST_VHOST = 0, LAST_QUEUE = 0
 cdef bint MUTED = False             # what is settled now was noted already
+cdef uint32_t TO = 0                # the connection that is given whole batches
 cdef object WAKE = None
 cdef Target NOWHERE = Target(())
 
@@ -153,7 +154,7 @@ cdef int _note(uint32_t kind, Standing cursor, uint64_t pos, bint redelivered, u
 
 cdef void note_message(uint32_t kind, Standing cursor, uint64_t pos, str detail) noexcept:
     if EVENTS.kinds >> kind & 1 and not MUTED:
-        _note(kind, cursor, pos, False, 0, detail)
+        _note(kind, cursor, pos, False, TO if kind == DELIVER else 0, detail)
 
 
 def note(str kind not None, *, vhost="", queue="", connection="", user="", detail="") -> None:
@@ -194,14 +195,10 @@ def delivered(Standing cursor not None, Py_ssize_t first, Py_ssize_t step, Py_ss
               TAKEN.items[i].redelivered != 0, connection, None)
 
 
-def delivered_batch(Standing cursor not None, Py_ssize_t count, outlet) -> None:
-    cdef Py_ssize_t i
-    cdef uint32_t connection
-    if not EVENTS.kinds >> DELIVER & 1:
-        return
-    connection = _number(_peer(outlet))
-    for i in range(count):
-        _note(DELIVER, cursor, cursor.frontier - count + 1 + i, False, connection, None)
+def deliver_to(outlet) -> None:
+    global TO
+    if EVENTS.kinds >> DELIVER & 1:
+        TO = _number(_peer(outlet))
 
 
 def settled_as(Standing cursor not None, uint64_t seq, str kind not None, str detail not None) -> None:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from penstock.subscriptions._batches import BatchOutlet
-from penstock.subscriptions._events import delivered, delivered_batch
+from penstock.subscriptions._events import deliver_to, delivered
 
 if TYPE_CHECKING:
     from penstock.subscriptions.outlet import Outlet
@@ -155,13 +155,13 @@ def _with_credit(outlets: list[Outlet]) -> tuple[list[Outlet], int]:
 
 def _deliver_batch(queue: Queue, outlet: BatchOutlet) -> int:
     """Let `outlet` take the next batch whole, if it can; how many messages that were."""
+    deliver_to(outlet)
     try:
         took = outlet.deliver_batch(queue.cursor)
     except Exception:
         queue.outlet_failed(queue.outlets[0], 0, 1)
         return 0
     queue.delivered += took
-    delivered_batch(queue.cursor, took, outlet)
     return took
 
 

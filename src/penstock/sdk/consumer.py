@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.sdk.client import Client
     from penstock.sdk.link import Link
 
-__all__ = ["Consumer", "Source", "joined", "packed"]
+__all__ = ["Consumer", "Receiving", "Source", "joined", "packed"]
 
 _CREDIT: Final = struct.Struct(">II")
 _PULL: Final = struct.Struct(">IIIIII")
@@ -47,7 +47,25 @@ class Source:
         self.consumer = consumer
 
 
-class Consumer:
+class Receiving:
+    """What follows from `receive_many`."""
+
+    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
+        """At least one message and what else is here, `most` at most; [] when none came in time."""
+        raise NotImplementedError
+
+    async def batches(self, most: int = 1000) -> AsyncIterator[list[Message]]:
+        """`receive_many`, until it is closed."""
+        while True:
+            try:
+                found = await self.receive_many(most)
+            except Closed:
+                return
+            if found:
+                yield found
+
+
+class Consumer(Receiving):
     """Made by `Client.subscribe` and `Client.reader`; `async with` opens it, and closes it at the end."""
 
     def __init__(
@@ -253,16 +271,6 @@ class Consumer:
             self._give(message)
             found.append(message)
         return found
-
-    async def batches(self, most: int = 1000) -> AsyncIterator[list[Message]]:
-        """`receive_many`, for ever."""
-        while True:
-            try:
-                found = await self.receive_many(most)
-            except Closed:
-                return
-            if found:
-                yield found
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while True:

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.sdk.errors import Closed
+from penstock.sdk.consumer import Receiving
 from penstock.sdk.message import Described
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Retry:
         return min(least * 2.0 ** min(retries, 40), most)
 
 
-class RetryingConsumer:
+class RetryingConsumer(Receiving):
     """Consumers of a topic and of its retry topic as one. Made by `Client.retrying`."""
 
     def __init__(
@@ -139,16 +139,6 @@ class RetryingConsumer:
             finally:
                 for arrival in arrivals:
                     arrival.cancel()
-
-    async def batches(self, most: int = 1000) -> AsyncIterator[list[Message]]:
-        """`receive_many`, until it is closed."""
-        while True:
-            try:
-                found = await self.receive_many(most)
-            except Closed:
-                return
-            if found:
-                yield found
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         async for found in self.batches(1):

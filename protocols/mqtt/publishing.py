@@ -9,12 +9,15 @@ Topics under `$` are ours: a publish there is refused, the connection stays (0x8
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.logs import fields
 from penstock.protocols.mqtt import _scan, reasons
 from penstock.protocols.mqtt.delays import DelayRefused, read_delay
 from penstock.protocols.mqtt.filters import is_reserved
+from penstock.protocols.mqtt.words import ACKNOWLEDGEMENTS
 from penstock.router.errors import AccessRefused, RoutingError
 from penstock.router.retained import RetainedMessage
 
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
 
-__all__ = ["Published", "publish", "publish_here", "reason_of", "store_retained", "ttl_of"]
+__all__ = ["Published", "publish", "publish_here", "reason_of", "store_retained", "tell_refused", "ttl_of"]
+
+logger: Final = logging.getLogger("penstock.mqtt")
 
 ENC_MQTT5: Final = 2
 F_PERSISTENT: Final = 2
@@ -113,6 +118,26 @@ def publish_here(client: Client, scanner: Scanner, payload: bytes) -> Published:
         scanner.ttl_ms,
         scanner.origin,
     )
+
+
+def tell_refused(client: Client, topic: bytes, reason: int, count: int) -> None:
+    """Have the operator know of the `count`th publish of a connection that was refused.
+
+    A 3.1.1 client is not told (mqtt311:3.3.5-2: it is acknowledged, or cut off); many of 5.0 do not look.
+    """
+    if count & (count - 1) == 0:  # 1, 2, 4, 8 ...: one line per doubling is enough
+        logger.warning(
+            "publish refused: %s",
+            ACKNOWLEDGEMENTS.get(reason, "the log takes nothing"),
+            extra=fields(
+                client=client.client_id,
+                user=client.username,
+                vhost=client.vhost.name,
+                topic=topic.decode("utf-8", "replace")[:200],
+                reason=f"0x{reason:02x}",
+                refused=count,
+            ),
+        )
 
 
 def ttl_of(expiry_s: int | None) -> int:

@@ -30,7 +30,7 @@ from penstock.protocols.mqtt.delivery import Delivery
 from penstock.protocols.mqtt.host import Host
 from penstock.protocols.mqtt.opening import Opening, State
 from penstock.protocols.mqtt.options import MqttOptions
-from penstock.protocols.mqtt.publishing import publish_here, store_retained
+from penstock.protocols.mqtt.publishing import publish_here, store_retained, tell_refused
 from penstock.protocols.mqtt.reasons import MqttError, Violation
 from penstock.protocols.mqtt.replies import Replies
 from penstock.protocols.mqtt.subscribing import subscribe, unsubscribe
@@ -78,6 +78,8 @@ class Session(Opening):
         self._rates: list[tuple[Bucket, bool]] = []
         """What the client is held to; True: a bucket of messages, else of bytes."""
         self._published = 0
+        self._refused = 0
+        """Publishes."""
         self._packets = 1
         """Those that came here one by one, CONNECT first."""
 
@@ -376,6 +378,9 @@ class Session(Opening):
     def _publish_here(self, scanner: Scanner, payload: bytes) -> None:
         assert self.client is not None
         published = publish_here(self.client, scanner, payload)
+        if published.reason >= reasons.UNSPECIFIED:
+            self._refused += 1
+            tell_refused(self.client, scanner.topic, published.reason, self._refused)
         scanner.acknowledge(published.lsn, published.wait, published.reason)
 
     def _decide(self, operation: TopicOperation, topics: list[str], then: Callable[[], None]) -> None:

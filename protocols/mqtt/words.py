@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from penstock.protocols.mqtt.properties import Properties
 
-__all__ = ["Words", "refusal"]
+__all__ = ["ACKNOWLEDGEMENTS", "Words", "refusal"]
 
 _LONGEST: Final = 400
 """Characters of a reason string."""
 
-_ACKNOWLEDGEMENTS: Final = {
+ACKNOWLEDGEMENTS: Final = {
     reasons.NOT_AUTHORIZED: "this user may not publish here; $SYS, $share, $queue, $exclusive, $replay and "
     "$amq are the gateway's",
     reasons.TOPIC_NAME_INVALID: "no topic to publish to: too many levels, or no $delayed/<seconds>/<topic>",
@@ -57,7 +57,7 @@ class Words:
         if not self._told:
             return None
         texts = {
-            reason: encode_properties({"reason_string": text}) for reason, text in _ACKNOWLEDGEMENTS.items()
+            reason: encode_properties({"reason_string": text}) for reason, text in ACKNOWLEDGEMENTS.items()
         }
         return {reason: block for reason, block in texts.items() if 5 + len(block) <= self._max_packet}
 

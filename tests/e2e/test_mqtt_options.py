@@ -81,6 +81,8 @@ def test_the_rights_of_an_acl_file_hold(tmp_path: Path) -> None:
         refused = command("sub", port, "mqttv5", "-t", "own/x", "--will-topic", "other", "-W", "30", *LOGIN)
         shown = subprocess.run(refused, capture_output=True, text=True, timeout=60, check=False)
         assert "Not authorized" in shown.stderr
+        # A 3.1.1 client is not told that a publish was refused: the log is.
+        assert "publish refused: this user may not publish here" in gateway.log_text()
 
 
 def test_mosquitto_reads_the_same_file_in_the_same_way(tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
-"""Messages in and out of the broker for HTTP handlers: publish one through an exchange, take some of a queue.
+"""Messages of HTTP handlers on their way into the broker, and how they are shown that came out of it.
 
-Not for traffic like a kernel's: each message costs Python here. What is taken is out until it is settled or
-given back.
+Not for traffic like a kernel's: each message costs Python here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
@@ -37,19 +36,15 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
-    from penstock.subscriptions._cursor import Cursor
-    from penstock.subscriptions.queue import Queue
 
 __all__ = [
     "Messages",
     "Prepared",
     "Shown",
-    "Taken",
     "check_accepting",
     "check_properties",
     "kept",
     "log_failed",
-    "take",
     "ttl_of",
 ]
 
@@ -85,46 +80,6 @@ class Prepared:
     ttl_ms: int
     due_ms: int
     numbered: tuple[bytes, int] | None
-
-
-@dataclass(slots=True)
-class Taken:
-    """A message that was taken from a queue."""
-
-    queue: Queue
-    seq: int
-    record: Record
-    redelivered: bool
-    deliveries: int
-    """How often it was handed out before."""
-    left: int
-    """Messages that were ready behind it."""
-    cursor: Cursor = field(init=False)
-    """It was taken from. A subscription that is moved has another one afterwards."""
-
-    def __post_init__(self) -> None:
-        self.cursor = self.queue.cursor
-
-    @property
-    def is_void(self) -> bool:
-        """Its subscription goes on elsewhere: settling it does nothing."""
-        return self.cursor is not self.queue.cursor
-
-    def settle(self) -> None:
-        """It is done."""
-        self.cursor.settle(self.seq)
-
-    def requeue(self) -> None:
-        """Give it back to its place."""
-        self.cursor.requeue(self.seq)
-
-    def unhold(self) -> None:
-        """It stays out for a while; no message of its key waits for it."""
-        self.cursor.unhold(self.seq)
-
-    def reject(self) -> None:
-        """It leaves the queue undone: dead-lettered, where the queue says so."""
-        self.cursor.reject(self.seq)
 
 
 async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
@@ -181,27 +136,6 @@ def check_accepting(broker: Broker, vhost: Vhost, identity: Identity) -> None:
             "the log takes no messages for now: memory, disk or the disk's speed; try again",
             retry_after_s=_RETRY_S,
         )
-
-
-async def take(queue: Queue) -> Taken | None:
-    """One message, or None when the queue is empty."""
-    found: asyncio.Future[Taken | None] = asyncio.get_running_loop().create_future()
-
-    def got(cursor: Cursor | None) -> None:
-        if cursor is None:
-            if not found.done():
-                found.set_result(None)
-            return
-        seq, _, _, count, redelivered = cursor.records()[0]
-        if found.done():
-            cursor.requeue(seq)
-            return
-        batch, at = cursor.record(0)
-        found.set_result(Taken(queue, seq, batch.record(at), redelivered, count, queue.ready_count))
-
-    queue.get(got)
-    queue.tick.schedule()
-    return await found
 
 
 @dataclass(slots=True)

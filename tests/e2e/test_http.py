@@ -15,7 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 
 from tests.support.brokers import Gateway
-from tests.support.data_plane import consume, pull, until
+from tests.support.data_plane import SERVED, consume, make_queue, open_client, pull, until
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -23,26 +23,20 @@ pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane"
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
-    with Gateway(tmp_path_factory.mktemp("http"), settings=settings) as running:
+    with Gateway(tmp_path_factory.mktemp("http"), settings=SERVED) as running:
         yield running
 
 
 @pytest.fixture(params=[False, True], ids=["http1", "http2"])
 def http(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
-    with httpx.Client(
-        base_url=base, auth=("guest", "guest"), http1=not request.param, http2=request.param, timeout=90
-    ) as client:
+    with open_client(gateway, http2=request.param) as client:
         yield client
 
 
 @pytest.fixture
 def queue(gateway: Gateway, unique: str) -> str:
     """A durable queue."""
-    api = Api(gateway)
-    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
-    api.close()
+    make_queue(gateway, unique)
     return unique
 
 

@@ -14,15 +14,15 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.support.brokers import Gateway
-from tests.support.management import SETTINGS, Api
+from tests.support.data_plane import SERVED
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
-    with Gateway(tmp_path_factory.mktemp("logins"), settings=settings) as running:
+    with Gateway(tmp_path_factory.mktemp("logins"), settings=SERVED) as running:
         yield running
 
 

@@ -13,7 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.brokers import Gateway
-from tests.support.management import SETTINGS, Api
+from tests.support.data_plane import SERVED
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
 
@@ -22,8 +23,7 @@ BASIC = {"authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="}
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
-    with Gateway(tmp_path_factory.mktemp("socket"), settings=settings) as running:
+    with Gateway(tmp_path_factory.mktemp("socket"), settings=SERVED) as running:
         yield running
 
 
@@ -234,7 +234,7 @@ def test_rights_that_are_taken_back_end_subscriptions_only(gateway: Gateway, que
 
 
 def test_a_stop_of_the_gateway_says_goodbye(tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0", "server.drain_timeout_s": "600"}
+    settings = {**SERVED, "server.drain_timeout_s": "600"}
     with Gateway(tmp_path_factory.mktemp("stopped"), settings=settings) as gateway:
         socket = Socket(gateway)
         socket.ask("subscribe", id=1, exchange="amq.topic")

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from tests.support.brokers import Gateway
-from tests.support.data_plane import until
-from tests.support.management import SETTINGS, Api
+from tests.support.data_plane import SERVED, open_client, until
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
 
@@ -22,15 +22,13 @@ LONG_MS = 600_000
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
-    with Gateway(tmp_path_factory.mktemp("streams"), settings=settings) as running:
+    with Gateway(tmp_path_factory.mktemp("streams"), settings=SERVED) as running:
         yield running
 
 
 @pytest.fixture
 def http(gateway: Gateway) -> Iterator[httpx.Client]:
-    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
-    with httpx.Client(base_url=base, auth=("guest", "guest"), timeout=90) as client:
+    with open_client(gateway) as client:
         yield client
 
 

@@ -12,6 +12,7 @@ import pika
 import pytest
 
 from tests.support.brokers import Gateway
+from tests.support.data_plane import SERVED, make_queue, open_client
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -21,32 +22,20 @@ LONG_MS = 600_000
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
-    with Gateway(tmp_path_factory.mktemp("units"), settings=settings) as running:
+    with Gateway(tmp_path_factory.mktemp("units"), settings=SERVED) as running:
         yield running
 
 
 @pytest.fixture
 def http(gateway: Gateway) -> Iterator[httpx.Client]:
-    with client(gateway) as made:
+    with open_client(gateway) as made:
         yield made
-
-
-def client(gateway: Gateway, user: str = "guest") -> httpx.Client:
-    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
-    return httpx.Client(base_url=base, auth=(user, user), timeout=90)
 
 
 @pytest.fixture
 def queue(gateway: Gateway, unique: str) -> str:
-    make(gateway, unique)
+    make_queue(gateway, unique)
     return unique
-
-
-def make(gateway: Gateway, queue: str, **arguments: Any) -> None:
-    api = Api(gateway)
-    assert api.status("PUT", f"queues/%2F/{queue}", {"durable": True, "arguments": arguments}) == 201
-    api.close()
 
 
 def begin(http: httpx.Client, **body: Any) -> str:
@@ -168,7 +157,7 @@ def test_a_staged_delivery_stays_leased_as_long_as_its_transaction(http: httpx.C
 def test_a_commit_that_cannot_be_does_nothing_and_stays_open(
     http: httpx.Client, gateway: Gateway, queue: str, unique: str
 ) -> None:
-    make(gateway, f"{unique}-full", **{"x-max-length": 2, "x-overflow": "reject-publish"})
+    make_queue(gateway, f"{unique}-full", **{"x-max-length": 2, "x-overflow": "reject-publish"})
     http.post(f"queues/{queue}/messages", json={"value": "in"})
     (one,) = pull(http, queue)
     txn = begin(http)
@@ -179,7 +168,7 @@ def test_a_commit_that_cannot_be_does_nothing_and_stays_open(
     assert pull(http, queue, wait_ms=0) == pull(http, f"{unique}-full", wait_ms=0) == []
     api = Api(gateway)
     assert api.status("DELETE", f"queues/%2F/{unique}-full") == 204
-    make(gateway, f"{unique}-full")
+    make_queue(gateway, f"{unique}-full")
     api.close()
     assert http.post(f"transactions/{txn}/commit").status_code == 200
     assert [m["value"] for m in pull(http, f"{unique}-full")] == ["1", "2", "3"]
@@ -223,7 +212,7 @@ def test_what_can_not_be_staged_is_refused_when_it_comes(
     api.send("PUT", "users/ann", {"password": "ann", "tags": ""})
     everything = {"configure": ".*", "write": ".*", "read": ".*"}
     api.send("PUT", "permissions/%2F/ann", everything)
-    with client(gateway, "ann") as ann:
+    with open_client(gateway, "ann") as ann:
         assert refusal(ann.post(f"transactions/{txn}/commit")) == (410, "transaction_gone")
         hers = begin(ann)
         stage(ann, hers, f"queues/{queue}/messages", "hers")
@@ -238,9 +227,9 @@ def test_after_a_kill_what_happened_once_is_known_and_what_was_open_is_gone(tmp_
     settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
     numbered = {"messages": [{"value": "1"}, {"value": "2"}]}
     with Gateway(tmp_path / "killed", settings=settings) as gateway:
-        make(gateway, "q")
-        make(gateway, "numbered")
-        with client(gateway) as http:
+        make_queue(gateway, "q")
+        make_queue(gateway, "numbered")
+        with open_client(gateway) as http:
             http.post("queues/q/messages", json={"messages": [{"value": "a"}, {"value": "b"}]})
             a, b = pull(http, "q")
             done, lost = begin(http), begin(http)
@@ -253,7 +242,7 @@ def test_after_a_kill_what_happened_once_is_known_and_what_was_open_is_gone(tmp_
             sent = http.post("queues/numbered/messages", json=numbered, headers=headers).json()["results"]
         gateway.kill9()
         gateway.restart()
-        with client(gateway) as http:
+        with open_client(gateway) as http:
             again = http.post(f"transactions/{done}/commit").json()
             assert again == {"results": results, "duplicate": True}
             assert refusal(http.post(f"transactions/{lost}/commit")) == (410, "transaction_gone")
@@ -293,7 +282,7 @@ def test_producers_number_messages_and_are_fenced(http: httpx.Client, gateway: G
     assert got == [b"a", b"b", b"c", b"d", None]
     # A request that is refused uses no number.
     full = {"x-max-length": 1, "x-overflow": "reject-publish"}
-    make(gateway, f"{queue}-full", **full)
+    make_queue(gateway, f"{queue}-full", **full)
     path = f"queues/{queue}-full/messages"
     assert refusal(send(4, "e", "f")) == (422, "queue_full")
     assert send(4, "e").status_code == 200

@@ -13,7 +13,8 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.brokers import Gateway
-from tests.support.management import SETTINGS, Api
+from tests.support.data_plane import SERVED
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has no rate quotas")
 
@@ -24,8 +25,7 @@ MESSAGES = 800
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {**SETTINGS, "http.listen": "127.0.0.1:0"}
-    with Gateway(tmp_path_factory.mktemp("rates"), settings=settings) as running:
+    with Gateway(tmp_path_factory.mktemp("rates"), settings=SERVED) as running:
         yield running
 
 

@@ -10,8 +10,25 @@ import httpx
 import pika
 
 from tests.support.brokers import Gateway
+from tests.support.management import SETTINGS, Api
 
-__all__ = ["consume", "pull", "until"]
+__all__ = ["SERVED", "consume", "make_queue", "open_client", "pull", "until"]
+
+SERVED = {**SETTINGS, "http.listen": "127.0.0.1:0"}
+"""Settings of a gateway that serves the data plane and the management API."""
+
+
+def open_client(gateway: Gateway, user: str = "guest", *, http2: bool = False) -> httpx.Client:
+    """A client of the default vhost."""
+    base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
+    return httpx.Client(base_url=base, auth=(user, user), http1=not http2, http2=http2, timeout=90)
+
+
+def make_queue(gateway: Gateway, queue: str, **arguments: Any) -> None:
+    """Declare a durable queue."""
+    api = Api(gateway)
+    assert api.status("PUT", f"queues/%2F/{queue}", {"durable": True, "arguments": arguments}) == 201
+    api.close()
 
 
 def consume(gateway: Gateway, queue: str, count: int) -> list[tuple[Any, bytes]]:

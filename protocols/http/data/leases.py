@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.traffic import Taken
+from penstock.protocols.http.taking import Taken
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.lines import Window

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.polls import give_back
 from penstock.protocols.http.messages import HttpError, Request, dumps
-from penstock.protocols.http.traffic import Taken
+from penstock.protocols.http.taking import Taken, each_taken
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 
 if TYPE_CHECKING:
@@ -55,14 +55,9 @@ class Window:
         return max(self._size - self._held, 0)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        records = cursor.records()
         took = 0
-        for at in range(first, len(records), step):
-            if self.credit() <= 0:
-                break
-            seq, _, _, count, redelivered = records[at]
-            batch, index = cursor.record(at)
-            taken = Taken(self._queue, seq, batch.record(index), redelivered, count, 0)
+        items = each_taken(self._queue, cursor, first, step)
+        while self.credit() > 0 and (taken := next(items, None)) is not None:
             self.pending.append(taken)
             self._pending_bytes += len(taken.record.body)
             self._held += 1

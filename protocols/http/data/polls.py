@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.messages import HttpError, Request
-from penstock.protocols.http.traffic import Taken
+from penstock.protocols.http.taking import Taken, each_taken
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 
 if TYPE_CHECKING:
@@ -54,14 +54,9 @@ class Poll:
         return self._wanted - len(self.taken)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        records = cursor.records()
         took = 0
-        for at in range(first, len(records), step):
-            if self.credit() <= 0:
-                break
-            seq, _, _, count, redelivered = records[at]
-            batch, index = cursor.record(at)
-            taken = Taken(self._queue, seq, batch.record(index), redelivered, count, 0)
+        items = each_taken(self._queue, cursor, first, step)
+        while self.credit() > 0 and (taken := next(items, None)) is not None:
             self.taken.append(taken)
             self._size += len(taken.record.body)
             took += 1

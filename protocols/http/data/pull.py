@@ -28,7 +28,7 @@ from penstock.protocols.http.data.lines import Window, attach, lines
 from penstock.protocols.http.data.members import Member, Members
 from penstock.protocols.http.data.polls import BYTES_MAX, Polls
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.traffic import Taken
+from penstock.protocols.http.taking import Taken
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.subscription import Subscription
 

@@ -24,7 +24,7 @@ from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
-    from penstock.protocols.http.traffic import Taken
+    from penstock.protocols.http.taking import Taken
 
 __all__ = ["Redrive"]
 

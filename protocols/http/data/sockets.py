@@ -44,7 +44,7 @@ from penstock.protocols.http.data.sse import position_of
 from penstock.protocols.http.data.tail import pattern_of
 from penstock.protocols.http.data.ways import Way
 from penstock.protocols.http.messages import HttpError, Request, Response, dumps, parsed
-from penstock.protocols.http.traffic import Taken
+from penstock.protocols.http.taking import Taken, each_taken
 from penstock.protocols.http.ws import WsSession, accept
 from penstock.router.exchanges import MQTT_EXCHANGE
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
@@ -351,15 +351,10 @@ class _Consumer(Keyed):
         return self._left if self._talk.session.room else 0
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        records = cursor.records()
         access = self._talk.sockets.access
         took = 0
-        for at in range(first, len(records), step):
-            if self._left <= 0:
-                break
-            seq, _, _, count, redelivered = records[at]
-            batch, index = cursor.record(at)
-            taken = Taken(self._queue, seq, batch.record(index), redelivered, count, 0)
+        items = each_taken(self._queue, cursor, first, step)
+        while self._left > 0 and (taken := next(items, None)) is not None:
             tag, self._next = self._next, self._next + 1
             self._out[tag] = taken
             self._left -= 1

@@ -31,7 +31,7 @@ from penstock.router.exchanges import MQTT_EXCHANGE
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.reader import StreamReader
-    from penstock.protocols.http.traffic import Taken
+    from penstock.protocols.http.taking import Taken
 
 __all__ = ["TailHandlers", "position_of"]
 

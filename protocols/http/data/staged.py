@@ -18,7 +18,7 @@ from penstock.protocols.http.messages import HttpError
 if TYPE_CHECKING:
     from penstock.protocols.http.data.leases import Lease, Leases
     from penstock.protocols.http.data.ways import Ready
-    from penstock.protocols.http.traffic import Taken
+    from penstock.protocols.http.taking import Taken
     from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
 

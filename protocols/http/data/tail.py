@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.traffic import Taken
+from penstock.protocols.http.taking import Taken
 from penstock.router.backfill import ARGUMENT
 from penstock.router.errors import AccessRefused, NotFound, TopicRefused
 from penstock.router.exchanges import MQTT_EXCHANGE
@@ -77,7 +77,7 @@ class Tail:
                 self.skipped += 1
             else:
                 batch, index = cursor.record(at)
-                taken = Taken(self._queue, seq, batch.record(index), redelivered, count, 0)
+                taken = Taken(self._queue, seq, batch.record(index), redelivered, count)
                 self.pending.append(taken)
                 self._size += len(taken.record.body) + 256
             cursor.settle(seq)

@@ -32,7 +32,7 @@ from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Respo
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.staged import Staged, Transaction
-    from penstock.protocols.http.traffic import Taken
+    from penstock.protocols.http.taking import Taken
     from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
     from penstock.subscriptions.queue import Queue

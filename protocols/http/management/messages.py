@@ -14,7 +14,8 @@ from penstock.protocols.http.management.context import (
 )
 from penstock.protocols.http.management.exchanges import exchange_name
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.traffic import Taken, check_accepting, take
+from penstock.protocols.http.taking import Taken, take
+from penstock.protocols.http.traffic import check_accepting
 from penstock.router.errors import NotFound
 
 __all__ = ["add"]

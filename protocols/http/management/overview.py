@@ -11,7 +11,7 @@ from penstock.protocols.http.management.context import PRODUCT, RABBITMQ_VERSION
 from penstock.protocols.http.management.lists import one_of, reply_list
 from penstock.protocols.http.management.rates import GAUGES, TOTALS, total_counters
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.traffic import take
+from penstock.protocols.http.taking import take
 from penstock.router.exchanges import TYPES
 
 __all__ = ["add", "memory_of", "totals_of_all"]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.protocols.http.data.keys import Keyed
-from penstock.protocols.http.traffic import Messages, Taken
+from penstock.protocols.http.taking import Taken, each_taken
+from penstock.protocols.http.traffic import Messages
 from penstock.subscriptions.replay import Replay
 from penstock.subscriptions.stream import Reader
 
@@ -69,23 +70,21 @@ class Feeder(Keyed):
         return room if self._left is None else min(room, self._left)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        records = cursor.records()
         held = []
-        for at in range(first, len(records), step):
-            seq, position, _, count, redelivered = records[at]
-            if self._last_lsn and position > self._last_lsn:
+        took = 0
+        for taken in each_taken(self.queue, cursor, first, step):
+            took += 1
+            if self._last_lsn and taken.record.lsn > self._last_lsn:
                 self.ended = True
-                cursor.settle(seq)
+                taken.settle()
                 continue
-            batch, index = cursor.record(at)
-            taken = Taken(self.queue, seq, batch.record(index), redelivered, count, 0)
-            self._out[seq] = taken
+            self._out[taken.seq] = taken
             held.append(Held(taken, self))
         if self._left is not None:
             self._left -= len(held)
             self.ended = self._left == 0
         self._took(held)
-        return len(range(first, len(records), step))
+        return took
 
     def void(self) -> None:
         """The subscription goes on elsewhere: what it took may be sent, but settling it does nothing."""

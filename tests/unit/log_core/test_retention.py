@@ -256,9 +256,8 @@ def test_events_have_a_retention_of_their_own_though_they_are_in_no_feed(tmp_pat
             of_it.append(log.appender.append_record(lp, nowhere, b"", b"", bytes(8000)))
             log.flush()
     settle(log)
-    _tend(log)
-    assert log.first_lsn(EVENTS) > lsns[EVENTS][20]
-    assert log.held_bytes(EVENTS) < 40 * 8200
+    while log.first_lsn(EVENTS) <= lsns[EVENTS][20] or log.held_bytes(EVENTS) >= 40 * 8200:
+        _tend(log, 1)  # for as long as the disk takes: the suite's time limit is this loop's
     assert all(batch_of(log, lsn).kind == LOST for lsn in lsns[EVENTS][:3])
     assert [len(body_of(log, lsn)) for lsn in lsns[1]] == [8000] * 60
     log.close_sync()

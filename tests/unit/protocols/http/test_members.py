@@ -16,7 +16,8 @@ from penstock.protocols.http.data.leases import Leases, settle
 from penstock.protocols.http.data.members import IDLE_S, Member, Members
 from penstock.protocols.http.data.polls import Poll
 from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.traffic import Messages, Taken
+from penstock.protocols.http.taking import Taken
+from penstock.protocols.http.traffic import Messages
 from penstock.protocols.translate import amqp091_from_mqtt5
 from penstock.router.identity import Identity
 from penstock.subscriptions.subscription import Subscription

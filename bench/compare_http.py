@@ -131,6 +131,10 @@ def fastapi(count: int, connections: int) -> None:
                     httpx.get(f"http://127.0.0.1:{port}/")
                     break
                 except httpx.ConnectError:
+                    if server.poll() is not None:
+                        raise SystemExit(
+                            "uvicorn ended; install the extra: pip install 'penstock[bench]'"
+                        ) from None
                     time.sleep(0.1)
             name = "FastAPI on uvicorn, a list"
             measured(name, server.pid, count, lambda n: load(port, "/publish", body, n, connections))

@@ -86,12 +86,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="length of each window")
     parser.add_argument("--runs", type=int, default=3, help="of each kind, in turns")
     options = parser.parse_args()
+    loads = [light for light in LOADS if options.only in light.name]
+    if not loads:
+        parser.error(f"--only {options.only}: there are {', '.join(light.name for light in LOADS)}")
     print(
         f"{os.cpu_count()} cores; what counts is the median of {options.runs} runs of {options.seconds:g} s"
     )
-    for light in LOADS:
-        if options.only not in light.name:
-            continue
+    for light in loads:
         print(f"\n{light.name}\nworkers  delivered/s  CPU s per worker   load  per CPU s of the busiest")
         found: dict[int, list[Run]] = {1: [], 2: []}
         for _ in range(options.runs):

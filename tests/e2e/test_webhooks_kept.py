@@ -232,7 +232,8 @@ def test_secrets_are_sealed_in_the_log(
             hooks = hooks_of(gateway)
             hooks.queue(unique)
             settings = {"source": {"queue": unique}, "url": receiver.url}
-            hooks.put(unique, **settings, secret=secret, headers={"x-token": "canary-token"})
+            auth = {"type": "bearer", "token": "canary-bearer"}
+            hooks.put(unique, **settings, secret=secret, headers={"x-token": "canary-token"}, auth=auth)
             hooks.publish(unique, "one")
             check_hmac(receiver.wait_count(1)[0], secret)
             hooks.wait(unique, lambda shown: shown["delivered"] == 1)
@@ -242,8 +243,9 @@ def test_secrets_are_sealed_in_the_log(
             got = receiver.wait_count(2)[1]
             check_hmac(got, secret)
             assert got.headers["x-token"] == "canary-token"
+            assert got.headers["authorization"] == "Bearer canary-bearer"
         everything = b"".join(path.read_bytes() for path in gateway.folder.rglob("*") if path.is_file())
-        assert secret.encode() not in everything and b"canary-token" not in everything
+        assert secret.encode() not in everything and b"canary-" not in everything
         key.write_bytes(b"z" * 32)
         with pytest.raises(BrokerFailed, match="another key"):
             gateway.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -49,9 +50,14 @@ class _Server(ThreadingHTTPServer):
 
 
 class Receiver:
-    """A server at 127.0.0.1; `reply` says what each delivery is answered. OPTIONS grants the handshake."""
+    """A server at 127.0.0.1, with `tls` under it; `reply` says what each delivery is answered.
 
-    def __init__(self, reply: Callable[[Got], Reply] | None = None, port: int = 0) -> None:
+    OPTIONS grants the handshake.
+    """
+
+    def __init__(
+        self, reply: Callable[[Got], Reply] | None = None, port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.reply = reply or (lambda got: Reply())
         self.grants = True
         self.got: list[Got] = []
@@ -98,8 +104,12 @@ class Receiver:
                 self.wfile.write(reply.body)
 
         self._server = _Server(("127.0.0.1", port), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}/hook"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}/hook"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True, args=(0.05,))
 
     def __enter__(self) -> Self:

@@ -234,7 +234,8 @@ def schemas() -> Json:
                     closed=True,
                 ),
                 "disable_after_ms": number(1000, 31536000000, 432000000),
-                "verify": {"enum": ["options", "none"]},
+                "verify": {"enum": ["options", "challenge", "none"]},
+                "auth": {"oneOf": _webhook_auth()},
                 "signing": {"enum": ["hmac", "ed25519", "none"]},
                 "secret": TEXT,
             },
@@ -266,3 +267,27 @@ def schemas() -> Json:
             "url",
         ),
     }
+
+
+def _webhook_auth() -> list[Json]:
+    """What a webhook proves itself by, one schema for each type."""
+
+    def one(kind: str, *needed: str, **others: Json) -> Json:
+        fields: Json = {name: {"type": "string", "minLength": 1} for name in needed}
+        return object_({"type": {"const": kind}} | fields | others, "type", *needed, closed=True)
+
+    return [
+        one("none"),
+        one("basic", "user", "password"),
+        one("bearer", "token"),
+        one(
+            "oauth2-client-credentials",
+            "token_url",
+            "client_id",
+            "client_secret",
+            client_auth={"enum": ["basic", "post"], "default": "basic"},
+            scope=TEXT,
+            audience=TEXT,
+        ),
+        one("mtls", "certificate", "key"),
+    ]

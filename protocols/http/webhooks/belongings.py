@@ -54,6 +54,9 @@ class Context:
     store: Store
     guard: Guard
     tls: Callable[[], ssl.SSLContext]
+    """For https; all share one."""
+    new_tls: Callable[[], ssl.SSLContext]
+    """The same, for one who has a certificate of its own."""
     resolve: Resolve
     origin: str
     window_bytes: int

@@ -7,14 +7,13 @@ question is sent nothing more. That there was no answer is no answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.webhooks.client import NoAnswer
-from penstock.protocols.http.webhooks.handshake import Grant, ask
+from penstock.protocols.http.webhooks.handshake import Grant
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.webhooks.client import Client
     from penstock.protocols.http.webhooks.store import Store, Webhook
 
 __all__ = ["Consent"]
@@ -31,16 +30,14 @@ class Consent:
         self,
         webhook: Webhook,
         store: Store,
-        client: Client,
-        origin: str,
+        question: Callable[[], Awaitable[Grant]],
         wall_ms: Callable[[], int],
         agreed: Callable[[Grant], None],
     ) -> None:
-        """`agreed` is called when it agrees, with the pace that it asks for."""
+        """`question` asks the receiver, or raises NoAnswer; `agreed` is called when it agrees."""
         self._webhook = webhook
         self._store = store
-        self._client = client
-        self._origin = origin
+        self._question = question
         self._wall_ms = wall_ms
         self._agreed = agreed
         self._asked = asyncio.Event()
@@ -70,7 +67,7 @@ class Consent:
     async def ask(self) -> Grant:
         """Ask now, and keep what it says. Raises NoAnswer."""
         try:
-            grant = await ask(self._client, self._origin, self._webhook.settings.timeout_ms / 1000)
+            grant = await self._question()
         except NoAnswer as error:
             self.last_error = f"handshake: {error.kind}: {error.detail}"
             raise

@@ -173,11 +173,13 @@ class WebhookHandlers:
         """Ask the receiver now whether it agrees."""
         _, worker = self._worker(request)
         if worker.webhook.settings.verify == "none":
-            raise HttpError(409, "wrong_mode", "verify is none: the receiver is not asked; PUT it as options")
+            raise HttpError(
+                409, "wrong_mode", "verify is none: the receiver is not asked; PUT it as options or challenge"
+            )
         try:
             grant = await worker.verify()
         except NoAnswer as error:
-            allowed, reason = False, f"no answer to OPTIONS: {error.kind}: {error.detail}"
+            allowed, reason = False, f"no answer: {error.kind}: {error.detail}"
         else:
             allowed, reason = grant.allowed, grant.reason
         await self._access.kept(self._access.broker.log.appender.next_lsn - 1, "fsync")

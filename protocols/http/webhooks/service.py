@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.logs import fields
 from penstock.protocols.http.messages import HttpError
 from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.webhooks.auth import BadCertificate
 from penstock.protocols.http.webhooks.belongings import (
     Context,
     attempts_queue,
@@ -63,6 +64,7 @@ class Webhooks:
             self._store,
             options.guard(),
             cache(options.tls),
+            options.tls,
             resolve,
             options.origin or socket.gethostname(),
             options.max_window_bytes,
@@ -80,7 +82,7 @@ class Webhooks:
     def _restore(self, vhost: Vhost, webhook: Webhook) -> None:
         try:
             worker = Worker(self._context, vhost, webhook)
-        except (Forbidden, OSError) as error:
+        except (Forbidden, BadCertificate, OSError) as error:
             # The configuration has become narrower: it stays, and can be seen and changed.
             logger.error(
                 "a webhook cannot be served: %s", error, extra=fields(webhook=webhook.name, vhost=vhost.name)
@@ -183,9 +185,11 @@ class Webhooks:
         try:
             worker = Worker(self._context, vhost, webhook)
         except Forbidden as error:
-            raise HttpError(422, "forbidden_target", f"url: {error}") from error
+            raise HttpError(422, "forbidden_target", str(error)) from error
+        except BadCertificate as error:
+            raise HttpError(400, "bad_field", str(error)) from error
         except OSError as error:
-            raise HttpError(422, "forbidden_target", f"url: webhooks.ca_file: {error}") from error
+            raise HttpError(422, "forbidden_target", f"webhooks.ca_file: {error}") from error
         with self._broker.log.unit():
             lsn = max(self._declare(vhost, name, settings.source), self._store.put(webhook))
         if known is not None:

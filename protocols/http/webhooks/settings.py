@@ -12,7 +12,8 @@
  "batch": {"max_messages": 1, "max_bytes": 262144, "linger_ms": 0},
  "filter": {"routing_key": PATTERN, "headers": {...}, "types": [...]},
  "retry": {"schedule_ms": [...], "max_age_ms": 345600000, "refused_attempts": 5},
- "disable_after_ms": 432000000, "verify": "options" | "none"}
+ "auth": {"type": "none" | ...}, see `auth`,
+ "disable_after_ms": 432000000, "verify": "options" | "challenge" | "none"}
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from penstock.protocols.http.messages import HttpError
+from penstock.protocols.http.webhooks.auth import MASK, Auth, auth_of
+from penstock.protocols.http.webhooks.fields import Fields, bad
 
 __all__ = ["Batch", "Filter", "Format", "Ordering", "Retry", "Settings", "Source", "settings_of"]
 
 Format = Literal["cloudevents-binary", "cloudevents-structured", "cloudevents-batch", "raw", "json"]
 Ordering = Literal["none", "key", "strict"]
+Verify = Literal["options", "challenge", "none"]
 
 _MANY: Final = ("cloudevents-batch", "json")
 _STANDARD_MS: Final = tuple(s * 1000 for s in (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400))
@@ -102,18 +105,20 @@ class Settings:
     filter: Filter = field(default_factory=Filter)
     retry: Retry = field(default_factory=Retry)
     disable_after_ms: int = 5 * _DAY_MS
-    verify: Literal["options", "none"] = "options"
+    verify: Verify = "options"
+    auth: Auth = field(default_factory=Auth)
 
     def shown(self) -> dict[str, Any]:
-        """As JSON, with the values of headers masked: they carry credentials."""
+        """As JSON, with credentials masked, and the values of headers: they carry some, too."""
         shown: dict[str, Any] = orjson.loads(orjson.dumps(self))
         shown["source"] = _source_shown(self.source)
-        shown["headers"] = dict.fromkeys(self.headers, "***")
+        shown["headers"] = dict.fromkeys(self.headers, MASK)
+        shown["auth"] = self.auth.shown()
         return shown
 
     def stored(self) -> dict[str, Any]:
         """As JSON, whole; `settings_of` takes it back."""
-        return {**self.shown(), "headers": self.headers}
+        return {**self.shown(), "headers": self.headers, "auth": self.auth.stored()}
 
 
 def settings_of(value: Any) -> Settings:
@@ -123,7 +128,7 @@ def settings_of(value: Any) -> Settings:
         HttpError: 400 `bad_field`, naming it.
 
     """
-    fields = _Fields(value, "")
+    fields = Fields(value, "")
     settings = Settings(
         source=_source(fields.object("source")),
         url=fields.text("url"),
@@ -138,21 +143,24 @@ def settings_of(value: Any) -> Settings:
         filter=_filter(fields.object("filter", {})),
         retry=_retry(fields.object("retry", {})),
         disable_after_ms=fields.number("disable_after_ms", 5 * _DAY_MS, 1000, 365 * _DAY_MS),
-        verify=fields.choice("verify", "options", ("options", "none")),
+        verify=fields.choice("verify", "options", Verify.__args__),  # type: ignore[attr-defined]
+        auth=auth_of(fields.object("auth", {})),
     )
     fields.end()
     if settings.batch.max_messages > 1 and settings.format not in _MANY:
-        raise _bad("batch.max_messages", f"more than one needs a format with many: {' or '.join(_MANY)}")
+        raise bad("batch.max_messages", f"more than one needs a format with many: {' or '.join(_MANY)}")
     key = settings.ordering_key
     if key != "routing_key" and not (key.startswith("header:") and len(key) > 7):
-        raise _bad("ordering_key", "routing_key, or header:NAME")
+        raise bad("ordering_key", "routing_key, or header:NAME")
+    if "authorization" in settings.headers and settings.auth.sets_authorization:
+        raise bad("headers.authorization", "auth says what it is: leave one of them out")
     return settings
 
 
-def _source(fields: _Fields) -> Source:
+def _source(fields: Fields) -> Source:
     kinds = [kind for kind in ("queue", "exchange", "topic", "stream") if kind in fields.left]
     if len(kinds) != 1:
-        raise _bad("source", "one of queue, exchange, topic, stream")
+        raise bad("source", "one of queue, exchange, topic, stream")
     kind = kinds[0]
     name = fields.text(kind)
     key = fields.text("routing_key", "") if kind == "exchange" else ""
@@ -161,7 +169,7 @@ def _source(fields: _Fields) -> Source:
     start = fields.choice("from", "next", ("first", "next")) if has_start else "next"
     fields.end()
     if not name or len(name.encode()) > 255 or len(key.encode()) > 255:
-        raise _bad("source", "names have 1 to 255 bytes")
+        raise bad("source", "names have 1 to 255 bytes")
     return Source(kind, name, key, start, subscription)
 
 
@@ -176,7 +184,7 @@ def _source_shown(source: Source) -> dict[str, str]:
     return shown
 
 
-def _batch(fields: _Fields) -> Batch:
+def _batch(fields: Fields) -> Batch:
     batch = Batch(
         fields.number("max_messages", 1, 1, 1000),
         fields.number("max_bytes", 256 << 10, 1, 16 << 20),
@@ -186,28 +194,28 @@ def _batch(fields: _Fields) -> Batch:
     return batch
 
 
-def _filter(fields: _Fields) -> Filter:
+def _filter(fields: Fields) -> Filter:
     key, headers = fields.text("routing_key", ""), fields.take("headers", {})
     types = fields.take("types", [])
     fields.end()
     if len(key.encode("utf-8", "surrogatepass")) > 255:
-        raise _bad("filter.routing_key", "a pattern of at most 255 bytes, as a topic exchange has it")
+        raise bad("filter.routing_key", "a pattern of at most 255 bytes, as a topic exchange has it")
     if not isinstance(headers, dict) or len(headers) > 50:
-        raise _bad("filter.headers", "an object with at most 50 headers")
+        raise bad("filter.headers", "an object with at most 50 headers")
     if any(not isinstance(value, str | int | float | bool) for value in headers.values()):
-        raise _bad("filter.headers", "values are texts, numbers, true or false")
+        raise bad("filter.headers", "values are texts, numbers, true or false")
     if not isinstance(types, list) or len(types) > 100 or not all(isinstance(one, str) for one in types):
-        raise _bad("filter.types", "a list of at most 100 texts")
+        raise bad("filter.types", "a list of at most 100 texts")
     return Filter(key, headers, tuple(types))
 
 
-def _retry(fields: _Fields) -> Retry:
+def _retry(fields: Fields) -> Retry:
     schedule = fields.take("schedule_ms", list(_STANDARD_MS))
     if not isinstance(schedule, list) or len(schedule) > 100:
-        raise _bad("retry.schedule_ms", "a list of at most 100 delays in milliseconds")
+        raise bad("retry.schedule_ms", "a list of at most 100 delays in milliseconds")
     for one in schedule:
         if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one <= 7 * _DAY_MS:
-            raise _bad("retry.schedule_ms", f"a delay is a whole number from 0 to {7 * _DAY_MS}")
+            raise bad("retry.schedule_ms", f"a delay is a whole number from 0 to {7 * _DAY_MS}")
     retry = Retry(
         tuple(schedule),
         fields.number("max_age_ms", 4 * _DAY_MS, 0, 365 * _DAY_MS),
@@ -219,57 +227,12 @@ def _retry(fields: _Fields) -> Retry:
 
 def _headers(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > 50:
-        raise _bad("headers", "an object with at most 50 header fields")
+        raise bad("headers", "an object with at most 50 header fields")
     for name, text in value.items():
         if not _TOKEN.fullmatch(name) or len(name) > 100:
-            raise _bad("headers", f"{name[:60]!r} is no name of a header field")
+            raise bad("headers", f"{name[:60]!r} is no name of a header field")
         if name.lower() in _OWN or name.lower().startswith(("webhook-", "ce-")):
-            raise _bad("headers", f"{name.lower()} is the gateway's")
+            raise bad("headers", f"{name.lower()} is the gateway's")
         if not isinstance(text, str) or len(text) > 4096 or not _VALUE.fullmatch(text):
-            raise _bad(f"headers.{name}", "text in ASCII without line ends, at most 4096 characters")
+            raise bad(f"headers.{name}", "text in ASCII without line ends, at most 4096 characters")
     return {name.lower(): text for name, text in value.items()}
-
-
-def _bad(name: str, detail: str) -> HttpError:
-    return HttpError(400, "bad_field", f"{name}: {detail}")
-
-
-class _Fields:
-    """An object whose fields are taken one by one, and what is left over is a mistake."""
-
-    def __init__(self, value: Any, path: str) -> None:
-        if not isinstance(value, dict):
-            raise _bad(path.rstrip(".") or "body", "a JSON object")
-        self.left: dict[str, Any] = dict(value)
-        self._path = path
-        self._known: list[str] = []
-
-    def take(self, name: str, default: Any) -> Any:
-        self._known.append(name)
-        return self.left.pop(name, default)
-
-    def object(self, name: str, default: Any = None) -> _Fields:
-        return _Fields(self.take(name, default), f"{self._path}{name}.")
-
-    def text(self, name: str, default: Any = None) -> str:
-        value = self.take(name, default)
-        if not isinstance(value, str):
-            raise _bad(self._path + name, "text is needed")
-        return value
-
-    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> Any:
-        value = self.take(name, default)
-        if value not in choices:
-            raise _bad(self._path + name, f"one of {', '.join(choices)}")
-        return value
-
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        value = self.take(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise _bad(self._path + name, f"a whole number from {least} to {most}")
-        return value
-
-    def end(self) -> None:
-        if self.left:
-            name = sorted(self.left)[0]
-            raise _bad(self._path + name, f"there is no such field; there are {', '.join(self._known)}")

@@ -61,7 +61,9 @@ class Webhook:
         row = {name: getattr(self, name) for name in self.__slots__ if name != "settings"}
         row["settings"] = self.settings.stored()
         if seal is not None:
-            hidden = {"secrets": row.pop("secrets"), "headers": row["settings"].pop("headers")}
+            hidden = {"secrets": row.pop("secrets")} | {
+                name: row["settings"].pop(name) for name in ("headers", "auth")
+            }
             row["sealed"] = seal.seal(hidden, self.key)
         return orjson.dumps(row)
 
@@ -78,8 +80,8 @@ class Webhook:
                     remedy="name the file that was there",
                 )
             hidden = seal.open(sealed, row_key(value["vhost"], name), name)
-            value["secrets"] = hidden["secrets"]
-            value["settings"]["headers"] = hidden["headers"]
+            value["secrets"] = hidden.pop("secrets")
+            value["settings"] |= hidden
         return cls(**{**value, "settings": settings_of(value["settings"])})
 
 

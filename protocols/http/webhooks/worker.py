@@ -12,11 +12,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock import __version__
 from penstock.logs import fields
 from penstock.protocols.http.messages import dumps
 from penstock.protocols.http.webhooks.belongings import Context, dead_queue, own_queue
-from penstock.protocols.http.webhooks.client import Client, NoAnswer
+from penstock.protocols.http.webhooks.client import NoAnswer
 from penstock.protocols.http.webhooks.consent import Consent
 from penstock.protocols.http.webhooks.endpoint import Endpoint, Item, Outcome
 from penstock.protocols.http.webhooks.feeder import Feeder, Held
@@ -25,8 +24,8 @@ from penstock.protocols.http.webhooks.formats import encode, id_of
 from penstock.protocols.http.webhooks.handshake import Grant
 from penstock.protocols.http.webhooks.ledger import EXCERPT, Ledger
 from penstock.protocols.http.webhooks.receipts import Receipt, receipt_of
+from penstock.protocols.http.webhooks.sender import Sender
 from penstock.protocols.http.webhooks.settings import Filter
-from penstock.protocols.http.webhooks.signing import signature
 from penstock.protocols.http.webhooks.store import Webhook
 from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.stream import Stream
@@ -51,6 +50,7 @@ class Worker:
     """See the module."""
 
     def __init__(self, context: Context, vhost: Vhost, webhook: Webhook) -> None:
+        """Raises Forbidden, BadCertificate, and OSError when `webhooks.ca_file` cannot be read."""
         self.webhook = webhook
         self._ledger = Ledger(context, vhost, webhook)
         self.counts = self._ledger.counts
@@ -58,15 +58,13 @@ class Worker:
         """Why it does not consume though it should."""
         self._context = context
         self._vhost = vhost
-        self._target = context.guard.target(webhook.settings.url)
-        tls = context.tls() if self._target.scheme == "https" else None
-        self._client = Client(self._target, context.guard, tls, resolve=context.resolve)
+        self._sender = Sender(context, webhook)
         wanted = webhook.settings.filter
         self._matcher = Matcher(wanted) if wanted != Filter() else None
         self._loop = asyncio.get_running_loop()
         self._endpoint = self._new_endpoint()
         self._consent = Consent(
-            webhook, context.store, self._client, context.origin, context.broker.log.wall_ms, self._agreed
+            webhook, context.store, self._sender.ask, context.broker.log.wall_ms, self._agreed
         )
         self._feeders: list[Feeder] = []
         self._main: Feeder | None = None
@@ -166,7 +164,7 @@ class Worker:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._client.close()
+        self._sender.close()
         self._endpoint = self._new_endpoint()
         self._context.broker.tick.schedule()
 
@@ -340,33 +338,12 @@ class Worker:
         self, headers: dict[str, str], body: bytes, name: str, *, attempt: int, count: int
     ) -> tuple[Receipt, int, str]:
         """Send one; (what the answer means, its status or 0, what it said or why there is none)."""
-        settings = self.webhook.settings
-        timestamp = int(self._now_s())
-        sent = {
-            "user-agent": f"penstock/{__version__}",
-            **headers,
-            "webhook-id": name,
-            "webhook-timestamp": str(timestamp),
-            "penstock-attempt": str(attempt),
-            **settings.headers,
-        }
-        if self.webhook.secrets:
-            sent["webhook-signature"] = signature(self._secrets(), name, timestamp, body)
         try:
-            answer = await self._client.send(
-                settings.method, sent, body, timeout_s=settings.timeout_ms / 1000
-            )
+            answer = await self._sender.send(headers, body, name, attempt)
         except NoAnswer as error:
             return Receipt(Outcome.FAILED), 0, f"{error.kind}: {error.detail}"
         said = answer.body[:EXCERPT].decode("utf-8", "replace")
         return receipt_of(answer, count, self._now_s()), answer.status, said
-
-    def _secrets(self) -> list[str]:
-        webhook = self.webhook
-        if webhook.retire_ms and self._now_s() * 1000 >= webhook.retire_ms:
-            webhook.secrets, webhook.retire_ms = webhook.secrets[:1], 0
-            self._context.store.put(webhook)
-        return webhook.secrets
 
     # The receiver's consent
 

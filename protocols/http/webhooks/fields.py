@@ -1,0 +1,61 @@
+"""How the settings of a webhook are read from JSON: field by field, and every mistake names its field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.protocols.http.messages import HttpError
+
+__all__ = ["Fields", "bad"]
+
+
+def bad(name: str, detail: str) -> HttpError:
+    """What is raised of a field that cannot be so."""
+    return HttpError(400, "bad_field", f"{name}: {detail}")
+
+
+class Fields:
+    """An object whose fields are taken one by one, and what is left over is a mistake."""
+
+    def __init__(self, value: Any, path: str) -> None:
+        if not isinstance(value, dict):
+            raise bad(path.rstrip(".") or "body", "a JSON object")
+        self.left: dict[str, Any] = dict(value)
+        self._path = path
+        self._known: list[str] = []
+
+    def take(self, name: str, default: Any) -> Any:
+        """The field as it is."""
+        self._known.append(name)
+        return self.left.pop(name, default)
+
+    def object(self, name: str, default: Any = None) -> Fields:
+        """An object; without a default it must be there."""
+        return Fields(self.take(name, default), f"{self._path}{name}.")
+
+    def text(self, name: str, default: Any = None) -> str:
+        """Text; without a default it must be there."""
+        value = self.take(name, default)
+        if not isinstance(value, str):
+            raise bad(self._path + name, "text is needed")
+        return value
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> Any:
+        """One of these."""
+        value = self.take(name, default)
+        if value not in choices:
+            raise bad(self._path + name, f"one of {', '.join(choices)}")
+        return value
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number in [least, most]."""
+        value = self.take(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise bad(self._path + name, f"a whole number from {least} to {most}")
+        return value
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self.left:
+            name = sorted(self.left)[0]
+            raise bad(self._path + name, f"there is no such field; there are {', '.join(self._known)}")

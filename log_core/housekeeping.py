@@ -19,7 +19,7 @@ from penstock.log_core.checkpoint import Checkpoint
 from penstock.log_core.compaction import Compacted, is_due, survivors
 from penstock.log_core.layout import WAL_HEAD_BYTES
 from penstock.log_core.manifest import CleanMark
-from penstock.log_core.retention import Kept, kept
+from penstock.log_core.retention import Kept, given_up, kept
 from penstock.log_core.sealing import seal, unwanted_bytes, worth_a_look
 from penstock.log_core.segment import EVERYBODY, OWN
 from penstock.log_core.upkeep import deletable
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["Housekeeping"]
 
 _LOG: Final = logging.getLogger("penstock.log")
+
+_TABLE: Final = "log"
+_CHECKPOINT_EACH_S: Final = 60.0
+"""Least time between two checkpoints that are taken for nothing but that segments may go."""
 
 
 class Housekeeping:
@@ -75,6 +79,9 @@ class Housekeeping:
         self.closed = False
         self.sealed_bytes = 0
         """What rewriting saved, ever."""
+        self.short_bytes = 0
+        """What the disk lacks of the room that it is to have: the oldest traffic gives way."""
+        self._pushed_at = log.wall_ms() / 1000
 
     def tend(self) -> None:
         """What is due each second."""
@@ -84,8 +91,17 @@ class Housekeeping:
         self._feeds.trim()
         self._log.keepers.tend()
         self._measure_one()
+        self._push_checkpoints()
         self.delete_old()
         self.seal_one()
+
+    def lacks(self, nbytes: int) -> None:
+        """The disk lacks so many bytes of the room it is to have, or has it (0, or less)."""
+        was, self.short_bytes = self.short_bytes, max(nbytes, 0)
+        if self.short_bytes and not was:
+            _LOG.warning("the disk runs short of %d MiB: the oldest traffic gives way", -(-nbytes >> 20))
+        elif was and not self.short_bytes:
+            _LOG.info("the disk has room again; traffic is kept as retention says")
 
     def _background(
         self, work: Callable[[], object], done: Callable[[object, OSError | None], object]
@@ -182,6 +198,27 @@ class Housekeeping:
 
         log.when_synced(where.lsn, synced)
 
+    def _push_checkpoints(self) -> None:
+        """Have the checkpoints follow, where nothing but them keeps a segment: little may be written, or
+        nothing, on a disk that is short.
+
+        There are two, and both must lie behind what goes. Two of the same LSN are one: a row comes between.
+        """
+        log = self._log
+        covered = self.checkpoints[-1] if len(self.checkpoints) > 1 else -1
+        kept_back = next((s for s in self._segments.live[:-1] if s.next_lsn > covered + 1), None)
+        now_s = log.wall_ms() / 1000
+        due = self.short_bytes or abs(now_s - self._pushed_at) >= _CHECKPOINT_EACH_S
+        if self._checkpointing or self.closed or kept_back is None or not due or log.appender.in_unit:
+            return
+        if not kept_back.indexed or kept_back.next_lsn > self.retained.lowest:
+            return
+        self._pushed_at = now_s
+        if log.written_lsn in self.checkpoints:
+            log.tables.put(_TABLE, b"pushed", log.wall_ms().to_bytes(8, "big"))
+            log.flush()
+        self.checkpoint()
+
     # Deletion
 
     def delete_old(self) -> None:
@@ -228,7 +265,8 @@ class Housekeeping:
         """What traffic retention and leases want."""
         live = self._segments.live
         leased = self._log.holds.kept_from(live, self._log.options.lease_bytes)
-        return kept(live, self._log.wall_ms(), self._log.retention_of, leased)
+        below = given_up(live, self.short_bytes)
+        return kept(live, self._log.wall_ms(), self._log.retention_of, leased, below)
 
     def held_bytes(self, lp: int, since: int) -> int:
         """Bytes of a partition in the segments from LSN `since` on; of those whose index does not say it, not

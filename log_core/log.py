@@ -61,6 +61,9 @@ __all__ = ["Log", "Recovery"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
+_ROOM_SEGMENTS: Final = 4
+"""Room for so many is kept free besides the least free space, at the cost of old traffic: publishers stop
+only when what is needed fills the disk."""
 _AGE_MIN_S: Final = 600.0  # segments are not closed by age more often than this
 
 Callback = Callable[[bool], object]
@@ -486,8 +489,11 @@ class Log(Past):
         self.producers.expire()
         self._needed_from = min(self.low_water(), self.keepers.low)
         self._reader.retry()
-        low = free_bytes is not None and free_bytes < self.options.min_free_bytes
+        least = self.options.min_free_bytes
+        low = free_bytes is not None and free_bytes < least
         self._pressure.set("the disk is nearly full", low, alarm="disk")
+        wanted = least + _ROOM_SEGMENTS * self.options.segment_bytes
+        self._housekeeping.lacks(0 if free_bytes is None else wanted - free_bytes)
         if self._wal.pending:
             self.flush()
         if self.synced_lsn == self.written_lsn > self.noted_lsn and not self.appender.in_unit:

@@ -7,6 +7,9 @@ limits reach, whatever those of the others are. So a segment is
     thinned             once some do not: rewritten without their records, but for those that somebody needs
     beyond retention    once none does: rewritten with what is needed alone, or deleted
 
+When the disk runs short, the oldest traffic gives way (`given_up`), whatever its limits: publishers need the
+room. What somebody needs does not.
+
 From where on a partition's traffic is whole is worked out anew from the segments each time: nothing of it is
 kept but which partitions a rewritten segment was thinned of.
 """
@@ -18,7 +21,7 @@ from dataclasses import dataclass
 
 from penstock.log_core.segment import EVERYBODY, OWN, Segment
 
-__all__ = ["Kept", "Retention", "kept"]
+__all__ = ["Kept", "Retention", "given_up", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,30 @@ class Kept:
         )
 
 
-def kept(live: Sequence[Segment], now_ms: int, retention_of: Callable[[int], Retention], leased: int) -> Kept:
-    """What retention wants of these segments, the last one active; `leased`: see `Kept`.
+def given_up(live: Sequence[Segment], short_bytes: int) -> int:
+    """The LSN below which traffic gives way to a disk that lacks so many bytes.
+
+    What is left of a segment that is thinned of all traffic is needed, and does not count.
+    """
+    below = live[0].base_lsn
+    for segment in live[:-1]:
+        if short_bytes <= 0:
+            break
+        below = segment.next_lsn
+        if EVERYBODY not in segment.thinned and not (segment.held or {}).keys() <= segment.thinned | {OWN}:
+            short_bytes -= segment.end
+    return below
+
+
+def kept(
+    live: Sequence[Segment],
+    now_ms: int,
+    retention_of: Callable[[int], Retention],
+    leased: int,
+    given_up: int = 0,
+) -> Kept:
+    """What retention wants of these segments, the last one active; `leased`: see `Kept`; `given_up`: an LSN,
+    no traffic of segments below it.
 
     While it is not known whose bytes are in one of them, everything is wanted.
     """
@@ -74,7 +99,7 @@ def kept(live: Sequence[Segment], now_ms: int, retention_of: Callable[[int], Ret
     over: set[int] = {OWN}
     for segment in reversed(live[:-1]):
         over |= segment.thinned
-        if EVERYBODY in over:
+        if EVERYBODY in over or segment.next_lsn <= given_up:
             break
         assert segment.held is not None
         for lp, nbytes in segment.held.items():

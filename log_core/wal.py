@@ -54,17 +54,26 @@ class Wal(ActiveFile):
         self._next: Future[int] | None = None
 
     def begin(self, number: int, lsn: int, prev_lsn: int) -> Segment:
-        """Make the first segment of this process, durably, and start preparing the second. Raises OSError."""
-        self._take(self._make(number, lsn, prev_lsn), number, lsn)
+        """Make the first segment of this process, durably, and start preparing the second. Raises OSError.
+
+        A disk without room for a whole one gets its head alone, and all may be read and acknowledged.
+        """
+        try:
+            fd = self._make(number, self._size, lsn, prev_lsn)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            fd = self._make(number, WAL_HEAD_BYTES, lsn, prev_lsn)
+        self._take(fd, number, lsn)
         self.prepare()
         return self.segment
 
     def prepare(self) -> None:
         """Have the next file made off the loop, unless it is."""
         if self._next is None:
-            self._next = self._worker.submit(self._make, self.segment.number + 1)
+            self._next = self._worker.submit(self._make, self.segment.number + 1, self._size)
 
-    def _make(self, number: int, lsn: int = 0, prev_lsn: int = 0) -> int:
+    def _make(self, number: int, size: int, lsn: int = 0, prev_lsn: int = 0) -> int:
         head = Head(
             kind=WAL,
             log_id=self._log_id,
@@ -75,7 +84,7 @@ class Wal(ActiveFile):
             created_ms=self._now_ms(),
         )
         self._files.reached("roll.before")
-        fd = self._places.create(number, self._size)
+        fd = self._places.create(number, size)
         try:
             self._files.write_all(fd, head.encode(WAL_HEAD_BYTES), 0)
             self._files.fsync(fd)

@@ -16,7 +16,8 @@ from tests.crash.cycles import Report, run_cycles
 from tests.support.faults import LoopDisk, PoweredGateway
 
 SETTINGS = {"log.segment_bytes": "4MiB", "log.checkpoint_bytes": "2MiB", "log.min_free_bytes": "16MiB"}
-DISK_MIB = 512
+DISK_MIB = 192
+"""So small that what was consumed has to give way to what comes, between the cuts."""
 
 
 def run(folder: Path, *, cycles: int, seed: int, load_s: tuple[float, float], acked_min: int) -> Report:

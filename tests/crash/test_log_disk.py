@@ -17,6 +17,7 @@ from tests.support.logs import (
     body_of,
     durable_feed,
     fill,
+    load_entries,
     open_log,
     settle,
     wait,
@@ -188,6 +189,63 @@ def test_an_index_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     settle(log)
     assert closed.indexed
     log.close_sync()
+
+
+def test_a_start_without_room_for_a_segment_serves_what_there_is(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = durable_feed(log)
+    lsns = fill(log, feed, 200 * KIB)
+    log.close_sync()
+    files = FailingFiles()
+    files.allocate_most = 4 * KIB
+    full = open_log(tmp_path, files)
+    assert body_of(full, lsns[0]) == bytes(400)
+    more = fill(full, full.feeds[feed.id], 100 * KIB)
+    assert full.wait_synced(more[-1])
+    files.allocate_most = 1 << 60
+    more += fill(full, full.feeds[feed.id], 200 * KIB)
+    settle(full)
+    full.close_sync()
+    again = open_log(tmp_path)
+    assert again.recovery.clean and again.recovery.warnings == []
+    load_entries(again, again.feeds[feed.id], 0)
+    assert again.feeds[feed.id].positions(0, 3) == lsns[:3]
+    assert [body_of(again, lsn) for lsn in more[::50]] == [bytes(400) for _ in more[::50]]
+    assert again.feeds[feed.id].end == len(lsns + more)
+    again.close_sync()
+
+
+def test_old_traffic_gives_way_to_a_disk_that_runs_short_and_what_is_needed_does_not(tmp_path: Path) -> None:
+    log = open_log(tmp_path, FailingFiles(), min_free_bytes=1000, traffic_retention_bytes=1 << 40)
+    feed = durable_feed(log)
+    lsns = fill(log, feed, 640 * KIB)
+    settle(log)
+    log.low_water = lambda: lsns[-100]
+    log.tend(1 << 40)
+    settle(log)
+    before = log._segments.live[0].base_lsn
+    assert before <= lsns[0], "with room, retention counts"
+    room = 1000 + 4 * 64 * KIB
+    # Nothing is written meanwhile but what the log writes itself: publishers may be stopped.
+    for _ in range(3):
+        log.tend(room - 100 * KIB)
+        settle(log)
+        log.tend(room)
+        settle(log)
+    first = log._segments.live[0].base_lsn
+    assert 100 * KIB < sum(500 for lsn in lsns if lsn < first) < 600 * KIB, (
+        "the oldest, and no more than it takes"
+    )
+    for _ in range(100):
+        log.tend(0)
+        settle(log)
+    assert log.paused
+    assert lsns[-100] - 200 < log._segments.live[0].base_lsn <= lsns[-100]
+    assert body_of(log, lsns[-100]) == bytes(400)
+    log.close_sync()
+    again = open_log(tmp_path)
+    assert again.recovery.clean and again.recovery.warnings == []
+    again.close_sync()
 
 
 def test_a_full_disk_at_the_start_is_said(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from tests.support.logs import (
     batch_of,
     durable_feed,
     fill,
+    keep_house,
     load_entries,
     open_log,
     settle,
@@ -89,9 +90,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     log.low_water = lambda: needed[0]
     log.mark_needs = mark
     for _ in range(12):
-        settle(log)
-        log.tend(1 << 60)
-    settle(log)
+        keep_house(log)
     assert log.statistics()["segments_sealed"] > 0
     log.close_sync()
     kept = [lsn for lsn in lsns if _is_there(path, lsn)]

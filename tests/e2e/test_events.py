@@ -20,6 +20,7 @@ from penstock.spark.reading import read_places
 from penstock.spark.schema import EVENT_COLUMNS
 from penstock.spark.storage import close_clients
 from tests.support.brokers import Gateway
+from tests.support.pika_queues import consume_in_transactions
 
 pytestmark = pytest.mark.penstock_only("other brokers have no log")
 
@@ -219,36 +220,18 @@ def test_sessions_of_mqtt_and_clients_of_the_sdk_are_in_it(gateway: Gateway) -> 
 def test_events_survive_a_kill_and_nothing_is_noted_when_it_is_off(tmp_path: Path) -> None:
     settings = {"events.kinds": "connect,ack"}
     with Gateway(tmp_path / "gateway", settings=settings) as gateway:
-        _consume(gateway, 50)
+        consume_in_transactions(gateway.amqp_port, 50)
         before = wait_for(lambda table: sum(row["kind"] == "ack" for row in table) == 50, gateway.data_dir)
         assert {row["kind"] for row in before} == {"connect", "ack"}
         gateway.kill9()
         gateway.start()
         assert rows(gateway.data_dir)[: len(before)] == before
     with Gateway(tmp_path / "off") as gateway:
-        _consume(gateway, 50)
+        consume_in_transactions(gateway.amqp_port, 50)
         view = LogView(gateway.data_dir)
         view.refresh()
         assert rows(gateway.data_dir) == []
         assert len(positions(gateway)) == 50
-
-
-def _consume(gateway: Gateway, count: int) -> None:
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port))
-    channel = connection.channel()
-    channel.queue_declare("q", durable=True)
-    channel.tx_select()
-    for _ in range(count):
-        channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
-    channel.tx_commit()
-    done = 0
-    for method, _, _ in channel.consume("q", inactivity_timeout=DEADLINE_S):
-        done += 1
-        if done == count:
-            channel.basic_ack(method.delivery_tag, multiple=True)
-            channel.tx_commit()
-            break
-    connection.close()
 
 
 def test_events_go_when_their_retention_says_and_messages_stay(tmp_path: Path) -> None:
@@ -258,7 +241,7 @@ def test_events_go_when_their_retention_says_and_messages_stay(tmp_path: Path) -
         deadline = time.monotonic() + DEADLINE_S
         count = 0
         while True:
-            _consume(gateway, 5000)
+            consume_in_transactions(gateway.amqp_port, 5000)
             count += 5000
             left = rows(gateway.data_dir)
             if count >= 15_000 and left and left[0]["message_offset"] > positions(gateway)[4999]:

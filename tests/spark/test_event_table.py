@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pika
 import pytest
 
 from penstock.spark.running import run_to_end
 from tests.spark.test_source import wait_for_end
 from tests.support.brokers import Gateway
+from tests.support.pika_queues import consume_in_transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,24 +21,6 @@ if TYPE_CHECKING:
 def noting(tmp_path: Path) -> Iterator[Gateway]:
     with Gateway(tmp_path / "gateway", settings={"events.kinds": "connect,deliver,ack"}) as running:
         yield running
-
-
-def consume(gateway: Gateway, count: int) -> None:
-    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port))
-    channel = connection.channel()
-    channel.queue_declare("q", durable=True)
-    channel.tx_select()
-    for _ in range(count):
-        channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
-    channel.tx_commit()
-    done = 0
-    for method, _, _ in channel.consume("q"):
-        done += 1
-        if done == count:
-            channel.basic_ack(method.delivery_tag, multiple=True)
-            channel.tx_commit()
-            break
-    connection.close()
 
 
 def test_events_are_a_table_and_a_stream_and_join_the_traffic(
@@ -53,10 +35,10 @@ def test_events_are_a_table_and_a_stream_and_join_the_traffic(
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
         run_to_end(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "out")))
 
-    consume(noting, 100)
+    consume_in_transactions(noting.amqp_port, 100)
     end = wait_for_end(noting, 0)
     stream()
-    consume(noting, 50)
+    consume_in_transactions(noting.amqp_port, 50)
     wait_for_end(noting, end)
     stream()
     events = spark.read.format("penstock").option("table", "events").load(str(noting.data_dir))

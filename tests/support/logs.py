@@ -85,6 +85,19 @@ def settle(log: Log) -> None:
     log.flush()
 
 
+def keep_house(log: Log) -> None:
+    """Let the log do what is due each second, and what it began; until nothing but retention and needs keep a
+    segment: both checkpoints lie behind all that is written, and how quick the disk was does not matter.
+    """
+    for _ in range(2):
+        log.tables.put("test", b"house", b"")  # two checkpoints of the same position are one
+        settle(log)
+        log._housekeeping.checkpoint()
+        settle(log)
+    log.tend(1 << 60)
+    settle(log)
+
+
 def body_of(log: Log, lsn: int) -> bytes:
     """The body of a record, from memory or from disk."""
     batch = batch_of(log, lsn)
@@ -127,6 +140,8 @@ class FailingFiles(Unsynced):
         """Bytes that a write takes before `write_error`."""
         self.sync_error: OSError | None = None
         self.create_error: OSError | None = None
+        self.allocate_most = 1 << 60
+        """The largest file for which there is room."""
         self.free = 1 << 60
 
     def write_batches(self, fd: int, batches: list[Batch], offset: int, skip: int) -> int:
@@ -147,6 +162,11 @@ class FailingFiles(Unsynced):
         if self.create_error is not None:
             raise self.create_error
         return super().create(path)
+
+    def allocate(self, fd: int, size: int) -> None:
+        if size > self.allocate_most:
+            raise FULL
+        super().allocate(fd, size)
 
     def free_bytes(self, folder: Path) -> int:
         return self.free

@@ -53,3 +53,19 @@ def bodies(channel: BlockingChannel, name: str, count: int) -> list[bytes]:
         else:
             assert time.monotonic() < deadline, found
             time.sleep(0.01)
+
+
+def consume_in_transactions(amqp_port: int, count: int) -> None:
+    """Publish `count` messages to the durable queue "q" in one transaction, acknowledge them in another."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp_port)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True)
+        channel.tx_select()
+        for _ in range(count):
+            channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
+        channel.tx_commit()
+        for done, (method, _, _) in enumerate(channel.consume("q"), 1):
+            if done == count:
+                channel.basic_ack(method.delivery_tag, multiple=True)
+                channel.tx_commit()
+                break

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.log_core.holds import Holds
 from penstock.log_core.log import Log
-from tests.support.logs import KIB, durable_feed, fill, open_log, settle
+from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log
 
 NOBODY = (1 << 64) - 1
 
@@ -32,8 +32,7 @@ def tended(log: Log) -> int:
     """Let the log delete what it may; its first LSN."""
     log.low_water = lambda: NOBODY
     for _ in range(5):
-        log.tend(1 << 50)
-        settle(log)
+        keep_house(log)
     first: int = log.statistics()["first_lsn"]
     return first
 
@@ -99,13 +98,11 @@ def test_a_held_segment_is_not_rewritten(log: Log) -> None:
     log.holds.hold("reader", "guest", lsns[0], 60)
     log.low_water = lambda: 0
     for _ in range(10):
-        log.tend(1 << 50)
-        settle(log)
+        keep_house(log)
     assert log.statistics()["segments_sealed"] == 0
     log.holds.release("reader")
     while not log.statistics()["segments_sealed"]:
-        log.tend(1 << 50)
-        settle(log)
+        keep_house(log)
 
 
 def test_there_are_only_so_many(now: list[float]) -> None:

@@ -15,7 +15,17 @@ from penstock.log_tools.backup import backup
 from penstock.log_tools.inspection import verify
 from penstock.log_tools.reading import open_folder
 from penstock.log_tools.stats import stats
-from tests.support.logs import KIB, Unsynced, append, body_of, durable_feed, fill, open_log, settle
+from tests.support.logs import (
+    KIB,
+    Unsynced,
+    append,
+    body_of,
+    durable_feed,
+    fill,
+    keep_house,
+    open_log,
+    settle,
+)
 
 NOBODY = (1 << 64) - 1
 
@@ -106,8 +116,7 @@ def test_what_nobody_needs_goes_from_every_folder_and_is_rewritten_in_its_own(
     stuck = append(log, [feed], b"stuck")
     fill(log, feed, 500 * KIB)
     while not log.statistics()["segments_sealed"]:
-        settle(log)
-        log.tend(None)
+        keep_house(log)
     settle(log)
     sealed = next(segment for segment in log.segments_from(stuck) if segment.sealed)
     assert sealed.path.is_symlink() and sealed.path.stat().st_size == sealed.end < 64 * KIB

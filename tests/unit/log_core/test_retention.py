@@ -12,10 +12,21 @@ import pytest
 from penstock.log_core._batch import EVENTS, LOST, PERSISTENT
 from penstock.log_core.layout import TIME_INDEX, read_sealed, write_sealed
 from penstock.log_core.log import Log
-from penstock.log_core.retention import Retention, kept
+from penstock.log_core.retention import Retention, given_up, kept
 from penstock.log_core.segment import EVERYBODY, OWN, Segment
 from penstock.log_core.upkeep import deletable
-from tests.support.logs import KIB, Unsynced, append, batch_of, body_of, durable_feed, fill, open_log, settle
+from tests.support.logs import (
+    KIB,
+    Unsynced,
+    append,
+    batch_of,
+    body_of,
+    durable_feed,
+    fill,
+    keep_house,
+    open_log,
+    settle,
+)
 
 NOBODY = (1 << 64) - 1
 
@@ -85,6 +96,17 @@ def test_what_a_segment_was_thinned_of_is_whole_only_behind_it() -> None:
     assert retained.first_of(2) == segments[2].base_lsn
     segments[1].thinned = {EVERYBODY}
     assert kept(segments, 0, lambda lp: everything, NOBODY).lowest == segments[2].base_lsn
+
+
+@pytest.mark.parametrize(("short", "goes"), [(0, 0), (1, 2), (1000, 2), (1001, 3), (99_999, 4)])
+def test_a_disk_that_is_short_gets_the_oldest_traffic(short: int, goes: int) -> None:
+    segments = _segments(4)
+    segments[0].sealed, segments[0].thinned = True, {EVERYBODY}
+    below = given_up(segments, short)
+    assert below == (segments[goes].base_lsn if goes else 1), "what was thinned of all frees nothing"
+    retained = kept(segments, 0, lambda lp: Retention(1 << 40, 1e9), NOBODY, below)
+    assert retained.lowest == segments[max(goes, 1)].base_lsn
+    assert kept(segments, 0, lambda lp: Retention(1 << 40, 1e9), 150, below).lowest <= 150
 
 
 def test_while_it_is_not_known_whose_bytes_are_in_a_segment_everything_is_wanted() -> None:
@@ -171,6 +193,30 @@ def test_a_trickle_is_deleted_by_age(tmp_path: Path) -> None:
     again.close_sync()
 
 
+def test_an_idle_log_lets_go_of_what_only_its_checkpoints_keep(tmp_path: Path) -> None:
+    now = [1000.0]
+    log = open_log(tmp_path, clock=lambda: now[0], checkpoint_bytes=1 << 40)
+    log.low_water = lambda: NOBODY
+    fill(log, durable_feed(log), 260 * KIB)
+    settle(log)
+    for _ in range(4):
+        log.tend(1 << 50)
+        settle(log)
+    assert len(log._segments.live) > 4 and log._housekeeping.checkpoints == [], "not each second"
+    for _ in range(4):
+        now[0] += 61
+        log.tend(1 << 50)
+        settle(log)
+    assert len(log._segments.live) == 1
+    done = list(log._housekeeping.checkpoints)
+    for _ in range(4):
+        now[0] += 61
+        log.tend(1 << 50)
+        settle(log)
+    assert log._housekeeping.checkpoints == done, "an idle log writes nothing"
+    log.close_sync()
+
+
 def test_until_somebody_says_what_is_needed_everything_is_kept(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lsns = _churn(log, 5)
@@ -201,9 +247,7 @@ def _two_partitions(log: Log, rounds: int, random: Random) -> dict[int, list[int
 
 def _tend(log: Log, times: int = 40) -> None:
     for _ in range(times):
-        log.tend(1 << 60)
-        settle(log)
-        settle(log)
+        keep_house(log)
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -27,7 +27,7 @@ from penstock.log_tools.reading import Found, SegmentFile, Span, batches, segmen
 from penstock.subscriptions import queues
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.stream import Stream
-from tests.support.logs import FULL, KIB, Unsynced, open_log, settle
+from tests.support.logs import FULL, KIB, Unsynced, keep_house, open_log, settle
 from tests.support.queues import Clock, Consumer, Loop, World
 
 
@@ -146,13 +146,7 @@ class Broker:
         for _ in range(times):
             self.clock.now += 61
             self.loop.advance(0.2)
-            # While it was filled all checkpoints may have been of the beginning: that depends on the machine.
-            self.log._housekeeping.checkpoint()
-            self.log.flush()
-            self.log.tend(1 << 50)
-            settle(self.log)
-            self.log._upkeep.pool.submit(lambda: None).result()
-            settle(self.log)
+            keep_house(self.log)
 
     def publish(self, feed: Feed, count: int, size: int = 900) -> list[int]:
         target = self.log.target([feed], True)

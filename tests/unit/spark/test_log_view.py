@@ -19,7 +19,7 @@ from penstock.spark.log_view import LogView
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import advance, ending_position, grouped, plan, starting_position
 from penstock.spark.reading import Selection, read_places
-from tests.support.logs import KIB, Unsynced, append, durable_feed, fill, open_log, settle
+from tests.support.logs import KIB, Unsynced, append, durable_feed, fill, keep_house, open_log, settle
 
 OFFSETS = Selection(("offset",))
 NOBODY = (1 << 64) - 1
@@ -223,10 +223,7 @@ def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
     ends = time.monotonic() + 300
     while not done():
         assert time.monotonic() < ends, log.statistics()
-        # On a busy machine all checkpoints may be of the beginning; what is behind is not rewritten.
-        log._housekeeping.checkpoint()
-        log.tend(1 << 50)
-        settle(log)
+        keep_house(log)
     # No more than that: what is under way is finished.
     log.mark_needs = None
     log.options = dataclasses.replace(log.options, traffic_retention_bytes=1 << 40)

@@ -24,7 +24,7 @@ from penstock.spark.reading import read_places
 from penstock.spark.schema import COLUMNS
 from penstock.spark.table_parquet import ParquetFormat
 from penstock.spark.tiering import Cold, tier
-from tests.support.logs import KIB, durable_feed, fill, open_log, settle
+from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log, settle
 from tests.unit.spark.test_log_view import NOBODY, rewrite
 
 LATER_MS = 1 << 50
@@ -321,8 +321,7 @@ def test_queries_stay_exact_while_the_log_is_written_thinned_deleted_and_archive
             case "keep house":
                 # What is not archived yet, the tier job holds.
                 log.holds.hold("tier", "test", archived_to or 1, 3600)
-                log.tend(1 << 50)
-                settle(log)
+                keep_house(log)
             case "tier":
                 settle(log)
                 archived_to = max([archived_to, *run_tier(tmp_path)])

@@ -390,6 +390,11 @@ class Queue(Served):
             return False
         return True
 
+    @property
+    def is_reading(self) -> bool:
+        """What it has to hand out is on its way from the disk: it is not known to be empty."""
+        return self._loading > 0
+
     def _await_write(self) -> None:
         """Be woken when everything appended so far is written: this turn, or when a full disk has room."""
         if not self._awaiting:

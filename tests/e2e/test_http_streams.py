@@ -6,13 +6,15 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.support.brokers import Gateway
-from tests.support.data_plane import SERVED, open_client, until
+from tests.support.data_plane import SERVED, make_queue, open_client, pull, until
+from tests.support.limits import LIMIT_S
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -407,7 +409,12 @@ def test_pulls_that_go_on_end_with_a_word(gateway: Gateway, http: httpx.Client, 
         assert (busy.status_code, busy.json()["code"]) == (409, "subscription_busy")
         (again,) = pulled(lines, 1)
         assert again["redelivered"], "its lease ended, and that made room"
-        assert httpx.delete(f"{http.base_url}{subscription.path}", auth=("guest", "guest")).status_code == 204
+        assert (
+            httpx.delete(
+                f"{http.base_url}{subscription.path}", auth=("guest", "guest"), timeout=LIMIT_S
+            ).status_code
+            == 204
+        )
         (end,) = [one for one in map(json.loads, filter(None, lines)) if "end" in one]
         assert end["end"]
     idle = {"wait_ms": 1}
@@ -422,3 +429,35 @@ def test_pulls_that_go_on_end_with_a_word(gateway: Gateway, http: httpx.Client, 
     *messages, _ = [json.loads(line) for line in answer.iter_lines() if line]
     assert values(messages) == ["0", "1"]
     api.close()
+
+
+def test_what_lies_on_the_disk_is_no_end(tmp_path: Path, unique: str) -> None:
+    """A read that does not wait still gets what must be read from the disk first: after a restart, all."""
+    with Gateway(tmp_path / "cold", settings=SERVED) as gateway:
+        make_queue(gateway, unique)
+        sent = [f"{n} " + "x" * 2000 for n in range(300)]
+        with open_client(gateway) as http:
+            assert http.put(f"streams/s-{unique}").status_code == 201
+            for at in range(0, len(sent), 20):
+                publish(http, f"s-{unique}", *sent[at : at + 20])
+                body = {"messages": [{"value": value} for value in sent[at : at + 20]]}
+                assert http.post(f"queues/{unique}/messages", json=body).status_code == 200
+        gateway.restart()
+        with open_client(gateway) as http:
+            read: list[str] = []
+            following, end = 0, len(sent)
+            while following < end:
+                page = http.get(
+                    f"streams/s-{unique}/messages", params={"from": following, "max": 1000}
+                ).json()
+                assert page["messages"], f"an empty page at {following}, and there are {end}"
+                read += values(page["messages"])
+                following = page["next"]
+            assert read == sent
+            pulled_now: list[str] = []
+            while len(pulled_now) < len(sent):
+                messages = pull(http, unique, max_messages=1000, wait_ms=0, lease_ms=LONG_MS)
+                assert messages, f"nothing after {len(pulled_now)}"
+                pulled_now += values(messages)
+            assert pulled_now == sent
+            assert pull(http, unique, wait_ms=0) == []

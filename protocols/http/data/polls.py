@@ -1,7 +1,9 @@
 """A pull that waits: an outlet of its queue until it has something, or its time is up.
 
-It is served as soon as it is attached; only one that finds nothing waits, with one timer. When its client
-goes away so does it, and what it had taken is given back.
+It is served as soon as it is attached; only one that finds nothing waits, with one timer. Its time is for
+messages that are still to come: what the log has and is being read from the disk is waited for beyond it, for
+no messages means that there are none. When its client goes away so does it, and what it had taken is given
+back.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ __all__ = ["BYTES_MAX", "Poll", "Polls"]
 BYTES_MAX: Final = 1 << 20
 """Of bodies in one answer, unless asked otherwise; one message comes whatever its size."""
 _PARKED_MAX: Final = 10_000
+_READ_S: Final = 30.0
+"""The longest wait for what is being read from the disk."""
+_LOOK_S: Final = 0.005
 
 
 class Poll:
@@ -95,7 +100,7 @@ class Polls:
         bytes_max: int = BYTES_MAX,
         member: Member | None = None,
     ) -> list[Taken]:
-        """Up to `wanted` messages, as soon as there are some; none after `wait_s` seconds.
+        """Up to `wanted` messages, as soon as there are some; none when there were none for `wait_s` seconds.
 
         Args:
             member: The consumer with a name that it is for; attached already.
@@ -112,7 +117,7 @@ class Polls:
                 member.begin(poll)
             queue.pump()
             if not (poll.taken or poll.gone):
-                await self._wait(request, poll, wait_s)
+                await self._wait(request, queue, poll, wait_s)
         except ConsumerRefused as error:
             raise HttpError(409, "subscription_busy", error.message) from error
         except QueueGone as error:
@@ -132,7 +137,7 @@ class Polls:
             raise HttpError(404, "not_found", poll.gone)
         return poll.taken
 
-    async def _wait(self, request: Request, poll: Poll, wait_s: float) -> None:
+    async def _wait(self, request: Request, queue: Queue, poll: Poll, wait_s: float) -> None:
         """Until the poll has something, its time is up, or nobody waits for it any more."""
         if self._parked >= _PARKED_MAX:
             raise HttpError(
@@ -146,9 +151,25 @@ class Polls:
         self._tick.schedule()
         try:
             await poll.done
+            await self._read(request, queue, poll)
         finally:
             self._parked -= 1
             timer.cancel()
+
+    async def _read(self, request: Request, queue: Queue, poll: Poll) -> None:
+        """Until the poll has what is being read from the disk for its queue, or there was nothing for it."""
+        loop = asyncio.get_running_loop()
+        last_s = loop.time() + _READ_S
+        while not (poll.taken or poll.gone or request.gone):
+            queue.pump()  # as a turn does: it hands out what has come, or reads on
+            if poll.taken or not queue.is_reading or loop.time() > last_s:
+                return
+            poll.done = loop.create_future()
+            timer = loop.call_later(_LOOK_S, poll.wake)
+            try:
+                await poll.done
+            finally:
+                timer.cancel()
 
 
 def give_back(taken: list[Taken]) -> None:

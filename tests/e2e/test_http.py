@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.brokers import Gateway
 from tests.support.data_plane import SERVED, consume, make_queue, open_client, pull, until
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -373,7 +374,7 @@ def test_a_tail_shows_what_passes_an_exchange(http: httpx.Client, gateway: Gatew
         assert answer.headers["content-type"] == "text/event-stream"
         lines = answer.iter_lines()
         assert next(lines) == ": penstock"
-        with httpx.Client(auth=("guest", "guest")) as other:
+        with httpx.Client(auth=("guest", "guest"), timeout=LIMIT_S) as other:
             path = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/exchanges/amq.topic/messages"
             for n in range(3):
                 other.post(path, json={"value": n, "routing_key": f"{unique}.{n}"})
@@ -480,7 +481,7 @@ def test_rights_are_those_of_the_other_protocols(http: httpx.Client, gateway: Ga
     assert http.get("exchanges/amq.topic/tail", auth=auth).status_code == 403
     other = str(http.base_url).replace("%2F/", "other/") + path
     assert http.post(other, json={"value": "x"}, auth=auth).status_code == 403
-    anonymous = httpx.post(str(http.base_url) + path, json={"value": "x"})
+    anonymous = httpx.post(str(http.base_url) + path, json={"value": "x"}, timeout=LIMIT_S)
     assert (anonymous.status_code, anonymous.headers["www-authenticate"]) == (401, 'Basic realm="penstock"')
 
 

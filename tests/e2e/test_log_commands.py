@@ -16,6 +16,7 @@ import pika
 import pytest
 
 from tests.support.brokers import ROOT, Gateway
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
@@ -163,10 +164,10 @@ def test_damage_is_a_metric_a_failed_health_check_and_a_log_line_and_costs_its_b
         figure = f"http://127.0.0.1:{gateway.ports['metrics']}/metrics"
         health = f"http://127.0.0.1:{gateway.ports['management']}/api/health/checks/alarms"
         deadline = time.monotonic() + 60
-        while "penstock_log_damaged_places 1" not in httpx.get(figure).text:
+        while "penstock_log_damaged_places 1" not in httpx.get(figure, timeout=LIMIT_S).text:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        answer = httpx.get(health, auth=auth)
+        answer = httpx.get(health, auth=auth, timeout=LIMIT_S)
         assert answer.status_code == 503
         assert [alarm["resource"] for alarm in answer.json()["alarms"]] == ["log_damage"]
         assert str(wal) in gateway.log_text() and "penstock log repair" in gateway.log_text()

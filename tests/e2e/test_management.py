@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
 from tests.support.management import GOLDEN, SETTINGS, Api, mismatches
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own API")
@@ -340,7 +341,9 @@ def test_mqtt_clients_are_connections_and_their_sessions_queues(api: Api, gatewa
 
 @pytest.mark.parametrize("auth", [None, ("guest", "wrong"), ("nobody", "guest")])
 def test_a_login_is_needed(gateway: Gateway, auth: tuple[str, str] | None) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{gateway.ports['management']}/api/overview", auth=auth)
+    answer = httpx.get(
+        f"http://127.0.0.1:{gateway.ports['management']}/api/overview", auth=auth, timeout=LIMIT_S
+    )
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
     assert answer.json()["error"] == "not_authorized"
@@ -383,7 +386,7 @@ def test_certificates_that_end_soon_fail_their_check(tmp_path: Path) -> None:
 @pytest.mark.parametrize("http2", [False, True])
 def test_both_versions_of_http_serve_the_same(api: Api, gateway: Gateway, http2: bool) -> None:
     url = f"http://127.0.0.1:{gateway.ports['management']}/api/exchanges/%2F"
-    with httpx.Client(auth=("guest", "guest"), http1=not http2, http2=http2) as client:
+    with httpx.Client(auth=("guest", "guest"), http1=not http2, http2=http2, timeout=LIMIT_S) as client:
         answers = [client.get(url) for _ in range(3)]
     assert {answer.http_version for answer in answers} == {"HTTP/2" if http2 else "HTTP/1.1"}
     assert [e["name"] for e in answers[0].json()] == [e["name"] for e in api.get("exchanges/%2F")]

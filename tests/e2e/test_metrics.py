@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own metrics")
@@ -48,7 +49,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 def scrape(gateway: Gateway, path: str = "/metrics") -> dict[tuple[str, frozenset[Any]], float]:
     """The values of a page by name and labels, parsed by Prometheus' own client."""
-    answer = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}{path}")
+    answer = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}{path}", timeout=LIMIT_S)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     values: dict[tuple[str, frozenset[Any]], float] = {}
@@ -142,7 +143,9 @@ def test_logins_and_dead_letters_are_counted(gateway: Gateway) -> None:
     )
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
         pika.BlockingConnection(wrong)
-    httpx.get(f"http://127.0.0.1:{gateway.ports['management']}/api/overview", auth=("nobody", "x"))
+    httpx.get(
+        f"http://127.0.0.1:{gateway.ports['management']}/api/overview", auth=("nobody", "x"), timeout=LIMIT_S
+    )
     with pika.BlockingConnection(parameters) as connection:
         channel = connection.channel()
         channel.queue_declare("graves")

@@ -25,6 +25,7 @@ from penstock.errors import PenstockError
 from penstock.sync import connect as sdk_connect
 from tests.support.brokers import ROOT, Gateway
 from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 from tests.support.tokens import AUDIENCE, ISSUER, jwk, key_set, token
 
@@ -203,7 +204,11 @@ def test_tags_let_into_the_management_api(gateway: Gateway) -> None:
         for headers, auth in (({"authorization": f"Bearer {secret}"}, None), ({}, ("", secret))):
             answer = httpx.get(base + path, headers=headers, auth=auth, timeout=60)
             assert answer.status_code == status, (scopes, path, answer.text)
-    whoami = httpx.get(base + "whoami", headers={"authorization": f"Bearer {token('broker.tag:management')}"})
+    whoami = httpx.get(
+        base + "whoami",
+        headers={"authorization": f"Bearer {token('broker.tag:management')}"},
+        timeout=LIMIT_S,
+    )
     assert whoami.json()["name"] == "ann"
 
 

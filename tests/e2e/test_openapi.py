@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
 
 from penstock.protocols.http.data.openapi import PATHS, document
 from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -58,9 +59,9 @@ def schema(gateway: Gateway) -> Any:
 def test_the_document_is_served_without_a_login_and_has_every_path(gateway: Gateway) -> None:
     base = f"http://127.0.0.1:{gateway.ports['http']}"
     for path in PATHS:
-        answer = httpx.get(base + path)
+        answer = httpx.get(base + path, timeout=LIMIT_S)
         assert answer.status_code == 200 and answer.json() == document()
-    assert httpx.get(f"{base}/v1/vhosts/%2F/webhooks").status_code == 401
+    assert httpx.get(f"{base}/v1/vhosts/%2F/webhooks", timeout=LIMIT_S).status_code == 401
     told = {
         (method.upper(), path)
         for path, item in document()["paths"].items()
@@ -68,7 +69,9 @@ def test_the_document_is_served_without_a_login_and_has_every_path(gateway: Gate
         if method != "parameters"
     }
     for method, path in told:
-        answer = httpx.request(method, base + path.format(**{name: "none" for name in NAMES}))
+        answer = httpx.request(
+            method, base + path.format(**{name: "none" for name in NAMES}), timeout=LIMIT_S
+        )
         assert answer.status_code == 401, (method, path)
     served = asyncio.run(_routes())
     assert {(method, path) for method, path in served} == {

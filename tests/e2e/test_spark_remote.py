@@ -25,6 +25,7 @@ from penstock.spark.schema import COLUMNS
 from penstock.spark.storage import close_clients, storage_of
 from penstock.spark.table_parquet import ParquetFormat
 from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("other brokers have no log")
@@ -186,7 +187,7 @@ def test_only_an_administrator_reads_the_log(gateway: Gateway) -> None:
     assert eve.status("GET", "log-readers") == 200, "monitoring sees who reads"
     for one in (api, eve):
         one.close()
-    nobody = httpx.get(f"http://127.0.0.1:{gateway.ports['management']}/api/log-readers")
+    nobody = httpx.get(f"http://127.0.0.1:{gateway.ports['management']}/api/log-readers", timeout=LIMIT_S)
     assert nobody.status_code == 401
 
 

@@ -26,6 +26,7 @@ import pytest
 
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority, Pair
+from tests.support.limits import LIMIT_S
 
 pytestmark = [
     pytest.mark.penstock_only("this is about penstock's listeners"),
@@ -372,7 +373,7 @@ def test_http_clients_choose_their_version_in_the_handshake(
 ) -> None:
     management, data = gateway.ports["management_tls"], gateway.ports["http_tls"]
     with httpx.Client(
-        verify=context(authority), http1=not http2, http2=http2, auth=("guest", "guest")
+        verify=context(authority), http1=not http2, http2=http2, auth=("guest", "guest"), timeout=LIMIT_S
     ) as client:
         seen = client.get(f"https://localhost:{management}/api/overview")
         assert (seen.status_code, seen.http_version) == (200, "HTTP/2" if http2 else "HTTP/1.1")
@@ -390,6 +391,6 @@ def test_the_management_api_tells_which_connections_are_encrypted(
     )
     url = f"https://localhost:{gateway.ports['management_tls']}/api/connections"
     with pika.BlockingConnection(parameters):
-        found = httpx.get(url, auth=("guest", "guest"), verify=context(authority)).json()
+        found = httpx.get(url, auth=("guest", "guest"), verify=context(authority), timeout=LIMIT_S).json()
     (one,) = [each for each in found if each["protocol"] == "AMQP 0-9-1"]
     assert one["ssl"] is True and one["ssl_protocol"].startswith("tlsv1.") and one["ssl_cipher"]

@@ -29,6 +29,7 @@ from websockets.sync.client import connect as websocket
 import penstock
 from tests.support.brokers import ROOT, BrokerFailed, Gateway
 from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 from tests.support.workers import WAIT_S, amqp, pids, until
 
@@ -256,7 +257,7 @@ def test_lists_and_sums_are_of_all_workers(gateway: Gateway, api: Api) -> None:
             exchanges = len(one.get("exchanges"))
             assert one.get("overview")["object_totals"]["exchanges"] == exchanges
             assert one.get("health/checks/alarms") == {"status": "ok"}
-    text = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}/metrics").text
+    text = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}/metrics", timeout=LIMIT_S).text
     assert 'rabbitmq_process_open_fds{worker="0"}' in text and 'worker="1"}' in text
     assert text.count("# TYPE rabbitmq_process_open_fds gauge") == 1
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +15,13 @@ import paho.mqtt.client as paho
 import pika
 import pytest
 
-from tests.support.brokers import ROOT, BrokerFailed, Gateway
-from tests.support.management import SETTINGS, Api
+import penstock
+from penstock.log_core.files import FAILPOINT_STATUS
+from penstock.sdk.half import Question
+from tests.support.brokers import ROOT, BrokerFailed, Gateway, free_port
+from tests.support.hooks import LOCAL, Hooks
+from tests.support.management import Api
+from tests.support.receiver import Receiver
 from tests.support.workers import WAIT_S, amqp, until
 
 pytestmark = [pytest.mark.penstock_only("this is about penstock's processes"), pytest.mark.timeout(240)]
@@ -24,17 +32,18 @@ COUNT = 300
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(tmp_path / "moved", settings=dict(SETTINGS)) as gateway:
+    settings = {**LOCAL, "native.listen": f"127.0.0.1:{free_port()}"}
+    with Gateway(tmp_path / "moved", settings=settings) as gateway:
         with closing(Api(gateway)) as api:
             for vhost in VHOSTS[1:]:
                 assert api.status("PUT", f"vhosts/{vhost}", {"description": f"this is {vhost}"}) == 201
         yield gateway
 
 
-def moved(gateway: Gateway, *words: str) -> subprocess.CompletedProcess[str]:
+def moved(gateway: Gateway, *words: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "penstock", "log", "move", str(gateway.data_dir), *words],
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "PENSTOCK_FAILPOINT": failpoint},
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -135,3 +144,74 @@ def test_everything_in_a_vhost_moves_and_nothing_else(gateway: Gateway) -> None:
         check(gateway, vhost)
     with closing(Api(gateway)) as api:
         assert [vhost["worker"] for vhost in api.get("vhosts")] == [2, 1, 0]
+
+
+async def test_what_waits_streams_and_webhooks_move_too_though_moving_was_killed(
+    gateway: Gateway, hooks_of: Callable[[Gateway], Hooks]
+) -> None:
+    url = f"penstock://guest:guest@{gateway.settings['native.listen']}/b"
+    asked = asyncio.Event()
+
+    def decide(question: Question) -> bool:
+        asked.set()
+        return question.body == b"half"
+
+    with Receiver() as receiver:
+        due = int(time.time() * 1000) + 6000
+        with closing(amqp(gateway, "b")) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            for name, arguments in (("late", {}), ("hooked", {}), ("stream", {"x-queue-type": "stream"})):
+                channel.queue_declare(name, durable=True, arguments=arguments)
+            persistent = pika.BasicProperties(delivery_mode=2, headers={"x-penstock-deliver-at": due})
+            channel.basic_publish("", "late", b"waits", persistent)
+            for number in range(20):
+                channel.basic_publish("", "stream", b"%d" % number)
+        hook = hooks_of(gateway)
+        hook.client.base_url = hook.client.base_url.copy_with(path="/v1/vhosts/b/")
+        hook.put("hook", source={"queue": "hooked"}, url=receiver.url)
+        async with penstock.connect(url) as client:
+            group = penstock.Group("g", lambda question: None, check_after_s=0.1, max_checks=1000)
+            async with client.producer("t", group=group) as producer:
+                await producer.prepare(b"half")
+        gateway.terminate()
+        for step in ("move.copied", "move.replaced", "move.named"):
+            died = moved(gateway, "--vhost", "b", "--worker", "1", failpoint=step)
+            assert died.returncode == FAILPOINT_STATUS, died
+            gateway.start()  # nothing has moved
+            with closing(Api(gateway)) as api:
+                assert {vhost["name"]: vhost["worker"] for vhost in api.get("vhosts")}["b"] == 0
+            gateway.terminate()
+            copy = gateway.data_dir / "worker-001.copy"
+            assert copy.exists() == (step != "move.named")
+            if copy.exists():
+                again = moved(gateway, "--vhost", "b", "--worker", "1")
+                assert again.returncode == 1 and "remove it" in again.stderr, again
+                shutil.rmtree(copy)
+        assert moved(gateway, "--vhost", "b", "--worker", "1").returncode == 0
+        gateway.settings["server.workers"] = "2"
+        gateway.start()
+        with closing(amqp(gateway, "b")) as connection:
+            channel = connection.channel()
+            channel.basic_qos(prefetch_count=100)
+            numbers = channel.consume(
+                "stream", arguments={"x-stream-offset": "first"}, inactivity_timeout=WAIT_S
+            )
+            assert [next(numbers)[2] for _ in range(20)] == [b"%d" % number for number in range(20)]
+            channel.cancel()
+            channel.basic_publish("", "hooked", b"pushed", pika.BasicProperties(delivery_mode=2))
+            late = channel.consume("late", auto_ack=True, inactivity_timeout=WAIT_S)
+            assert next(late)[2] == b"waits" and time.time() * 1000 >= due
+        assert receiver.wait_count(1)[0].body == b"pushed"
+        async with penstock.connect(url) as client:
+            group = penstock.Group("g", decide, check_after_s=0.1, check_each_s=0.1)
+            async with (
+                client.producer("t", group=group) as producer,
+                client.reader("t", start="earliest") as reader,
+            ):
+                await producer.send(b"whole")
+                found = {message.body for message in await reader.receive_many(1, WAIT_S)}
+                while found != {b"whole", b"half"}:
+                    got = await reader.receive_many(1, WAIT_S)
+                    assert got, (found, asked.is_set())
+                    found |= {message.body for message in got}

@@ -10,7 +10,7 @@ copy.
     2  move away what worker-NNN has, and give the copy that name
     3  put the vhost's row in the log of worker 0: from here on it is the new worker's
 
-After a crash before 3 the vhost is where it was; doing it again does all of it.
+After a crash before 3 the vhost is where it was; doing it again, without the copy, does all of it.
 """
 
 from __future__ import annotations
@@ -85,11 +85,14 @@ def move(data_dir: Path, vhost: str, worker: int) -> Moved:
         backup(open_folder(folder), copy)
         (copy / NOTE).unlink()
         files = Files()
+        files.reached("move.copied")
         if target.exists():
             replaced = target.with_name(f"{target.name}.replaced-{int(time.time())}")
             files.rename(target, replaced)
+        files.reached("move.replaced")
         files.rename(copy, target)
         files.sync_folder(data_dir)
+        files.reached("move.named")
     log = Log.open(data_dir, _OPTIONS)
     try:
         log.tables.put(_VHOST, row_key(vhost), encode_table({**row, "worker": worker}))

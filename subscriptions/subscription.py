@@ -30,7 +30,7 @@ PAUSED: Final = "paused"
 class Subscription(Group):
     """See the module. Made by `Queues`, then `begin` or `resume`."""
 
-    __slots__ = ("_rules", "paused", "stream")
+    __slots__ = ("_rules", "head_time", "paused", "stream")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -38,6 +38,8 @@ class Subscription(Group):
         self._rules = NO_RULES
         self.paused = False
         """It hands out nothing."""
+        self.head_time = 0, 0
+        """A position that was its head, and when that was published, ms since the epoch; see `heads`."""
 
     def begin(self, stream: Stream, position: int) -> int:
         """Take what `stream` has from `position` on (1: all that is kept); the LSN to wait for."""

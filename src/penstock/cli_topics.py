@@ -14,7 +14,7 @@ from penstock.cli_tables import print_list
 __all__ = ["add_topics"]
 
 _TOPICS: Final = "name,messages,first_offset,next_offset,max_age,max_bytes"
-_SUBS: Final = "name,kind,backlog,unacked,consumers,acknowledged"
+_SUBS: Final = "name,kind,backlog,unacked,head_age_ms,consumers,acknowledged"
 
 
 def add_topics(nouns: Nouns) -> None:

@@ -12,19 +12,23 @@ The same streams and subscriptions as those of AMQP and of the native protocol. 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
 from penstock.protocols.http.data.pages import page
+from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.backfill import find_position
 from penstock.router.errors import AccessRefused, NotFound
 from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.heads import figures
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
+    from penstock.log_core.log import Log
     from penstock.subscriptions.subscription import Subscription
 
 __all__ = ["StreamHandlers"]
@@ -108,7 +112,9 @@ class StreamHandlers:
         """Those of a stream."""
         stream = self._access.stream(request)
         found = self._access.vhost(request).subscriptions.of(stream.name)
-        return page(request, "subscriptions", found.items(), _shown)
+        log = self._access.broker.log
+        await heads_known(log, found.values())
+        return page(request, "subscriptions", found.items(), partial(_shown, log))
 
     async def subscribe(self, request: Request) -> Response:
         """Make one; the same again is fine, and moves nothing."""
@@ -133,7 +139,8 @@ class StreamHandlers:
             stream, name, _KINDS[kind], options, durable=durable, position=position
         )
         await access.kept(lsn, "fsync")
-        return json_response(_shown(name, subscription), 201 if is_new else 200)
+        await heads_known(access.broker.log, [subscription])
+        return json_response(_shown(access.broker.log, name, subscription), 201 if is_new else 200)
 
     def _options(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
         options: dict[str, Any] = {}
@@ -156,7 +163,9 @@ class StreamHandlers:
 
     async def show_subscription(self, request: Request) -> Response:
         """Where one stands."""
-        return json_response(_shown(request.names["subscription"], self._subscription(request)))
+        log, subscription = self._access.broker.log, self._subscription(request)
+        await heads_known(log, [subscription])
+        return json_response(_shown(log, request.names["subscription"], subscription))
 
     async def unsubscribe(self, request: Request) -> Response:
         """End one."""
@@ -223,20 +232,13 @@ def _stream_shown(stream: Stream) -> dict[str, Any]:
     }
 
 
-def _shown(name: str, subscription: Subscription) -> dict[str, Any]:
-    cursor, arguments = subscription.cursor, subscription.arguments
+def _shown(log: Log, name: str, subscription: Subscription) -> dict[str, Any]:
+    arguments = subscription.arguments
     limit = arguments.get("x-delivery-limit")
     return {
         "name": name,
         "stream": subscription.stream.name,
-        "kind": arguments["x-subscription-kind"],
-        "durable": subscription.durable,
-        "backlog": cursor.ready_count(),
-        "unacked": cursor.outstanding,
-        "consumers": subscription.consumer_count,
-        "delivered": subscription.delivered,
-        "acknowledged": cursor.settled,
-        "requeued": cursor.requeued,
+        **figures(log, subscription),
         "ack_timeout_ms": arguments.get("x-ack-timeout-ms"),
         "nack_min_ms": arguments.get("x-nack-min-ms"),
         "nack_max_ms": arguments.get("x-nack-max-ms"),

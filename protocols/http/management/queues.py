@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import Management, absent, fields_of, flag_of, table_of
 from penstock.protocols.http.management.lists import one_of, reply_list
@@ -36,9 +37,11 @@ class _Queues:
         self._order: tuple[tuple[object, ...], list[QueueEntry]] = (), []
 
     async def index(self, request: Request) -> Response:
-        api = self._api
+        api, entries = self._api, self._sorted(request)
+        for vhost in api.vhosts(request):
+            await heads_known(api.broker.log, [entry.queue for entry in vhost.subscriptions.entries.values()])
         return await reply_list(
-            request, self._sorted(request), lambda entry: views.queue(api, entry), _name_of, is_sorted=True
+            request, entries, lambda entry: views.queue(api, entry), _name_of, is_sorted=True
         )
 
     def _sorted(self, request: Request) -> list[QueueEntry]:
@@ -62,6 +65,7 @@ class _Queues:
 
     async def show(self, request: Request) -> Response:
         api, entry = self._api, self._entry(request)
+        await heads_known(api.broker.log, [entry.queue])
         shown = views.queue(api, entry)
         shown["consumer_details"] = [
             views.consumer(api, live, channel.number, consumer)

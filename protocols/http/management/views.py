@@ -25,6 +25,8 @@ from penstock.protocols.http.management.rates import (
 from penstock.router.arguments import encode_table
 from penstock.router.exchanges import Exchange
 from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.heads import age_ms
+from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.protocols.registry import Live
@@ -139,6 +141,14 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         "type": kind if entry.kind == "queue" else "classic",
         "vhost": found.vhost,
     }
+    if isinstance(found, Subscription):
+        shown["subscription"] = {
+            "stream": found.stream.name,
+            "kind": found.arguments["x-subscription-kind"],
+            "paused": found.paused,
+            "lag": found.lag,
+            "head_age_ms": age_ms(api.broker.log, found),
+        }
     if not (ready or unacked or outlets):
         shown["idle_since"] = moment(api.started_at if not any(rates) else api.clock())
     if kind == "classic":

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.rates import queue_counters
 from penstock.protocols.http.metrics.exposition import Kind, head, labels_of, sample
 from penstock.protocols.http.metrics.node import about
+from penstock.subscriptions.heads import age_ms
+from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.protocols.facts import ChannelFacts
@@ -188,6 +191,51 @@ _CHANNEL: Final[Sequence[_Column]] = (
     ),
 )
 
+
+def _subscription(entry: QueueEntry) -> Subscription:
+    assert isinstance(entry.queue, Subscription)
+    return entry.queue
+
+
+_SUBSCRIPTION: Final[Sequence[_Column]] = (
+    (
+        "subscription_backlog_messages",
+        "gauge",
+        "Messages of a stream that wait for a subscription's consumers",
+        lambda entry: entry.queue.ready_count,
+    ),
+    (
+        "subscription_unacked_messages",
+        "gauge",
+        "Messages of a stream that a subscription's consumers have and did not settle",
+        lambda entry: entry.queue.cursor.outstanding,
+    ),
+    (
+        "subscription_lag_messages",
+        "gauge",
+        "Messages of a stream that a subscription has not settled",
+        lambda entry: _subscription(entry).lag,
+    ),
+    (
+        "subscription_head_age_seconds",
+        "gauge",
+        "Age of the oldest message that a subscription has not settled; 0 without one",
+        lambda entry: (age_ms(_subscription(entry).log, _subscription(entry)) or 0) / 1000,
+    ),
+    (
+        "subscription_consumers",
+        "gauge",
+        "Consumers of a subscription",
+        lambda entry: entry.queue.consumer_count,
+    ),
+    (
+        "subscription_paused",
+        "gauge",
+        "1 while a subscription is paused",
+        lambda entry: float(_subscription(entry).paused),
+    ),
+)
+
 FAMILIES: Final = {
     "queue_coarse_metrics": ("queue", _QUEUE_COARSE),
     "queue_consumer_count": ("queue", _QUEUE_CONSUMERS),
@@ -195,8 +243,9 @@ FAMILIES: Final = {
     "connection_coarse_metrics": ("connection", _CONNECTION),
     "connection_metrics": ("connection", _CONNECTION_MORE),
     "channel_metrics": ("channel", _CHANNEL),
+    "subscription_metrics": ("subscription", _SUBSCRIPTION),
 }
-"""By the names RabbitMQ has for them: what they are about, and their metrics."""
+"""By the names RabbitMQ has for them: what they are about, and their metrics. The last one is ours."""
 
 
 async def per_object(api: Management) -> AsyncGenerator[bytes, None]:
@@ -221,24 +270,27 @@ async def _families(
     wanted = [FAMILIES[name] for name in dict.fromkeys(families) if name in FAMILIES]
     lives = [live for live in api.registry.connections() if vhosts is None or live.facts.vhost in vhosts]
     channels = [(live, channel) for live in lives for channel in live.facts.channels]
-    entries = [
-        entry
-        for vhost in api.broker.vhosts.values()
-        if vhosts is None or vhost.name in vhosts
-        for entry in vhost.entries()
-    ]
+    places = [vhost for vhost in api.broker.vhosts.values() if vhosts is None or vhost.name in vhosts]
+    entries = [entry for vhost in places for entry in vhost.entries()]
+    streamed = [entry for vhost in places for entry in vhost.subscriptions.entries.values()]
     for about_what, columns in wanted:
-        for name, kind, text, value in columns:
-            yield head(prefix + name, kind, text).encode()
+        ours = about_what == "subscription"
+        if ours:
+            await heads_known(api.broker.log, (entry.queue for entry in streamed))
+        for column, kind, text, value in columns:
+            name = ("penstock_" if ours else prefix) + column
+            yield head(name, kind, text).encode()
             if about_what == "queue":
                 rows = ((_of_queue(entry), value(entry)) for entry in entries if not entry.queue.deleted)
+            elif ours:
+                rows = ((_of_subscription(one), value(one)) for one in streamed if not one.queue.deleted)
             elif about_what == "connection":
                 rows = ((_of_connection(live), value(live)) for live in lives)
             else:
                 rows = ((_of_channel(*pair), value(pair[1])) for pair in channels)
             lines: list[str] = []
             for labels, number in rows:
-                lines.append(sample(prefix + name, number, labels))
+                lines.append(sample(name, number, labels))
                 if len(lines) == _AT_ONCE:
                     yield "".join(lines).encode()
                     lines.clear()
@@ -249,6 +301,11 @@ async def _families(
 
 def _of_queue(entry: QueueEntry) -> str:
     return labels_of({"vhost": entry.queue.vhost, "queue": entry.listed_name})
+
+
+def _of_subscription(entry: QueueEntry) -> str:
+    names = {"stream": entry.arguments["x-stream"], "subscription": entry.arguments["x-subscription"]}
+    return labels_of({"vhost": entry.queue.vhost, **{name: str(value) for name, value in names.items()}})
 
 
 def _of_connection(live: Live) -> str:

@@ -29,10 +29,10 @@ def jars(folder: Path) -> Path:
     return fetched(folder / f"kafka-{VERSION}", ARTIFACTS)
 
 
-def fetched(place: Path, artifacts: tuple[str, ...]) -> Path:
+def fetched(place: Path, artifacts: tuple[str, ...], *, alone: bool = False) -> Path:
     """`place` with these artifacts of Maven Central (group:name:version) and what they need, fetched once.
 
-    Raises BrokerMissing: no Java, no Maven, or they cannot be had.
+    `alone`: without what they need. Raises BrokerMissing: no Java, no Maven, or they cannot be had.
     """
     for program, package in (("java", "default-jre-headless"), ("mvn", "maven")):
         if shutil.which(program) is None:
@@ -40,9 +40,11 @@ def fetched(place: Path, artifacts: tuple[str, ...]) -> Path:
     names = [artifact.split(":") for artifact in artifacts]
     if not all((place / f"{name}-{version}.jar").exists() for _, name, version in names):
         place.mkdir(parents=True, exist_ok=True)
+        nothing = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+        without = f"<exclusions>{nothing}</exclusions>" if alone else ""
         wanted = "".join(
             f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-            f"<version>{version}</version></dependency>\n"
+            f"<version>{version}</version>{without}</dependency>\n"
             for group, name, version in names
         )
         (place / "pom.xml").write_text(

@@ -1,12 +1,14 @@
 """What Spark jobs on a gateway's log cost, and Spark's own readers and Kafka beside it, on this machine.
 
-    python -m bench.spark [--records 2000000] [--only WORD] [--no-kafka] [--no-write]
+    python -m bench.spark [--records 2000000] [--size 100] [--only REGEX] [--runs 2] [--no-kafka] [--no-write]
 
 A gateway takes `--records` messages of 100 B and a fifth as many of 1 KiB, random letters, by the native
-protocol; the same amounts lie in Parquet (as penstock's reader makes them) and in a topic of Kafka. Each work
-runs once to warm up and then twice; the better one counts. CPU is that of all processes the work uses
-together: this one, Spark's JVM and its Python workers, ended ones too, and apart from them the gateway or
-Kafka. Rows per CPU-second depend little on what else this machine does, wall times much.
+protocol; the same messages lie in Parquet and in a topic of Kafka, both filled through penstock's reader.
+Each work runs once to warm up and then `--runs` times; the best one counts. CPU is that of all processes the
+work uses together: this one, Spark's JVM and its Python workers, ended ones too, and apart from them the
+gateway or Kafka. Rows per CPU-second depend little on what else this machine does, wall times much.
+
+At the end of a size: how much of a core the gateway uses while Spark reads its files, and while nobody does.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,11 +46,20 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "results"
 COLUMNS = ("offset", "append_time", "address", "routing_key", "payload")
-KAFKA_SOURCE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""The newest one whose parts Maven Central has all of; its streams do not run on Spark 4.3, batches do."""
-KAFKA_JARS = ("commons-pool2", "kafka-clients", "spark-sql-kafka", "spark-token-provider")
+KAFKA_SOURCE_VERSION = "4.2.0"
+"""The newest one that Maven Central has."""
+KAFKA_SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{KAFKA_SOURCE_VERSION}"
+KAFKA_PARTS = (
+    KAFKA_SOURCE,
+    f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{KAFKA_SOURCE_VERSION}",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
+"""With all that it needs beside Spark, in the versions it names; by itself it asks for a jar of tests, too,
+which is not there."""
 SIZES = (100, 1024)
-RUNS = 2
+WATCHED_S = 10.0
+"""How long the gateway is looked at, read and unread."""
 REPLAYED = 20_000
 BEHIND_THE_START = 1000
 """A position: what a gateway writes when it starts lies before it."""
@@ -109,16 +122,28 @@ class Stand:
         view = LogView(self.data)
         view.refresh()
         self.places = view.places(view.first, view.end(written=True), 1 << 62)
-        self.parquet = folder / "parquet"
-        own = spark.read.format("penstock").options(isolation="written", columns=",".join(COLUMNS))
-        own.load(str(self.data)).write.parquet(str(self.parquet))
-        if kafka is not None:
-            kafka.produce(self.topic, self.records, size)
+
+    @cached_property
+    def parquet(self) -> Path:
+        """The five columns, as Spark writes them."""
+        path = self.folder / "parquet"
+        self.read(str(self.data)).write.parquet(str(path))
+        return path
+
+    @cached_property
+    def topic(self) -> str:
+        """Of Kafka, with the same messages; its server is named by `servers`."""
+        name = f"bench{self.size}"
+        rows = self.read(str(self.data), columns="payload").selectExpr("payload AS value")
+        producer = {"kafka.batch.size": "262144", "kafka.linger.ms": "5", "kafka.buffer.memory": "134217728"}
+        rows.write.format("kafka").options(**self.servers, **producer, topic=name).save()
+        return name
 
     @property
-    def topic(self) -> str:
-        """Of Kafka."""
-        return f"bench{self.size}"
+    def servers(self) -> dict[str, str]:
+        """Where Kafka is."""
+        assert self.kafka is not None
+        return {"kafka.bootstrap.servers": f"127.0.0.1:{self.kafka.port}"}
 
     def read(self, source: str, **options: str) -> DataFrame:
         """The five columns, in one go."""
@@ -136,9 +161,12 @@ class Stand:
 
     def kafka_read(self) -> DataFrame:
         """Kafka's columns: key, value, topic, partition, offset, timestamp."""
-        assert self.kafka is not None
-        reader = self.spark.read.format("kafka").option("subscribe", self.topic)
-        return reader.option("kafka.bootstrap.servers", f"127.0.0.1:{self.kafka.port}").load()
+        return self.spark.read.format("kafka").options(subscribe=self.topic, **self.servers).load()
+
+    def kafka_stream(self) -> DataFrame:
+        """The same, as a stream."""
+        options = {"subscribe": self.topic, "startingOffsets": "earliest", **self.servers}
+        return self.spark.readStream.format("kafka").options(**options).load()
 
     def catch_up(self, frame: DataFrame) -> None:
         """A stream of what is there, to nothing."""
@@ -150,6 +178,10 @@ class Stand:
             .start
         )
         assert sum(p["numInputRows"] for p in query.recentProgress) == self.records
+
+    def kafka_count(self) -> None:
+        """As `count`."""
+        assert self.kafka_read().count() == self.records
 
     def stream(self) -> DataFrame:
         """The log as a stream."""
@@ -193,6 +225,8 @@ class Stand:
         yield "the files by binaryFile, to nothing", self.binary_file, None
         if self.kafka is not None:
             yield "Kafka by spark-sql-kafka, to nothing", lambda: noop(self.kafka_read()), self.kafka
+            yield "Kafka by spark-sql-kafka, count()", self.kafka_count, self.kafka
+            yield "stream of Kafka, to nothing", lambda: self.catch_up(self.kafka_stream()), self.kafka
         yield "sink to Delta, all columns", self.sink, gateway
         yield "tier to Parquet, all columns, no Spark", self.tier, gateway
         yield "replay into the gateway by AMQP", self.replay, gateway
@@ -201,10 +235,28 @@ class Stand:
         """Spark's reader of whole files: bytes, no rows."""
         noop(self.spark.read.format("binaryFile").load(str(self.data / "shard-000" / "wal")))
 
-    def measure(self, name: str, run: Callable[[], object], broker: Broker | None) -> Figure:
+    def load_on_the_gateway(self) -> str:
+        """What it uses while its files are read again and again, and while nobody reads."""
+        used: list[float] = []
+        works: tuple[Callable[[], None], ...] = (
+            lambda: noop(self.read(str(self.data))),
+            lambda: time.sleep(0.1),
+        )
+        for work in works:
+            wait_until_idle(self.gateway.pid)
+            began, before = time.monotonic(), cpu_seconds(self.gateway.pid)
+            while time.monotonic() < began + WATCHED_S:
+                work()
+            used.append((cpu_seconds(self.gateway.pid) - before) / (time.monotonic() - began))
+        busy, idle = used
+        return (
+            f"gateway, % of a core: {busy:.2%} while Spark reads {self.size} B messages, {idle:.2%} while not"
+        )
+
+    def measure(self, name: str, run: Callable[[], object], broker: Broker | None, runs: int) -> Figure:
         """Run a work; see the module."""
         figures = []
-        for _ in range(1 + RUNS):
+        for _ in range(1 + runs):
             if broker is not None:
                 wait_until_idle(broker.pid)
             others = [b for b in (self.gateway, self.kafka) if b is not None]
@@ -235,36 +287,41 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--size", type=int, choices=SIZES, help="of messages (default: both)")
+    parser.add_argument("--only", default="", type=re.compile, metavar="REGEX")
+    parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-write", action="store_true")
     parser.add_argument("--jars", type=Path, default=Path.home() / ".cache" / "penstock-bench")
     arguments = parser.parse_args()
-    told, figures = machine(), []
+    told, figures, loads = machine(), [], []
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder = Path(name)
         kafka, settings = None, {}
         if not arguments.no_kafka:
             try:
                 kafka = Kafka(folder / "kafka", jars(arguments.jars))
-                place = fetched(arguments.jars / "spark-kafka", (KAFKA_SOURCE,))
+                place = arguments.jars / f"spark-kafka-{KAFKA_SOURCE_VERSION}"
+                fetched(place, KAFKA_PARTS, alone=True)
             except BrokerMissing as error:
                 raise SystemExit(f"no Kafka: {error}") from error
-            chosen = [str(p) for p in place.glob("*.jar") if p.name.startswith(KAFKA_JARS)]
-            settings["spark.jars"] = ",".join(chosen)
+            settings["spark.jars"] = ",".join(str(path) for path in place.glob("*.jar"))
             kafka.start()
         spark = session("penstock bench", memory="2g", settings=settings)
         for source in (RangesSource, TableSink):
             spark.dataSource.register(source)
         try:
-            for size in SIZES:
+            for size in SIZES if arguments.size is None else (arguments.size,):
                 records = arguments.records if size == SIZES[0] else arguments.records // 5
                 stand = Stand(folder / str(size), size, records, spark, kafka)
                 try:
                     for work, run, broker in stand.works():
-                        if arguments.only in work:
-                            figures.append(stand.measure(work, run, broker))
-                            print("  ".join(figures[-1].cells()), flush=True)
+                        if arguments.only.search(work):
+                            figures.append(stand.measure(work, run, broker, arguments.runs))
+                            print(" | ".join(figures[-1].cells()), flush=True)
+                    if arguments.only.search("load"):
+                        loads.append(stand.load_on_the_gateway())
+                        print(loads[-1], flush=True)
                 finally:
                     stand.gateway.close()
                     shutil.rmtree(stand.folder)
@@ -272,7 +329,7 @@ def main() -> None:
             spark.stop()
             if kafka is not None:
                 kafka.close()
-    text = table(figures)
+    text = "\n\n".join([table(figures), *loads])
     print(text)
     if not arguments.no_write:
         import pyspark

@@ -30,6 +30,7 @@ from penstock.spark.planning import (
 from penstock.spark.reading import Selection, read_places
 from penstock.spark.schema import ddl, names_of
 from penstock.spark.sink import BatchSink, StreamSink, WriteOptions
+from penstock.spark.worker_heap import spare_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +92,7 @@ class _Reads:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task, in an executor."""
+        spare_imports()
         if isinstance(partition, Task):
             places = partition.places
             batches = read_places(self.options.storage, places, partition.selection)

@@ -32,6 +32,7 @@ from penstock.spark.reading import read_places
 from penstock.spark.schema import select
 from penstock.spark.source import Task, TrafficStream
 from penstock.spark.tables import open_table
+from penstock.spark.worker_heap import spare_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,6 +108,7 @@ class _TableWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task: read its part of the log, write its files."""
+        spare_imports()
         root = open_table(self.to).path
         files: list[DataFile] = []
         bounds: list[int] = []

@@ -20,9 +20,27 @@ from penstock.spark.tables import TABLES
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["DATA", "add_choice", "choice_of", "every", "log_source", "program", "run_stream"]
+__all__ = [
+    "DATA",
+    "INSTALL",
+    "PACKAGES",
+    "add_choice",
+    "choice_of",
+    "every",
+    "log_source",
+    "program",
+    "run_stream",
+]
 
 DATA: Final = "penstock's data folder, or the URL of its native listener (penstock://USER@HOST:PORT)"
+PACKAGES: Final = {
+    "pyspark": (4, 2),
+    "pyarrow": (19, 0),
+    "deltalake": (1, 2),
+    "pika": (1, 3),
+}
+"""What every job may need, and the least version of each."""
+INSTALL: Final = "pip install 'penstock[spark]'"
 _CHOICES: Final = {
     "topics": "MQTT topic filters, comma separated",
     "exchanges": "exchanges, comma separated",
@@ -100,7 +118,13 @@ def program(
         return run(arguments)
     except PenstockError as error:
         print(f"penstock: error: {error}", file=sys.stderr)
-        return 1
+    except ModuleNotFoundError as error:
+        if error.name not in PACKAGES:
+            raise
+        print(
+            f"penstock: error: there is no {error.name}; {INSTALL} (penstock spark doctor)", file=sys.stderr
+        )
+    return 1
 
 
 def run_stream(

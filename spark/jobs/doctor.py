@@ -14,21 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import PenstockError
-from penstock.spark.jobs.common import program
+from penstock.spark.jobs.common import INSTALL, PACKAGES, program
 from penstock.spark.session import find_java
 
 __all__ = ["main"]
 
 _JAVA_LEAST: Final = 17
-_PACKAGES: Final = {
-    "pyspark": (4, 2),
-    "pyarrow": (19, 0),
-    "deltalake": (1, 2),
-    "pika": (1, 3),
-}
 _OPTIONAL: Final = {"pyiceberg": (0, 12)}
 """Needed for some tables only."""
-_INSTALL: Final = "pip install 'penstock[spark]'"
 
 Finding = tuple[bool, str, str]
 """(fine, what was found, the remedy)"""
@@ -46,7 +39,7 @@ def _java() -> Finding:
     return int(found[1]) >= _JAVA_LEAST, f"Java {found[1]} ({java})", remedy
 
 
-def _package(name: str, least: tuple[int, int], remedy: str = _INSTALL) -> Finding:
+def _package(name: str, least: tuple[int, int], remedy: str = INSTALL) -> Finding:
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -66,7 +59,7 @@ def _source() -> Finding:
     try:
         importlib.import_module("pyspark_penstock")
     except ImportError as error:
-        return False, f'format("penstock") cannot be loaded: {error}', _INSTALL
+        return False, f'format("penstock") cannot be loaded: {error}', INSTALL
     return True, 'format("penstock") is found', ""
 
 
@@ -84,7 +77,7 @@ def _log(path: Path) -> Finding:
 def findings(data: Path | None) -> Iterator[Finding]:
     """What there is, one by one."""
     yield _java()
-    for name, least in _PACKAGES.items():
+    for name, least in PACKAGES.items():
         yield _package(name, least)
     for name, least in _OPTIONAL.items():
         fine, found, remedy = _package(name, least, "pip install 'penstock[iceberg]'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from penstock.cli import main
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.files import DataFile
-from penstock.spark.jobs import doctor
+from penstock.spark.jobs import analytics, doctor
 from penstock.spark.jobs.verbs import VERBS
 from penstock.spark.schema import arrow_schema
 from penstock.spark.table_parquet import ParquetFormat
@@ -57,6 +58,22 @@ def test_the_doctor_names_what_is_missing_and_how_it_comes(
     assert "pip install 'penstock[spark]', which brings 4.2 or newer" in said
     assert "there is no log in" in said
     assert "ok      pyiceberg 99.0" in said
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "pyspark"])
+def test_a_job_without_its_packages_says_how_they_come(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr(analytics, "_run", run)
+    assert main(["spark", "analytics", "--data", "/x"]) == 1
+    said = f"penstock: error: there is no {package}; pip install 'penstock[spark]' (penstock spark doctor)\n"
+    assert capsys.readouterr().err == said
+    package = "nobody_knows"
+    with pytest.raises(ModuleNotFoundError):
+        main(["spark", "analytics", "--data", "/x"])
 
 
 def test_the_doctor_finds_a_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

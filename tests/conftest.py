@@ -18,6 +18,8 @@ from hypothesis import settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
 
+pytest_plugins = ["tests.support.reports"]
+
 # Examples have no deadline: the machine may be busy, the sanitizers are slow. `make fuzz` tries many more;
 # HYPOTHESIS_PROFILE=quick is for the tests between two edits. In CI the examples are the same in every run:
 # there a red run says something about the change, and `make fuzz` is where new examples are looked for.

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.brokers import Gateway
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's alarms"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's alarms"), pytest.mark.timeout(300)]
 
 MIB = 2**20
 
@@ -207,3 +207,24 @@ def test_heartbeats_are_answered_under_full_load(tmp_path: Path, unique: str) ->
             assert sum(sent) > 20_000_000, "there was a load"
             assert channel.queue_declare(unique, passive=True).method.message_count > 10_000
         assert "missed heartbeats" not in gateway.log_text()
+
+
+def test_what_was_consumed_gives_way_to_what_comes(disk: Path, tmp_path: Path) -> None:
+    """Replay is kept for 24 hours or 10 GiB, of which the disk has a hundredth."""
+    with gateway_on(disk, tmp_path / "gateway") as gateway:
+        parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, heartbeat=0)
+        with closing(pika.BlockingConnection(parameters)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q", durable=True)
+            channel.queue_declare("kept", durable=True)
+            durable = pika.BasicProperties(delivery_mode=2)
+            channel.basic_publish("", "kept", b"for whom it waits", durable)
+            for number in range(90):
+                channel.basic_publish("", "q", bytes([number]) * MIB, durable)
+                got = channel.basic_get("q", auto_ack=True)
+                assert got[2] is not None and got[2][:1] == bytes([number])
+        assert "the oldest traffic gives way" in gateway.log_text(), gateway.log_tail()
+        gateway.restart()
+        with closing(pika.BlockingConnection(parameters)) as connection:
+            assert connection.channel().basic_get("kept", auto_ack=True)[2] == b"for whom it waits"

@@ -1,23 +1,25 @@
-"""A row of the table `traffic` as an AMQP message: where it goes, and with which properties.
+"""Rows of the table `traffic` as AMQP messages: where each goes, and with which properties.
 
 What came by MQTT goes to `amq.topic` with dots for slashes, where the gateway's MQTT clients get it. A row's
 own `user_id`, `expires_at` and times of the gateway are not sent: the first is the login's, the others are
-of the message that was.
+of the message that was. The kernel `_messages` encodes; here are its arrays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.spark._messages import COLUMNS, Encoder
+from penstock.spark.errors import SparkError
+
 if TYPE_CHECKING:
-    import pika
+    import pyarrow as pa
 
-__all__ = ["Envelope", "header_value", "message_of"]
+    from penstock.spark._messages import Column
 
-_OURS: Final = "x-penstock-"
-_TEXTS: Final = ("message_id", "reply_to", "content_type", "content_encoding", "type", "app_id")
+__all__ = ["Envelope", "Part", "encoder", "parts"]
 
 
 @dataclass(frozen=True)
@@ -28,74 +30,92 @@ class Envelope:
     routing_key: str | None = None
 
 
-def message_of(
-    row: dict[str, Any], envelope: Envelope, producer: str, sequence: int
-) -> tuple[str, str, bytes, pika.BasicProperties]:
-    """Exchange, routing key, body and properties of a row (`RecordBatch.to_pylist`)."""
-    import pika
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some messages, encoded."""
 
-    mqtt = row.get("protocol") == "mqtt"
-    exchange = envelope.exchange
-    if exchange is None:
-        exchange = "amq.topic" if mqtt else row.get("address") or ""
-    key = envelope.routing_key
-    if key is None:
-        key = row.get("routing_key") or ""
-        if mqtt:
-            key = key.replace("/", ".")
-    body = row["payload"]
-    if body is None:
-        body = b""
-    headers: dict[str, Any] = {
-        header["name"]: header_value(header["type"], header["value"])
-        for header in row.get("headers") or ()
-        if not header["name"].startswith(_OURS)
-    }
-    headers["x-penstock-producer"] = producer
-    headers["x-penstock-sequence"] = sequence
-    fields: dict[str, Any] = {name: row[name] for name in _TEXTS if row.get(name) is not None}
-    correlation = row.get("correlation_id")
-    if correlation is not None:
-        fields["correlation_id"] = (
-            correlation if isinstance(correlation, str) else correlation.decode("latin-1")
-        )
-    if row.get("priority"):
-        fields["priority"] = row["priority"]
-    moment = row.get("event_time")
-    if moment is not None:
-        fields["timestamp"] = int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
-    properties = pika.BasicProperties(
-        headers=headers, delivery_mode=1 if row.get("persistent") is False else 2, **fields
+    frames: bytes
+    messages: int
+    nbytes: int
+    """Of their bodies."""
+
+
+def encoder(envelope: Envelope, producer: str, frame_max: int, *, by_offset: bool = False) -> Encoder:
+    """What encodes the messages of a producer. Raises SparkError: a name is too long for AMQP."""
+    names = {"exchange": envelope.exchange, "routingKey": envelope.routing_key, "producer": producer}
+    for option, name in names.items():
+        if name is not None and len(name.encode()) > 255:
+            raise SparkError(f"the {option} {name[:40]!r}... has more than 255 bytes", remedy="shorten it")
+    exchange, key = (
+        None if name is None else name.encode() for name in (envelope.exchange, envelope.routing_key)
     )
-    return exchange, key, body.encode() if isinstance(body, str) else body, properties
+    return Encoder(producer.encode(), frame_max, exchange=exchange, routing_key=key, by_offset=by_offset)
 
 
-_OCTETS: Final = {
-    "boolean": "t",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "s",
-    "uint16": "u",
-    "int32": "I",
-    "uint32": "i",
-    "int64": "l",
-    "float": "f",
-    "double": "d",
-    "decimal": "D",
-    "timestamp": "T",
-    "array": "A",
-    "table": "F",
-    "void": "V",
-}
+def parts(
+    encode: Encoder, batch: pa.RecordBatch, sequence: int, rows_max: int, bytes_max: int
+) -> Iterator[Part]:
+    """The messages of a batch, numbered from `sequence` on, in parts of at most so many rows and about so
+    many bytes. Raises SparkError: AMQP cannot say one of them.
+    """
+    encode.load(batch.num_rows, _columns(batch))
+    at = 0
+    while at < batch.num_rows:
+        try:
+            frames, rows, nbytes = encode.encode(at, rows_max, bytes_max, sequence + at)
+        except ValueError as error:
+            raise SparkError(str(error), remedy="leave it out by a condition") from None
+        at += rows
+        yield Part(frames, rows, nbytes)
 
 
-def header_value(kind: str, value: bytes) -> Any:
-    """The value of a header of the table, as Python has it: type name and bytes back to what they say."""
-    # Not pika's decoder, which makes whole numbers of doubles.
-    from pamqp.decode import embedded_value
+_NUMBERS: Final = ("offset", "event_time", "priority", "persistent")
 
-    if kind == "string":
-        return value.decode("utf-8", "surrogateescape")
-    if kind == "bytes":
-        return value
-    return embedded_value(_OCTETS[kind].encode() + value)[1]
+
+def _columns(batch: pa.RecordBatch) -> dict[str, Column]:
+    """The arrays of a batch as the kernel wants them."""
+    import pyarrow as pa
+
+    types = {
+        "offset": pa.int64(),
+        "event_time": pa.timestamp("us", tz="UTC"),
+        "priority": pa.int8(),
+        "persistent": pa.bool_(),
+    }
+    batch.validate()
+    found: dict[str, Column] = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if name not in COLUMNS:
+            continue
+        if name == "headers":
+            found |= _headers(array)
+        else:
+            found[name] = _column(array, types.get(name, pa.binary()))
+    return found
+
+
+def _column(array: Any, wanted: Any) -> Column:
+    if array.type != wanted:
+        array = array.cast(wanted)
+    buffers = array.buffers()
+    valid = buffers[0] if array.null_count else None
+    return (
+        (array.offset, valid, buffers[1], buffers[2])
+        if len(buffers) == 3
+        else (array.offset, valid, None, buffers[1])
+    )
+
+
+def _headers(array: Any) -> dict[str, Column]:
+    import pyarrow as pa
+
+    if not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_type))
+    entries = array.values
+    if entries.null_count:
+        raise SparkError("there is a null among the headers of a message", remedy="leave it out by filter()")
+    valid, ends = array.buffers()[:2]
+    found: dict[str, Column] = {"headers": (array.offset, valid if array.null_count else None, ends, None)}
+    for name, kind in (("name", pa.binary()), ("type", pa.binary()), ("value", pa.binary())):
+        found[f"header_{name}"] = _column(entries.field(entries.type.get_field_index(name)), kind)
+    return found

@@ -4,7 +4,7 @@ A task publishes over AMQP in transactions of some hundred messages, so that not
 and all of a transaction is kept or nothing. Each message has a producer and a number in it (docs/amqp.md,
 "Publishing once"): the producer is the query (or the batch job) and the partition, the number
 
-    stream: micro-batch << 32 | row in the partition        batch: row in the partition
+    stream: micro-batch << 32 | row in the partition        batch: row in the partition, or its `offset`
 
 so what a retried task or a replayed micro-batch sends again is confirmed and not appended. That needs the
 rows of a partition to come in the same order again, which they do unless the query shuffles by chance.
@@ -12,18 +12,21 @@ rows of a partition to come in the same order again, which they do unless the qu
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.spark.credentials import with_password, without_password
+from penstock.spark.amqp import Publisher, check_url
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.messages import Envelope, message_of
+from penstock.spark.messages import Envelope, encoder, parts
+from penstock.spark.reports import Reporter, check_address
 from penstock.spark.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -48,6 +51,10 @@ class WriteOptions:
     """The name of a batch job, which a repetition gives again; "": one of its own."""
     rate: float
     """Messages per second and task at most; 0: no limit."""
+    by_offset: bool = False
+    """A message's number is its `offset`, which rises from row to row; else that of the row."""
+    report: str = ""
+    """Where to tell how far it is (`reports`); "": nowhere."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -55,23 +62,39 @@ class WriteOptions:
         given = {name.lower(): value for name, value in options.items()}
         known = {
             name.lower(): name
-            for name in ("url", "exchange", "routingKey", "producer", "rate", "checkpointLocation")
+            for name in (
+                "url",
+                "exchange",
+                "routingKey",
+                "producer",
+                "sequence",
+                "rate",
+                "report",
+                "checkpointLocation",
+            )
         }
         for name in given:
             if name not in known:
                 raise SparkOptionError(name, given[name], f"the options are {', '.join(known.values())}")
         url = given.get("url", "")
-        if not re.match(r"amqps?://", url):
-            raise SparkOptionError("url", without_password(url), "give amqp://USER:PASSWORD@HOST:PORT/VHOST")
+        check_url(url)
         rate = given.get("rate", "0")
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", rate):
             raise SparkOptionError("rate", rate, "give messages per second")
+        sequence = given.get("sequence", "row")
+        if sequence not in ("row", "offset"):
+            raise SparkOptionError("sequence", sequence, "give row or offset")
+        report = given.get("report", "")
+        if report:
+            check_address(report)
         envelope = Envelope(given.get("exchange"), given.get("routingkey"))
-        return cls(url, envelope, given.get("producer", ""), float(rate))
+        producer = given.get("producer", "")
+        return cls(url, envelope, producer, float(rate), sequence == "offset", report)
 
 
-def check_columns(schema: StructType, envelope: Envelope) -> None:
+def check_columns(schema: StructType, options: WriteOptions) -> None:
     """Refuse a frame that does not say what to send, or says something that would be ignored."""
+    envelope = options.envelope
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     for name, found in types.items():
         wanted = COLUMNS.get(name)
@@ -93,6 +116,8 @@ def check_columns(schema: StructType, envelope: Envelope) -> None:
         raise SparkError(
             "there is no routing key", remedy="give the option 'routingKey', or a column 'routing_key'"
         )
+    if options.by_offset and "offset" not in types:
+        raise SparkError("there is no column 'offset' to number by", remedy="leave the option 'sequence' out")
 
 
 @dataclass(frozen=True)
@@ -100,6 +125,8 @@ class Sent(WriterCommitMessage):
     """What a task did."""
 
     messages: int
+    nbytes: int
+    """Of their bodies."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -108,7 +135,7 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise SparkError("a log cannot be overwritten", remedy='write with mode("append")')
-        check_columns(schema, options.envelope)
+        check_columns(schema, options)
         self.options = options
         self.name = options.producer or f"spark-{uuid.uuid4()}"
 
@@ -118,7 +145,8 @@ class BatchSink(DataSourceArrowWriter):
 
         context = TaskContext.get()
         assert context is not None
-        return Sent(publish(self.options, iterator, f"{self.name}/{context.partitionId()}", 0))
+        task = context.partitionId()
+        return publish(self.options, iterator, f"{self.name}/{task}", 0, task)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -129,7 +157,9 @@ class StreamSink(DataSourceStreamArrowWriter):
             raise SparkError("a log cannot be overwritten", remedy='use the output mode "append"')
         if options.producer:
             raise SparkOptionError("producer", options.producer, "leave it out: a stream has its query's id")
-        check_columns(schema, options.envelope)
+        if options.by_offset:
+            raise SparkOptionError("sequence", "offset", "leave it out: a stream numbers its micro-batches")
+        check_columns(schema, options)
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -143,51 +173,30 @@ class StreamSink(DataSourceStreamArrowWriter):
         if query is None or batch is None:
             raise SparkError("Spark did not say which micro-batch this is", remedy="use pyspark 4.2 or newer")
         first = int(batch) << _ROW_BITS
-        return Sent(publish(self.options, iterator, f"spark-{query}/{context.partitionId()}", first))
+        return publish(self.options, iterator, f"spark-{query}/{context.partitionId()}", first)
 
 
-def publish(options: WriteOptions, batches: Iterator[pa.RecordBatch], producer: str, first: int) -> int:
-    """Publish the rows as messages of `producer`, numbered from `first` on; how many.
+def publish(
+    options: WriteOptions, batches: Iterator[pa.RecordBatch], producer: str, first: int, task: int = 0
+) -> Sent:
+    """Publish the rows as messages of `producer`, numbered from `first` on unless by their offset.
 
-    Returns when all are confirmed. Raises SparkError with what the gateway said.
+    `task` is told with how far it is. Returns when all are confirmed. Raises SparkError with what the
+    gateway said.
     """
-    import pika
-    import pika.exceptions
-
-    sent = 0
+    sent = nbytes = 0
+    rate = options.rate
+    rows_max = min(_ROWS_MAX, math.ceil(rate)) if rate else _ROWS_MAX
     began = time.monotonic()
-    try:
-        connection = pika.BlockingConnection(pika.URLParameters(with_password(options.url)))
-        try:
-            channel = connection.channel()
-            channel.tx_select()
-            rows = size = 0
-            for batch in batches:
-                for row in batch.to_pylist():
-                    exchange, key, body, properties = message_of(
-                        row, options.envelope, producer, first + sent
-                    )
-                    channel.basic_publish(exchange, key, body, properties)
-                    sent += 1
-                    rows += 1
-                    size += len(body)
-                    if rows == _ROWS_MAX or size >= _BYTES_MAX:
-                        channel.tx_commit()
-                        rows = size = 0
-                        if options.rate:
-                            # Paced where the caller asked for it, with heartbeats served meanwhile.
-                            connection.sleep(max(0.0, sent / options.rate - (time.monotonic() - began)))
-            if rows:
-                channel.tx_commit()
-        finally:
-            if connection.is_open:
-                connection.close()
-    except pika.exceptions.ChannelClosedByBroker as error:
-        raise SparkError(f"the gateway refused it: {error.reply_code} {error.reply_text}") from error
-    except (pika.exceptions.AMQPError, OSError) as error:
-        detail = str(error) or type(error).__name__
-        raise SparkError(
-            f"publishing failed: {detail}",
-            remedy="see that the gateway runs; Spark's retry sends nothing twice",
-        ) from error
-    return sent
+    with Publisher(options.url) as gateway, closing(Reporter(options.report, "sent", task)) as reporter:
+        encode = encoder(options.envelope, producer, gateway.frame_max, by_offset=options.by_offset)
+        for batch in batches:
+            for part in parts(encode, batch, first + sent, rows_max, _BYTES_MAX):
+                gateway.transaction(part.frames)
+                sent += part.messages
+                nbytes += part.nbytes
+                reporter.add(part.messages, part.nbytes)
+                if rate:
+                    gateway.pause(sent / rate - (time.monotonic() - began))
+        gateway.finish()
+    return Sent(sent, nbytes)

@@ -37,7 +37,6 @@ PACKAGES: Final = {
     "pyspark": (4, 2),
     "pyarrow": (19, 0),
     "deltalake": (1, 2),
-    "pika": (1, 3),
 }
 """What every job may need, and the least version of each."""
 INSTALL: Final = "pip install 'penstock[spark]'"

@@ -52,7 +52,7 @@ def summary(dead: DataFrame) -> DataFrame:
     )
 
 
-def requeue(dead: DataFrame, url: str, name: str) -> None:
+def requeue(dead: DataFrame, url: str, name: str, *, of_log: bool = False) -> None:
     """Publish each into the queue it died in, once however often this runs under the same name."""
     from pyspark.sql import functions as f
 
@@ -63,7 +63,7 @@ def requeue(dead: DataFrame, url: str, name: str) -> None:
         .withColumn("routing_key", f.col("dead_queue"))
         .withColumn("headers", f.expr(f"filter(headers, h -> h.name NOT IN ({history}))"))
     )
-    send(rows, url, name)
+    send(rows, url, name, of_log=of_log)
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{row['first_seen']:%Y-%m-%d %H:%M:%S}  {row['last_seen']:%Y-%m-%d %H:%M:%S}  {sample!r}"
         )
     if arguments.requeue:
-        requeue(dead, arguments.url, arguments.name)
+        requeue(dead, arguments.url, arguments.name, of_log=arguments.table is None)
         print(f"{sum(row['messages'] for row in rows)} sent as {arguments.name}")
     spark.stop()
     return 0

@@ -34,6 +34,7 @@ def send(
     routing_key: str | None = None,
     tasks: int = 1,
     rate: float = 0.0,
+    of_log: bool = False,
 ) -> None:
     """Publish the messages of a frame with the columns of `traffic`, in the order of `offset`.
 
@@ -42,6 +43,8 @@ def send(
         exchange, routing_key: For all; None: what each row says.
         tasks: How many publish at a time; the order is that of each routing key when more than one.
         rate: Messages per second in all at most; 0: no limit.
+        of_log: They are of one log, so each is numbered by its `offset`: what is missing is known also when
+            the log has lost its beginning meanwhile. Otherwise by its place among the rows.
 
     """
     parted = frame.repartition(1) if tasks == 1 else frame.repartition(tasks, "address", "routing_key")
@@ -53,6 +56,7 @@ def send(
         writer = writer.option("exchange", exchange)
     if routing_key is not None:
         writer = writer.option("routingKey", routing_key)
+    writer = writer.option("sequence", "offset" if of_log else "row")
     writer.option("rate", str(rate / tasks)).save()
 
 
@@ -68,7 +72,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to-key", metavar="K", help="with this routing key (default: each its own)")
     parser.add_argument(
-        "--tasks", type=int, default=1, help="how many publish at a time (default: %(default)s)"
+        "--tasks",
+        type=int,
+        default=1,
+        help="how many publish at a time (default: %(default)s); a run that is repeated has as many",
     )
     parser.add_argument("--rate", type=float, default=0.0, help="messages per second (default: no limit)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be sent, and where to")
@@ -95,6 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
             routing_key=arguments.to_key,
             tasks=arguments.tasks,
             rate=arguments.rate,
+            of_log=arguments.table is None,
         )
         print(f"sent as {arguments.name}")
     spark.stop()

@@ -1,0 +1,240 @@
+"""An AMQP 0-9-1 client that only publishes: frames that were encoded elsewhere, in transactions.
+
+A transaction is on the gateway's disk when its commit-ok comes, as a whole or not at all. Some transactions
+are under way at a time, so that nothing waits for a disk between two of them; the gateway takes them in
+order, and after a refusal none of the later ones. One connection, one thread, channel 1.
+
+Source: AMQP 0-9-1 sections 2.2.4, 4.2, classes connection, channel, tx; RabbitMQ's URI specification.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pamqp import commands, frame, header, heartbeat
+from pamqp.exceptions import PAMQPException
+
+from penstock.spark.credentials import with_password, without_password
+from penstock.spark.errors import SparkError, SparkOptionError
+
+__all__ = ["Publisher", "check_url"]
+
+UNDER_WAY_MAX: Final = 16
+"""Transactions that are not confirmed."""
+_CONNECT_S: Final = 60.0
+_CHANNEL: Final = 1
+_HEARTBEAT: Final = frame.marshal(heartbeat.Heartbeat(), 0)
+_COMMIT: Final = frame.marshal(commands.Tx.Commit(), _CHANNEL)
+_TLS_FILES: Final = ("cacertfile", "certfile", "keyfile")
+_REMEDY: Final = "see that the gateway runs; Spark's retry sends nothing twice"
+
+
+def check_url(url: str) -> None:
+    """Raises SparkOptionError: it is no AMQP URL that can be used."""
+    parts = urlsplit(url)
+    try:
+        fine = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise SparkOptionError("url", without_password(url), "give amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _TLS_FILES or parts.scheme == "amqp":
+            raise SparkOptionError(
+                "url", name, f"amqps:// knows {', '.join(_TLS_FILES)}, and amqp:// nothing"
+            )
+
+
+class Publisher:
+    """A connection to a gateway, as a context that ends it."""
+
+    def __init__(self, url: str) -> None:
+        """Connect and log in. Raises SparkError: nobody answers, or the login or vhost is refused."""
+        check_url(url)
+        parts = urlsplit(with_password(url))
+        tls = parts.scheme == "amqps"
+        self._address = (parts.hostname or "", parts.port or (5671 if tls else 5672))
+        self._in = bytearray()
+        self._heard = time.monotonic()
+        self._heartbeat_s = 0
+        self._under_way = 0
+        self._answers: list[Any] = []
+        self.frame_max = 0
+        """The largest frame, in bytes."""
+        try:
+            self._socket = socket.create_connection(self._address, _CONNECT_S)
+        except OSError as error:
+            raise self._lost(error) from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls:
+                given = dict(parse_qsl(parts.query))
+                context = ssl.create_default_context(cafile=given.get("cacertfile"))
+                if "certfile" in given:
+                    context.load_cert_chain(given["certfile"], given.get("keyfile"))
+                self._socket = context.wrap_socket(self._socket, server_hostname=parts.hostname)
+            self._socket.setblocking(False)
+            user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+            self._open(user, password, unquote(parts.path[1:]) or "/")
+        except OSError as error:
+            self._socket.close()
+            raise self._lost(error) from error
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def transaction(self, frames: bytes) -> None:
+        """Publish these as one transaction; waits while too many are under way.
+
+        Raises SparkError: the gateway refused one before it, or is gone.
+        """
+        self._write(frames)
+        self._write(_COMMIT)
+        self._under_way += 1
+        self._until_under_way(UNDER_WAY_MAX - 1)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, with heartbeats. Raises SparkError."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._wait(left)
+
+    def finish(self) -> None:
+        """Wait until all is kept, and end the connection. Raises SparkError."""
+        self._until_under_way(0)
+        self._say(commands.Connection.Close(200, "done", 0, 0), 0)
+        self._answer(commands.Connection.CloseOk)
+
+    def _until_under_way(self, most: int) -> None:
+        while self._under_way > most:
+            if self._answers:
+                raise SparkError(f"the gateway said {self._answers[0].name}, and nothing was asked")
+            self._wait(None)
+
+    # What is said
+
+    def _open(self, user: str, password: str, vhost: str) -> None:
+        self._write(header.ProtocolHeader(0, 9, 1).marshal())
+        start = self._answer(commands.Connection.Start)
+        if "PLAIN" not in start.mechanisms.split():
+            raise SparkError(f"the gateway offers no PLAIN login, but {start.mechanisms}")
+        known: dict[str, Any] = {
+            "product": "penstock-spark",
+            "capabilities": {"authentication_failure_close": True},
+        }
+        response = f"\0{user}\0{password}"
+        self._say(commands.Connection.StartOk(known, "PLAIN", response, "en_US"), 0)
+        tune = self._answer(commands.Connection.Tune)
+        self.frame_max = tune.frame_max or 131072
+        self._say(commands.Connection.TuneOk(tune.channel_max, self.frame_max, tune.heartbeat), 0)
+        self._heartbeat_s = tune.heartbeat
+        self._say(commands.Connection.Open(vhost), 0)
+        self._answer(commands.Connection.OpenOk)
+        self._say(commands.Channel.Open(), _CHANNEL)
+        self._answer(commands.Channel.OpenOk)
+        self._say(commands.Tx.Select(), _CHANNEL)
+        self._answer(commands.Tx.SelectOk)
+
+    def _say(self, method: Any, channel: int) -> None:
+        self._write(frame.marshal(method, channel))
+
+    def _answer(self, wanted: type) -> Any:
+        while not self._answers:
+            self._wait(None)
+        found = self._answers.pop(0)
+        if not isinstance(found, wanted):
+            raise SparkError(f"the gateway said {found.name}, and {wanted.__name__} was to come")
+        return found
+
+    # Bytes
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                # The gateway reads no more for now; what it says meanwhile must be taken.
+                self._poll(select.POLLIN | select.POLLOUT, None)
+            except OSError as error:
+                # What it said before it closed the connection tells more.
+                self._read()
+                raise self._lost(error) from error
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait until something came, at most so long; the gateway is told meanwhile that we are there."""
+        if not self._poll(select.POLLIN, seconds) and seconds is None:
+            self._write(_HEARTBEAT)
+
+    def _poll(self, events: int, seconds: float | None) -> bool:
+        """Whether something happened within half a heartbeat, or `seconds` if they are less."""
+        most = self._heartbeat_s / 2 or _CONNECT_S
+        poller = select.poll()
+        poller.register(self._socket, events)
+        happened = poller.poll(1000 * (most if seconds is None else min(most, seconds)))
+        if any(mask & ~select.POLLOUT for _, mask in happened):
+            self._read()
+        if self._heartbeat_s and time.monotonic() - self._heard > 2 * self._heartbeat_s:
+            raise self._lost(TimeoutError(f"it was silent for {2 * self._heartbeat_s} s"))
+        return bool(happened)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                data = self._socket.recv(65536)
+                if not data:
+                    if self._answers:  # the last of them, perhaps
+                        return
+                    raise self._lost(ConnectionResetError("it ended the connection"))
+                self._heard = time.monotonic()
+                self._in += data
+                self._take()
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _take(self) -> None:
+        """The frames that are whole."""
+        while len(self._in) >= 8:
+            if self._in[:1] == b"A":
+                raise SparkError(
+                    f"{self._place} does not speak AMQP 0-9-1", remedy="give the URL of a gateway"
+                )
+            size = 8 + int.from_bytes(self._in[3:7], "big")
+            if len(self._in) < size:
+                return
+            try:
+                _, _, found = frame.unmarshal(bytes(self._in[:size]))
+            except PAMQPException as error:
+                raise self._lost(error) from error
+            del self._in[:size]
+            if isinstance(found, commands.Tx.CommitOk):
+                self._under_way -= 1
+            elif isinstance(found, commands.Channel.Close | commands.Connection.Close):
+                raise SparkError(f"the gateway refused it: {found.reply_code} {found.reply_text}")
+            elif not isinstance(found, heartbeat.Heartbeat):
+                self._answers.append(found)
+
+    @property
+    def _place(self) -> str:
+        return f"{self._address[0]}:{self._address[1]}"
+
+    def _lost(self, error: Exception) -> SparkError:
+        return SparkError(
+            f"publishing to {self._place} failed: {str(error) or type(error).__name__}", remedy=_REMEDY
+        )

@@ -22,6 +22,7 @@ from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import NEEDED, roll_up, rolled_up_to
 from penstock.spark.log_view import LogView
 from penstock.spark.options import parse_duration_s
+from penstock.spark.storage import storage_of
 from penstock.spark.tables import TABLES
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def analyse(frame: DataFrame, top: int = 15) -> Report:
                     f.avg(f.col("persistent").cast("int")).alias("persistent"),
                     f.avg("feeds").alias("feeds"),
                     f.avg((f.col("feeds") == 0).cast("int")).alias("unrouted"),
+                    f.array(*[f.avg((f.col("qos") == q).cast("int")) for q in range(3)]).alias("qos"),
                 )
             ),
             buckets=_rows(
@@ -89,6 +91,11 @@ def analyse(frame: DataFrame, top: int = 15) -> Report:
         )
     finally:
         frame.unpersist()
+
+
+def _called(data: Path | str) -> str:
+    """The log's name in the report: no password is in it."""
+    return str(data.absolute() if isinstance(data, Path) else storage_of(data))
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
@@ -116,6 +123,7 @@ def _run(arguments: argparse.Namespace) -> int:
     report = analyse(frame_of(spark, arguments, _COLUMNS), arguments.top)
     print(report.text())
     if arguments.html is not None:
+        report.source = arguments.table or _called(arguments.data)
         write_html(report, arguments.html)
         print(f"written: {arguments.html}")
     spark.stop()

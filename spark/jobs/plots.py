@@ -19,6 +19,9 @@ _LEFT: Final = 64
 _RIGHT: Final = 12
 _TOP: Final = 12
 _BOTTOM: Final = 28
+_COLUMN_MAX: Final = 80
+_SEEN: Final = 1.5
+"""Height of a column that would be lower: a few among millions are shown, too."""
 _STEPS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
 
 
@@ -90,16 +93,17 @@ def columns(
     """A column for each label."""
     top, lines = _grid(max(_totals(layers), default=0.0), text, height, False)
     slot = (_WIDTH - _LEFT - _RIGHT) / max(len(labels), 1)
+    wide = min(slot * 0.7, _COLUMN_MAX)
     scale = (height - _TOP - _BOTTOM) / top
     for index, label in enumerate(labels):
-        left, bottom = _LEFT + slot * (index + 0.15), float(height - _BOTTOM)
+        left, bottom = _LEFT + slot * (index + 0.5) - wide / 2, float(height - _BOTTOM)
         for layer in layers:
-            size = layer.values[index] * scale
-            if size:
+            if layer.values[index]:
+                size = max(layer.values[index] * scale, _SEEN)
                 bottom -= size
                 said = html.escape(f"{label}, {layer.label}: {text(layer.values[index])}")
                 lines.append(
-                    f'<rect class="{layer.css}" x="{left:.1f}" y="{bottom:.1f}" width="{slot * 0.7:.1f}" '
+                    f'<rect class="{layer.css}" x="{left:.1f}" y="{bottom:.1f}" width="{wide:.1f}" '
                     f'height="{size:.1f}"><title>{said}</title></rect>'
                 )
         middle = _LEFT + slot * (index + 0.5)

@@ -13,6 +13,7 @@ from penstock.spark.jobs.plots import Layer, areas, columns
 
 __all__ = ["Report", "write_html"]
 
+_COLUMNS_MIN: Final = 8
 _PROTOCOLS: Final = {"amqp091": "AMQP 0-9-1", "mqtt": "MQTT"}
 _STYLE: Final = """
 :root { color-scheme: light dark; --page: #f4f5f7; --card: #fff; --ink: #1d2430; --soft: #667085;
@@ -24,6 +25,7 @@ body { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; color: v
   background: var(--page); margin: 0 }
 main { max-width: 74rem; margin: 0 auto; padding: 2rem 1.25rem 3rem }
 h1 { font-size: 1.75rem; margin: 0; letter-spacing: -.02em }
+h1 small { font-size: 1rem; font-weight: 400; color: var(--soft); letter-spacing: 0; overflow-wrap: anywhere }
 h2 { font-size: 1rem; margin: 0 0 .75rem; font-weight: 600 }
 h2 small { color: var(--soft); font-weight: 400; margin-left: .5rem }
 header { display: flex; justify-content: space-between; align-items: flex-end; flex-wrap: wrap; gap: 1rem;
@@ -41,9 +43,10 @@ header p { margin: .25rem 0 0; color: var(--soft) }
 table { border-collapse: collapse; width: 100% }
 th { color: var(--soft); font-weight: 500; font-size: .85rem }
 td, th { padding: .4rem .6rem; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap }
+td.name { white-space: normal; overflow-wrap: anywhere; min-width: 12rem }
 tr:last-child td { border-bottom: 0 }
 .n { text-align: right; font-variant-numeric: tabular-nums }
-.bar { width: 26%; min-width: 8rem } .bar i { display: block; height: .6rem; border-radius: 3px }
+.bar { width: 20%; min-width: 6rem } .bar i { display: block; height: .6rem; border-radius: 3px }
 svg { width: 100%; min-width: 36rem; height: auto; display: block }
 svg text { font-size: 12px; fill: var(--soft) }
 svg .x { text-anchor: middle } svg .y { text-anchor: end } .grid { stroke: var(--line) }
@@ -51,6 +54,15 @@ svg .x { text-anchor: middle } svg .y { text-anchor: end } .grid { stroke: var(-
 .amqp091 { fill: var(--amqp091); background: var(--amqp091) }
 .mqtt { fill: var(--mqtt); background: var(--mqtt) }
 .other { fill: var(--other); background: var(--other) }
+@page { margin: 12mm }
+@media print {
+  :root { color-scheme: light; --page: #fff; --card: #fff; --ink: #1d2430; --soft: #667085; --line: #d0d5dd;
+    --amqp091: #e4682a; --mqtt: #2f6fdb }
+  body { print-color-adjust: exact; -webkit-print-color-adjust: exact; font-size: 12px }
+  main { max-width: none; padding: 0 } .card { break-inside: avoid; overflow: visible } svg { min-width: 0 }
+  .facts { grid-template-columns: repeat(6, 1fr); gap: .5rem }
+  .facts .card { padding: .6rem } .facts b { font-size: 1.1rem }
+}
 """
 
 
@@ -58,6 +70,8 @@ svg .x { text-anchor: middle } svg .y { text-anchor: end } .grid { stroke: var(-
 class Report:
     """Figures of the messages that were looked at; all empty when there were none."""
 
+    source: str = ""
+    """Where they are, for the title."""
     whole: dict[str, Any] = field(default_factory=dict)
     """messages, bytes, first, last, keys (distinct exchange and routing key, or topic)."""
     window_s: int = 1
@@ -65,7 +79,7 @@ class Report:
     """time, protocol, messages, bytes of each window with messages."""
     sizes: list[dict[str, Any]] = field(default_factory=list)
     """protocol, messages, bytes, percentiles (50, 90, 99) and largest payload, persistent and
-    unrouted (shares), feeds (on average)."""
+    unrouted (shares), feeds (on average), qos (shares of 0, 1 and 2; None where there is none)."""
     buckets: list[dict[str, Any]] = field(default_factory=list)
     """protocol, power, count: payloads of at most 2**power bytes and more than half of it."""
     talkers: list[dict[str, Any]] = field(default_factory=list)
@@ -136,6 +150,14 @@ def _size(nbytes: float) -> str:
     return f"{nbytes:,.1f} TiB"
 
 
+def _count(value: float) -> str:
+    """Exact while it is short."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= max(size, 1e5):
+            return f"{value / size:,.{1 if value < 100 * size else 0}f}".removesuffix(".0") + f" {unit}"
+    return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+
+
 def _place(row: dict[str, Any]) -> str:
     if row["protocol"] != "amqp091":
         return str(row["address"])
@@ -157,11 +179,11 @@ def _page(report: Report) -> str:
     sizes = _sizes(report) + _histogram(report)
     return (
         f"{head}{_header(report)}{_cards(report)}"
-        f"{_card('Messages per second', _rates(report, 'messages', lambda value: f'{value:,.4g}'))}"
+        f"{_card('Messages per second', _rates(report, 'messages', _count))}"
         f"{_card('Payload per second', _rates(report, 'bytes', _size, binary=True))}"
-        f"{_card('Sizes of payloads', sizes, 'columns: messages, by size of at most')}"
+        f"{_card('Sizes of payloads', sizes, 'columns: messages with a payload of at most so much')}"
         f"{_card('Most messages', _ranking(report.talkers, 'messages', report))}"
-        f"{_card('Most bytes', _ranking(report.heaviest, 'bytes', report))}"
+        f"{_card('Most payload', _ranking(report.heaviest, 'bytes', report))}"
         "</main></body></html>"
     )
 
@@ -173,8 +195,8 @@ def _header(report: Report) -> str:
         f"<span><i class={_css(name)}></i>{html.escape(_label(name))}</span>" for name in _protocols(report)
     )
     return (
-        f"<header><div><h1>Traffic</h1><p>{first:%d %B %Y, %H:%M:%S} to {end} UTC, in windows of "
-        f"{_duration(report.window_s)}</p></div><div class=legend>{legend}</div></header>"
+        f"<header><div><h1>Traffic{_of(report)}</h1><p>{first:%d %B %Y, %H:%M:%S} to {end} UTC, "
+        f"in windows of {_duration(report.window_s)}</p></div><div class=legend>{legend}</div></header>"
     )
 
 
@@ -182,12 +204,12 @@ def _cards(report: Report) -> str:
     whole = report.whole
     busiest = report.busiest()
     cards = [
-        ("messages", f"{whole['messages']:,}", f"{whole['keys']:,} topics and keys"),
+        ("messages", _count(whole["messages"]), f"{whole['keys']:,} topics and keys"),
         ("payload", _size(whole["bytes"]), f"{_size(whole['bytes'] / whole['messages'])} a message"),
         ("on average", f"{report.rate():,.0f}/s", f"over {_duration(report.span_s())}"),
-        ("busiest", f"{busiest[1] / report.window_s:,.0f}/s", f"at {busiest[0]:%H:%M:%S}"),
+        ("busiest", f"{busiest[1] / report.window_s:,.0f}/s", f"at {_moment(busiest[0], report)}"),
         ("fan-out", f"{report.fan_out()[0]:.2f}", f"{report.fan_out()[1]:.0%} reached nobody"),
-        ("to be kept", f"{report.persistent():.0%}", "persistent, or QoS &gt; 0"),
+        ("persistent", f"{report.persistent():.0%}", "delivery mode 2, QoS 1, 2"),
     ]
     return (
         "<div class=facts>"
@@ -231,17 +253,30 @@ def _rates(report: Report, column: str, text: Callable[[float], str], *, binary:
 
 def _histogram(report: Report) -> str:
     powers = [row["power"] for row in report.buckets]
-    shown = range(min(powers), max(powers) + 1)
+    # A few more on both sides of a single one: it is the scale that says that all are alike.
+    more = max(0, (_COLUMNS_MIN - (max(powers) - min(powers))) // 2)
+    shown = range(max(0, min(powers) - more), max(powers) + more + 1)
     found = {(row["protocol"], row["power"]): row["count"] for row in report.buckets}
     layers = [
         Layer(_label(name), _css(name), [found.get((name, power), 0) for power in shown])
         for name in _protocols(report)
     ]
-    return columns([_size(2.0**power) for power in shown], layers, lambda value: f"{value:,.0f}", 180)
+    return columns([_size(2.0**power) for power in shown], layers, _count, 180)
 
 
 def _sizes(report: Report) -> str:
-    head = ["", "messages", "payload", "half are at most", "90 %", "99 %", "largest", "fan-out", "persistent"]
+    head = [
+        "",
+        "messages",
+        "payload",
+        "median",
+        "90 % ≤",
+        "99 % ≤",
+        "largest",
+        "fan-out",
+        "persistent",
+        "QoS",
+    ]
     rows = [
         [
             html.escape(_label(row["protocol"])),
@@ -250,10 +285,16 @@ def _sizes(report: Report) -> str:
             *(_size(value) for value in (*row["percentiles"], row["largest"])),
             f"{row['feeds']:.2f}",
             f"{row['persistent']:.0%}",
+            _qos(row),
         ]
         for row in report.sizes
     ]
     return _table(head, rows, {0})
+
+
+def _qos(row: dict[str, Any]) -> str:
+    shares = [(level, share) for level, share in enumerate(row["qos"]) if share]
+    return ", ".join(f"{level}: {share:.0%}" for level, share in shares)
 
 
 def _ranking(rows: Sequence[dict[str, Any]], column: str, report: Report) -> str:
@@ -268,7 +309,7 @@ def _ranking(rows: Sequence[dict[str, Any]], column: str, report: Report) -> str
             f"{row[column] / total:.1%}",
             f"{row['messages']:,}",
             _size(row["bytes"]),
-            f"{row['last']:%H:%M:%S}",
+            _moment(row["last"], report),
         ]
         for row in rows
     ]
@@ -277,7 +318,9 @@ def _ranking(rows: Sequence[dict[str, Any]], column: str, report: Report) -> str
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: set[int], bar: int = -1) -> str:
     """Cells are HTML; columns that are no `text` are numbers, `bar` is a bar."""
-    kinds = ["bar" if at == bar else "" if at in text else "n" for at in range(len(head))]
+    kinds = [
+        "bar" if at == bar else "n" if at not in text else "" if at else "name" for at in range(len(head))
+    ]
 
     def line(cells: Sequence[str], tag: str) -> str:
         return "".join(
@@ -286,6 +329,16 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: set[int], b
 
     body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
     return f"<table><tr>{line(head, 'th')}</tr>{body}</table>"
+
+
+def _of(report: Report) -> str:
+    return f" <small>of {html.escape(report.source)}</small>" if report.source else ""
+
+
+def _moment(moment: datetime, report: Report) -> str:
+    """With its day, where there are several."""
+    one_day = report.whole["first"].date() == report.whole["last"].date()
+    return f"{moment:%H:%M:%S}" if one_day else f"{moment:%d %b %H:%M:%S}"
 
 
 def _duration(seconds: float) -> str:

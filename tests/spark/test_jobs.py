@@ -97,6 +97,8 @@ def test_a_report_adds_up(spark: SparkSession, gateway: Gateway, tmp_path: Path)
     assert "mqtt            100 messages" in report.text()
     assert {row["protocol"]: row["feeds"] for row in report.sizes} == {"amqp091": 1, "mqtt": 0}
     assert report.fan_out() == (0.5, 0.5)
+    shares = {row["protocol"]: row["qos"] for row in report.sizes}
+    assert shares == {"amqp091": [None, None, None], "mqtt": [0.0, 1.0, 0.0]}
     page = tmp_path / "report.html"
     write_html(report, page)
     text = page.read_text()

@@ -13,12 +13,18 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pika
 import pytest
 from hypothesis import settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
+from tests.support.limits import LIMIT_S
 
 pytest_plugins = ["tests.support.reports"]
+
+# What pika gives a connection to come about is 15 s, and none of the tests is about that.
+pika.connection.Parameters.DEFAULT_SOCKET_TIMEOUT = LIMIT_S
+pika.connection.Parameters.DEFAULT_STACK_TIMEOUT = LIMIT_S
 
 # Examples have no deadline: the machine may be busy, the sanitizers are slow. `make fuzz` tries many more;
 # HYPOTHESIS_PROFILE=quick is for the tests between two edits. In CI the examples are the same in every run:

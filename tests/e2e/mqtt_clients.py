@@ -17,8 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-LIMIT_S = 30.0
-"""How long to wait for what must come."""
+from tests.support.limits import LIMIT_S
 
 QUIET_S = 0.3
 """How long to listen for what must not come, after a message sent later has come already."""

@@ -17,7 +17,8 @@ from amqtt.client import MQTTClient
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-LIMIT_S = 30.0
+from tests.support.limits import LIMIT_S
+
 KEPT_S = 600
 """Session expiry of 5.0 sessions that are not clean."""
 
@@ -77,6 +78,7 @@ class Aiomqtt:
         self._client = aiomqtt.Client(
             "127.0.0.1",
             options.port,
+            timeout=LIMIT_S,
             identifier=options.client_id,
             protocol=aiomqtt.ProtocolVersion.V5 if options.version == 5 else aiomqtt.ProtocolVersion.V311,
             will=aiomqtt.Will(*options.will) if options.will else None,

@@ -81,8 +81,11 @@ def open_for(name: str, port: int) -> Connection:
     return c
 
 
-def make_raw(port: int, name: str) -> dict[str, object]:
-    """Make the mistake and say what came of it, in the form of the golden file."""
+def make_raw(port: int, name: str, silent_s: float) -> dict[str, object]:
+    """Make the mistake and say what came of it, in the form of the golden file.
+
+    A connection on which nothing comes for `silent_s` seconds goes on.
+    """
     c = open_for(name, port)
     RAW_MISTAKES[name](c)
     result: dict[str, object] = {"scope": "raw"}
@@ -95,7 +98,7 @@ def make_raw(port: int, name: str) -> dict[str, object]:
             # Otherwise it is the begin of connection.start: the version is accepted.
             return result | {"ended": False}
         while True:
-            c.socket.settimeout(0.7)
+            c.socket.settimeout(silent_s)
             c.read()
     except TimeoutError:
         result["ended"] = False

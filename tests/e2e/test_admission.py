@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
 
 pytestmark = [pytest.mark.penstock_only("this is about penstock's listeners"), pytest.mark.timeout(60)]
 
@@ -23,14 +24,14 @@ ACCEPTED, NOT_AUTHORIZED = b"\x20\2\0\0", b"\x20\2\0\5"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 def connect(port: int, first: bytes = b"") -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+    client = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
     client.sendall(first)
     return client
 

@@ -12,6 +12,7 @@ import pytest
 from aio_pika.patterns import RPC
 
 from tests.support.brokers import Broker
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -66,13 +67,13 @@ async def test_requeue_and_prefetch(channel: aio_pika.abc.AbstractChannel, uniqu
     await channel.set_qos(prefetch_count=1)
     queue = await channel.declare_queue(unique, exclusive=True)
     await channel.default_exchange.publish(aio_pika.Message(b"again"), unique)
-    first = await queue.get(timeout=5)
+    first = await queue.get(timeout=LIMIT_S)
     assert first is not None and not first.redelivered
     await first.reject(requeue=True)
-    second = await queue.get(timeout=5)
+    second = await queue.get(timeout=LIMIT_S)
     assert second is not None and second.redelivered and second.body == b"again"
     await second.ack()
-    assert await queue.get(fail=False, timeout=5) is None
+    assert await queue.get(fail=False, timeout=LIMIT_S) is None
 
 
 async def test_many_publishes_in_flight_are_all_confirmed(
@@ -121,4 +122,4 @@ async def test_a_robust_connection_comes_back_after_kill_9(own_broker: Broker, u
         await channel.ready()
         await queue.consume(take)
         await channel.default_exchange.publish(aio_pika.Message(b"after"), unique)
-        assert [await asyncio.wait_for(got.get(), 10) for _ in range(2)] == [b"before", b"after"]
+        assert [await asyncio.wait_for(got.get(), LIMIT_S) for _ in range(2)] == [b"before", b"after"]

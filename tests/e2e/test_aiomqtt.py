@@ -7,6 +7,8 @@ import asyncio
 import aiomqtt
 import pytest
 
+from tests.support.limits import LIMIT_S
+
 pytestmark = pytest.mark.timeout(180)
 
 both_versions = pytest.mark.parametrize("version", [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5])
@@ -18,7 +20,7 @@ async def test_many_clients_at_once(mqtt_port: int, unique: str, version: aiomqt
     ready = asyncio.Barrier(count + 1)
 
     async def listen() -> bytes:
-        async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version) as client:
+        async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version, timeout=LIMIT_S) as client:
             await client.subscribe(unique, 1)
             await ready.wait()
             message = await anext(client.messages)
@@ -26,7 +28,7 @@ async def test_many_clients_at_once(mqtt_port: int, unique: str, version: aiomqt
             return message.payload
 
     async def speak() -> None:
-        async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version) as client:
+        async with aiomqtt.Client("127.0.0.1", mqtt_port, protocol=version, timeout=LIMIT_S) as client:
             await ready.wait()
             await client.publish(unique, b"to all", 1)
 

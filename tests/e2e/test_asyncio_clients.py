@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.mqtt_drivers import DATA, DRIVERS, EACH, REPLY, TYPE, USER, Driver, Options
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -34,7 +35,7 @@ async def connect(mqtt_port: int, unique: str) -> AsyncIterator[Connect]:
     yield connect
     for driver in made:
         with suppress(Exception):  # closed by the test already, each library says that in its own way
-            await asyncio.wait_for(driver.close(), 5)
+            await asyncio.wait_for(driver.close(), LIMIT_S)
 
 
 @each_client

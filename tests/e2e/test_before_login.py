@@ -15,6 +15,7 @@ import pytest
 from pamqp import commands
 
 from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
 from tests.unit.protocols.test_websocket import request
 
 pytestmark = [pytest.mark.penstock_only("these are penstock's limits"), pytest.mark.timeout(60)]
@@ -39,7 +40,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def connect(port: int, first: bytes = b"") -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=15)
+    client = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
     client.sendall(first)
     return client
 
@@ -74,7 +75,7 @@ def test_who_does_not_log_in_in_time_is_closed(gateway: Gateway, how: str) -> No
     started = time.monotonic()
     with connect(gateway.ports[name], first) as client:
         client.settimeout(0.05)
-        for i in range(400):
+        for i in range(1200):
             try:
                 if drip:
                     client.sendall(drip[i : i + 1])
@@ -88,7 +89,8 @@ def test_who_does_not_log_in_in_time_is_closed(gateway: Gateway, how: str) -> No
                 break
         else:
             raise AssertionError("it is still connected")
-    assert 0.5 < time.monotonic() - started < 12
+    # Each byte that came late would keep it for longer than that.
+    assert 0.5 < time.monotonic() - started < 60
 
 
 def start_ok(size: int) -> bytes:
@@ -158,7 +160,7 @@ def test_the_body_of_a_first_request_may_be_larger_than_what_a_login_may_be(
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -169,7 +171,7 @@ def test_who_asks_and_never_reads_is_not_read_and_then_closed(gateway: Gateway, 
         assert client.recv(4) == other.recv(4) == b"\x20\2\0\0"
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(0.1)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LIMIT_S
         while "took none of its output for 1 s" not in gateway.log_text():
             assert time.monotonic() < deadline
             try:

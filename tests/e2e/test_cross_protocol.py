@@ -11,6 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.e2e.mqtt_clients import connected
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -42,7 +43,7 @@ def bound_queue(channel: BlockingChannel, pattern: str) -> str:
 
 def get(channel: BlockingChannel, queue: str) -> tuple[Any, pika.BasicProperties, bytes]:
     """The next message; QoS 0 and another connection may take a moment."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while True:
         method, properties, body = channel.basic_get(queue, auto_ack=True)
         if method is not None:

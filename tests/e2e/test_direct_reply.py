@@ -12,6 +12,8 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.support.limits import LIMIT_S
+
 NAME = "amq.rabbitmq.reply-to"
 
 
@@ -128,5 +130,5 @@ async def test_aio_pika(amqp_port: int) -> None:
         for i in range(100):
             message = aio_pika.Message(str(i).encode(), reply_to=NAME, correlation_id=str(i))
             await asker.default_exchange.publish(message, queue.name)
-        answers = [await asyncio.wait_for(got.get(), 10) for _ in range(100)]
+        answers = [await asyncio.wait_for(got.get(), LIMIT_S) for _ in range(100)]
         assert [message.body for message in answers] == [str(i).encode() * 2 for i in range(100)]

@@ -14,6 +14,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.e2e.mqtt_clients import Client, connected
 from tests.support.brokers import Broker
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -193,7 +194,7 @@ def test_an_unacknowledged_mqtt_delivery_comes_back_with_dup(
         writer.publish("a", b"x", 1)
     assert not reader.next().dup
     end(own_broker)
-    reader.disconnects.get(timeout=10)
+    reader.disconnects.get(timeout=LIMIT_S)
     reader.end()
     own_broker.restart()
     with connected(port, "reader", clean=False) as again:

@@ -12,6 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from penstock.cli_rabbitmqctl import run
 from tests.support.brokers import Broker, BrokerMissing, Gateway, RabbitMQ
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 from tests.support.pika_queues import until
 
@@ -43,7 +44,7 @@ def traced(broker_name: str, tmp_path: Path) -> Iterator[tuple[Broker, Ctl]]:
 def copies(channel: BlockingChannel, n: int) -> list[tuple[str, dict[str, Any], bytes]]:
     """The next n copies: (routing key, headers, body)."""
     found = []
-    for method, properties, body in channel.consume("trace", auto_ack=True, inactivity_timeout=30):
+    for method, properties, body in channel.consume("trace", auto_ack=True, inactivity_timeout=LIMIT_S):
         assert method is not None and properties is not None and body is not None
         found.append((method.routing_key, dict(properties.headers or {}), body))
         if len(found) == n:
@@ -70,7 +71,7 @@ def test_publishes_and_deliveries_are_copied_while_it_is_on(traced: tuple[Broker
         channel.basic_publish("", "q1", b"to nobody else")
         taken = [channel.basic_get("q1") for _ in range(3)]
         channel.basic_nack(taken[2][0].delivery_tag, requeue=True)
-        for method, _, _ in channel.consume("q1", auto_ack=True, inactivity_timeout=30):
+        for method, _, _ in channel.consume("q1", auto_ack=True, inactivity_timeout=LIMIT_S):
             assert method.redelivered
             break
         channel.cancel()

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own front end")
@@ -121,5 +122,5 @@ def test_a_client_that_reads_nothing_holds_up_nobody(gateway: Gateway) -> None:
         for _ in range(20):
             assert other.get("/openapi.json").status_code == 200
         # The heads of the answers come, and no body.
-        attacker.settimeout(30)
+        attacker.settimeout(LIMIT_S)
         assert attacker.recv(65536)

@@ -44,7 +44,7 @@ async def test_each_gets_all_of_it_and_its_members_share(gateway: Gateway, clien
         subscribed = asyncio.Barrier(5)
 
         async def listen() -> None:
-            async with aiomqtt.Client("127.0.0.1", gateway.mqtt_port) as mqtt:
+            async with aiomqtt.Client("127.0.0.1", gateway.mqtt_port, timeout=WAIT_S) as mqtt:
                 await mqtt.subscribe("$share/group/plant/#", qos=1)
                 await subscribed.wait()
                 async for message in mqtt.messages:
@@ -62,7 +62,7 @@ async def test_each_gets_all_of_it_and_its_members_share(gateway: Gateway, clien
         await asyncio.wait_for(subscribed.wait(), WAIT_S)
 
         async def by_mqtt() -> None:
-            async with aiomqtt.Client("127.0.0.1", gateway.mqtt_port) as mqtt:
+            async with aiomqtt.Client("127.0.0.1", gateway.mqtt_port, timeout=WAIT_S) as mqtt:
                 for i in range(N):
                     await mqtt.publish("plant/mqtt", b"%d" % i, qos=1)
 

@@ -10,6 +10,8 @@ import pytest
 from amqp.exceptions import AccessRefused
 from kombu.simple import SimpleQueue
 
+from tests.support.limits import LIMIT_S
+
 pytestmark = pytest.mark.timeout(30)
 
 
@@ -34,7 +36,7 @@ def test_producer_and_consumer(connection: kombu.Connection, unique: str) -> Non
         for i in range(10):
             producer.publish({"i": i}, exchange=exchange, routing_key="a.b", headers={"n": i})
         while len(got) < 10:
-            connection.drain_events(timeout=5)
+            connection.drain_events(timeout=LIMIT_S)
     assert got == [({"i": i}, "application/json", i) for i in range(10)]
 
 
@@ -53,10 +55,10 @@ def test_logins(amqp_port: int, method: str) -> None:
 def test_simple_queue(connection: kombu.Connection, unique: str) -> None:
     queue: SimpleQueue = connection.SimpleQueue(unique)
     queue.put({"hello": "world"})
-    message = queue.get(timeout=5)
+    message = queue.get(timeout=LIMIT_S)
     assert message.payload == {"hello": "world"}
     message.reject(requeue=True)
-    message = queue.get(timeout=5)
+    message = queue.get(timeout=LIMIT_S)
     assert message.delivery_info["redelivered"]
     message.ack()
     with pytest.raises(queue.Empty):

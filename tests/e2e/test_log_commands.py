@@ -56,7 +56,7 @@ class Publisher(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(30)
+        self.join(LIMIT_S)
         assert not self.is_alive() and not self.failure, self.failure
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers import BrokerMissing, Mosquitto
+from tests.support.limits import LIMIT_S
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -54,7 +55,7 @@ def received(process: subprocess.Popen[str], count: int) -> list[str]:
     """The next `count` lines that are messages."""
     assert process.stdout is not None
     lines: list[str] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while len(lines) < count:
         assert time.monotonic() < deadline
         line = process.stdout.readline()

@@ -11,6 +11,7 @@ import pytest
 
 from bench.load_mqtt import packet, utf8
 from tests.e2e.mqtt_clients import Client, connected
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -236,7 +237,7 @@ class TestWills:
         will = (b"\0" if version == 5 else b"") + utf8(unique) + utf8("silent")
         with connected(mqtt_port, version=version) as watcher:
             watcher.subscribe(unique)
-            with socket.create_connection(("127.0.0.1", mqtt_port), timeout=10) as silent:
+            with socket.create_connection(("127.0.0.1", mqtt_port), timeout=LIMIT_S) as silent:
                 began = time.monotonic()
                 silent.sendall(packet(0x10, utf8("MQTT") + level + utf8(unique) + will))
                 assert watcher.next().payload == b"silent"
@@ -302,7 +303,7 @@ class TestSessions:
         first.subscribe(unique, 1)
         second = Client(mqtt_port, unique, **lasting(version))
         assert second.session_present
-        reason = first.disconnects.get(timeout=10)
+        reason = first.disconnects.get(timeout=LIMIT_S)
         if version == 5 and broker_name != "mosquitto":  # which closes before it has sent the reason
             assert reason.value == 0x8E
         with connected(mqtt_port, version=version) as publisher:
@@ -424,7 +425,7 @@ class TestVersion5:
 
 @pytest.mark.parametrize("level", [b"\x04MQTT", b"\x06MQIsdp"], ids=["MQTT 9", "MQIsdp 9"])
 def test_an_unknown_protocol_level_is_refused(mqtt_port: int, level: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", mqtt_port), timeout=10) as s:
+    with socket.create_connection(("127.0.0.1", mqtt_port), timeout=LIMIT_S) as s:
         s.sendall(packet(0x10, b"\0" + level + bytes([9, 2, 0, 10]) + utf8("x")))
         answer = s.recv(100)
         assert answer[:1] in (b"", b"\x20")

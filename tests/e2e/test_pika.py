@@ -13,6 +13,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exchange_type import ExchangeType
 
+from tests.support.limits import LIMIT_S
+
 
 @pytest.fixture
 def connect(amqp_port: int) -> Iterator[Callable[..., pika.BlockingConnection]]:
@@ -58,7 +60,7 @@ def collect(channel: BlockingChannel, queue: str, count: int, **options: Any) ->
     """The next `count` deliveries as (method, properties, body), without acknowledging them."""
     got: list[Any] = []
     tag = channel.basic_consume(queue, lambda _, m, p, b: got.append((m, p, b)), **options)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while len(got) < count and time.monotonic() < deadline:
         channel.connection.process_data_events(time_limit=0.1)
     assert len(got) == count
@@ -233,7 +235,7 @@ class TestQueues:
         channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
         tag = channel.basic_consume(unique, lambda *_: None)
         connect().channel().queue_delete(unique)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + LIMIT_S
         while not cancelled and time.monotonic() < deadline:
             channel.connection.process_data_events(time_limit=0.1)
         assert cancelled == [tag]
@@ -348,7 +350,7 @@ class TestConsuming:
             consumer.basic_consume(unique, take)
         for i in range(40):
             channel.basic_publish("", unique, str(i).encode())
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LIMIT_S
         while sum(counts) < 40 and time.monotonic() < deadline:
             for consumer in consumers:
                 consumer.connection.process_data_events(time_limit=0.01)
@@ -447,14 +449,14 @@ class TestConnections:
         silent = connect(heartbeat=1)
         silent.channel().queue_declare(unique, exclusive=True)
         watcher = connect()
-        deadline = time.monotonic() + 8
+        deadline = time.monotonic() + LIMIT_S
         while True:
             with pytest.raises(pika.exceptions.ChannelClosedByBroker) as error:
                 watcher.channel().queue_declare(unique, passive=True)
             if error.value.reply_code == 404:
                 break
             assert error.value.reply_code == 405
-            assert time.monotonic() < deadline, "still locked by a client that has been silent for 8 s"
+            assert time.monotonic() < deadline, "still locked by a client that has been silent for so long"
             watcher.process_data_events(time_limit=0.1)
 
     def test_wrong_credentials_are_refused(self, connect: Callable[..., pika.BlockingConnection]) -> None:
@@ -505,7 +507,7 @@ def test_request_and_reply_over_an_exclusive_queue(
         )
     got: dict[str, bytes] = {}
     caller.basic_consume(answers, lambda _, __, p, b: got.update({p.correlation_id: b}), auto_ack=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while len(got) < 5 and time.monotonic() < deadline:
         server.connection.process_data_events(time_limit=0.02)
         caller.connection.process_data_events(time_limit=0.02)

@@ -18,6 +18,7 @@ from pika.adapters.blocking_connection import BlockingConnection
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, ProbableAccessDeniedError
 
 from tests.support.brokers import BrokerMissing, Gateway, RabbitMQ
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.timeout(120)
@@ -88,7 +89,7 @@ def operator(broker_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def eventually(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.02)

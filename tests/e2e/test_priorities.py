@@ -10,6 +10,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
+from tests.support.limits import LIMIT_S
 from tests.support.pika_queues import confirming
 from tests.support.pika_queues import own_queue as queue
 
@@ -61,7 +62,7 @@ def test_an_impossible_priority_is_refused(channel: BlockingChannel, value: obje
 
 
 def wait(channel: BlockingChannel, got: list[str], count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while len(got) < count:
         assert time.monotonic() < deadline, got
         channel.connection.process_data_events(0.05)

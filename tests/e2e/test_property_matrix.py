@@ -21,6 +21,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.e2e.mqtt_clients import Client, connected
 from tests.reference import mqtt_frames as f
+from tests.support.limits import LIMIT_S
 from tests.support.mqtt_wire import Wire
 
 pytestmark = [
@@ -442,7 +443,7 @@ def seen_by_mqtt(message: mqtt.MQTTMessage) -> Seen:
 
 
 def seen_by_amqp(channel: BlockingChannel, queue: str) -> Seen:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while True:
         method, properties, body = channel.basic_get(queue, auto_ack=True)
         if method is not None:

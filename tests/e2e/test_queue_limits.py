@@ -10,6 +10,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
+from tests.support.limits import LIMIT_S
+
 
 @pytest.fixture
 def connection(amqp_port: int) -> Iterator[pika.BlockingConnection]:
@@ -58,7 +60,7 @@ def test_consumers_keep_a_queue_from_expiring(connection: pika.BlockingConnectio
 def deliveries(channel: BlockingChannel, name: str, count: int) -> list[object]:
     """Get the message so often and give it back; the x-delivery-count each had, 0 without."""
     found: list[object] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while len(found) < count:
         method, properties, _ = channel.basic_get(name)
         if method is None:
@@ -99,7 +101,7 @@ def test_a_quorum_queue_counts_deliveries_and_dead_letters_what_comes_too_often(
     channel.queue_declare(unique, durable=True, arguments=arguments)
     channel.basic_publish("", unique, b"x")
     assert deliveries(channel, unique, 3) == [0, 1, 2]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while (got := channel.basic_get(dead, auto_ack=True))[0] is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -10,6 +10,7 @@ from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
+from tests.support.limits import LIMIT_S
 from tests.support.pika_queues import bodies, confirming
 from tests.support.pika_queues import own_queue as queue
 
@@ -55,7 +56,7 @@ def test_it_is_as_it_was_published(channel: BlockingChannel, exchange: str) -> N
     channel.basic_publish(exchange, "the.key", b"body", properties)
     late = queue(channel)
     channel.queue_bind(late, exchange, routing_key="another")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     method = None
     while method is None:
         assert time.monotonic() < deadline

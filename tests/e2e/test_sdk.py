@@ -396,7 +396,7 @@ async def test_amqp_mqtt_and_the_sdk_use_the_same_messages(client: penstock.Clie
     async with connection, connection.channel() as channel:
         queue = await channel.declare_queue("jobs", durable=True)
         async with client.subscribe("all", "s", start="earliest") as consumer:
-            async with aiomqtt.Client("127.0.0.1", gateway.mqtt_port) as mqtt:
+            async with aiomqtt.Client("127.0.0.1", gateway.mqtt_port, timeout=WAIT_S) as mqtt:
                 await mqtt.publish("sensors/1", b"by mqtt", qos=1)
             message = aio_pika.Message(b"by amqp", headers={"a": 1}, delivery_mode=2)
             await channel.default_exchange.publish(message, "all")

@@ -17,11 +17,12 @@ import pika.exceptions
 import pytest
 
 from tests.support.brokers import ROOT
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
 
 READY = re.compile(r"ready amqp=(\S+) mqtt=(\S+) data=(\S+)\n")
-STOP_TIMEOUT_S = 20
+STOP_TIMEOUT_S = LIMIT_S
 FREE = ("--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=127.0.0.1:0")
 
 Serve = Callable[..., "subprocess.Popen[str]"]
@@ -95,7 +96,7 @@ def test_it_says_when_it_serves_and_stops_cleanly_on_a_signal(
     amqp_address, mqtt_address, data = ready(process)
     for address in (amqp_address, mqtt_address):
         host, _, port = address.rpartition(":")
-        socket.create_connection((host, int(port)), timeout=5).close()
+        socket.create_connection((host, int(port)), timeout=LIMIT_S).close()
     assert data == str(tmp_path / "d")
     code, out, err = stop(process, number)
     assert (code, out) == (0, ""), err

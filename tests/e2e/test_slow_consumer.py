@@ -7,6 +7,7 @@ import pytest
 from pamqp import commands
 
 from tests.support.amqp_client import Connection
+from tests.support.limits import LIMIT_S
 
 
 @pytest.mark.penstock_only("its memory is not bounded by a mark of its own")
@@ -27,7 +28,9 @@ def test_a_consumer_that_does_not_read_harms_nobody(amqp_port: int, unique: str)
             got = 0
             for _ in range(count):
                 channel.basic_publish(unique, "", body)
-            for method, _, received in channel.consume(f"{unique}.live", auto_ack=True, inactivity_timeout=5):
+            for method, _, received in channel.consume(
+                f"{unique}.live", auto_ack=True, inactivity_timeout=LIMIT_S
+            ):
                 assert method is not None, f"{got} of {count} arrived"
                 assert received == body
                 got += 1

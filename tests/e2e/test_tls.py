@@ -110,7 +110,7 @@ async def test_aio_pika_logs_in_by_certificate(gateway: Gateway, authority: Auth
         channel = await connection.channel()
         declared = await channel.declare_queue(unique)
         await channel.default_exchange.publish(aio_pika.Message(b"x", user_id=PLANT), unique)
-        message = await declared.get(timeout=5)
+        message = await declared.get(timeout=LIMIT_S)
         assert message.body == b"x" and message.user_id == PLANT
         await message.ack()
 
@@ -166,23 +166,23 @@ def test_paho_sends_itself_messages(
     gateway: Gateway, authority: Authority, unique: str, protocol: int
 ) -> None:
     client, happened = mqtt(gateway, context(authority), user="guest", protocol=protocol)
-    assert happened.get(timeout=5) == ("connected", 0)
+    assert happened.get(timeout=LIMIT_S) == ("connected", 0)
     client.subscribe(unique, 1)
-    assert happened.get(timeout=5)[0] == "subscribed"
+    assert happened.get(timeout=LIMIT_S)[0] == "subscribed"
     payloads = [b"x", bytes(range(256)) * 2000]
     for payload in payloads:
         client.publish(unique, payload, 1)
-    assert [happened.get(timeout=5)[1] for _ in payloads] == payloads
+    assert [happened.get(timeout=LIMIT_S)[1] for _ in payloads] == payloads
     end(client)
 
 
 def test_a_certificate_is_an_mqtt_login(gateway: Gateway, authority: Authority) -> None:
     client, happened = mqtt(gateway, context(authority, authority.client("pump")))
-    assert happened.get(timeout=5) == ("connected", 0)
+    assert happened.get(timeout=LIMIT_S) == ("connected", 0)
     end(client)
     assert f"user={PLANT}" in gateway.log_text() or f'user="{PLANT}"' in gateway.log_text()
     client, happened = mqtt(gateway, context(authority, authority.client("stranger")))
-    assert happened.get(timeout=5) == ("connected", 0x86)
+    assert happened.get(timeout=LIMIT_S) == ("connected", 0x86)
     end(client)
 
 
@@ -192,7 +192,10 @@ def test_mosquitto_clients(gateway: Gateway, authority: Authority, unique: str) 
     common += ["-t", unique, "--tls-alpn", "mqtt"]
     many = "\n".join(str(i) for i in range(500))
     subprocess.run(
-        ["mosquitto_pub", *common, "-r", "-m", "kept", "-q", "1"], check=True, timeout=20, capture_output=True
+        ["mosquitto_pub", *common, "-r", "-m", "kept", "-q", "1"],
+        check=True,
+        timeout=LIMIT_S,
+        capture_output=True,
     )
     with subprocess.Popen(
         ["stdbuf", "-oL", "mosquitto_sub", *common, "-C", "501", "-W", "20"],
@@ -201,7 +204,7 @@ def test_mosquitto_clients(gateway: Gateway, authority: Authority, unique: str) 
     ) as reading:
         assert reading.stdout is not None
         assert reading.stdout.readline() == "kept\n"
-        subprocess.run(["mosquitto_pub", *common, "-l"], input=many, text=True, check=True, timeout=20)
+        subprocess.run(["mosquitto_pub", *common, "-l"], input=many, text=True, check=True, timeout=LIMIT_S)
         assert reading.stdout.read() == many + "\n"
 
 
@@ -218,7 +221,7 @@ def test_a_client_that_does_not_know_the_ca_goes_away(
 
 def refused(gateway: Gateway, port: int, tls: ssl.SSLContext) -> None:
     """The connection ends in or after the handshake (in TLS 1.3 a client learns of it after its own part)."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as plain:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             with tls.wrap_socket(plain, server_hostname="localhost") as wrapped:
                 while wrapped.recv(1):
@@ -229,7 +232,7 @@ def refused(gateway: Gateway, port: int, tls: ssl.SSLContext) -> None:
 def shaken(port: int, tls: ssl.SSLContext) -> None:
     """The handshake is done on both sides: in TLS 1.2 the server has seen the certificate by then."""
     tls.maximum_version = ssl.TLSVersion.TLSv1_2
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as plain:
         tls.wrap_socket(plain, server_hostname="localhost").close()
 
 
@@ -277,14 +280,14 @@ def test_a_revoked_certificate_is_refused_on_every_listener(tmp_path: Path) -> N
 
 
 def test_plain_text_on_a_tls_port_and_tls_on_a_plain_port(gateway: Gateway, authority: Authority) -> None:
-    with socket.create_connection(("127.0.0.1", gateway.ports["amqps"]), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", gateway.ports["amqps"]), timeout=LIMIT_S) as plain:
         plain.sendall(b"AMQP\0\0\x09\x01")
         assert plain.recv(100)[:1] in (b"", b"\x15")
-    with socket.create_connection(("127.0.0.1", gateway.amqp_port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", gateway.amqp_port), timeout=LIMIT_S) as plain:
         # What a TLS client begins with.
         plain.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
         assert b"".join(iter(lambda: plain.recv(100), b"")) == b"AMQP\0\0\x09\x01"
-    with socket.create_connection(("127.0.0.1", gateway.mqtt_port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", gateway.mqtt_port), timeout=LIMIT_S) as plain:
         plain.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
         assert plain.recv(100) == b""
 
@@ -293,14 +296,14 @@ def test_plain_text_on_a_tls_port_and_tls_on_a_plain_port(gateway: Gateway, auth
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 def serial(port: int, authority: Authority) -> str:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as plain:
         with context(authority).wrap_socket(plain, server_hostname="localhost") as wrapped:
             certificate = wrapped.getpeercert()
             assert certificate is not None
@@ -347,9 +350,9 @@ async def test_a_publisher_that_leaves_at_once_loses_nothing(
 ) -> None:
     """QoS 0 and goodbye in one breath: what came before the end of the stream is handled."""
     reading, happened = mqtt(gateway, context(authority), user="guest")
-    assert happened.get(timeout=5) == ("connected", 0)
+    assert happened.get(timeout=LIMIT_S) == ("connected", 0)
     reading.subscribe(unique, 0)
-    assert happened.get(timeout=5)[0] == "subscribed"
+    assert happened.get(timeout=LIMIT_S)[0] == "subscribed"
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", gateway.ports["mqtts"], ssl=context(authority), server_hostname="localhost"
     )
@@ -360,7 +363,7 @@ async def test_a_publisher_that_leaves_at_once_loses_nothing(
     size = len(body)
     writer.write((b"\x30" + bytes([size % 128 | 128, size // 128]) + body) * 300 + b"\xe0\0")
     writer.close()
-    assert [happened.get(timeout=10)[0] for _ in range(300)] == ["message"] * 300
+    assert [happened.get(timeout=LIMIT_S)[0] for _ in range(300)] == ["message"] * 300
     end(reading)
 
 

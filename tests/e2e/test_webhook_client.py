@@ -14,6 +14,7 @@ import pytest
 from penstock.protocols.http.webhooks.client import Client, NoAnswer
 from penstock.protocols.http.webhooks.guard import Guard
 from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
 
 LOOPBACK = Guard(allow=(ip_network("127.0.0.0/8"),))
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -88,10 +89,10 @@ async def test_a_name_that_moves_to_a_private_address_gets_nothing_more() -> Non
             return answers[len(asked) - 1]
 
         one = client(f"http://rebind.test:{port}/", resolve=resolve)
-        assert (await one.send("POST", {}, b"x", timeout_s=30)).status == 200
+        assert (await one.send("POST", {}, b"x", timeout_s=LIMIT_S)).status == 200
         for _ in range(3):
             with pytest.raises(NoAnswer) as raised:
-                await one.send("POST", {}, b"x", timeout_s=30)
+                await one.send("POST", {}, b"x", timeout_s=LIMIT_S)
             assert raised.value.kind == "forbidden"
         assert connections == 1 and asked == ["rebind.test"] * 4
         one.close()
@@ -108,7 +109,7 @@ async def test_a_connection_goes_to_the_checked_address_and_keeps_the_name() -> 
 
         one = client(f"http://not-in-any-dns.invalid:{port}/p?q=1", resolve=resolve)
         for _ in range(2):
-            answer = await one.send("POST", {"a": "b"}, b"body", timeout_s=30)
+            answer = await one.send("POST", {"a": "b"}, b"body", timeout_s=LIMIT_S)
             assert (answer.status, answer.body) == (200, b"ok")
         assert asked == ["not-in-any-dns.invalid"], "a connection that is kept is not resolved again"
         expected = f"POST /p?q=1 HTTP/1.1\r\nhost: not-in-any-dns.invalid:{port}\r\ncontent-length: 4\r\na: b"
@@ -120,7 +121,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     serve, got = answering(b"HTTP/1.1 307 T\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n")
     async with server(serve) as port:
         one = client(f"http://127.0.0.1:{port}/")
-        assert (await one.send("POST", {}, b"", timeout_s=30)).status == 307
+        assert (await one.send("POST", {}, b"", timeout_s=LIMIT_S)).status == 307
         assert len(got) == 1
         one.close()
 
@@ -130,7 +131,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced() -> None:
     async with server(serve) as port:
         one = client(f"http://127.0.0.1:{port}/")
         for _ in range(3):
-            assert (await one.send("POST", {}, b"x", timeout_s=30)).status == 200
+            assert (await one.send("POST", {}, b"x", timeout_s=LIMIT_S)).status == 200
         assert len(got) == 3
         one.close()
 
@@ -151,7 +152,7 @@ async def test_answers_that_are_none(answer: bytes, kind: str) -> None:
     async with server(serve) as port:
         one = client(f"http://127.0.0.1:{port}/")
         with pytest.raises(NoAnswer) as raised:
-            await one.send("POST", {}, b"", timeout_s=30)
+            await one.send("POST", {}, b"", timeout_s=LIMIT_S)
         assert raised.value.kind == kind
         one.close()
 
@@ -170,7 +171,7 @@ async def test_answers_in_every_framing_and_the_body_in_bounds() -> None:
         serve, _ = answering(answer)
         async with server(serve) as port:
             one = client(f"http://127.0.0.1:{port}/")
-            got = await one.send("POST", {}, b"", timeout_s=30)
+            got = await one.send("POST", {}, b"", timeout_s=LIMIT_S)
             assert (got.status, len(got.body)) == (status, size)
             one.close()
 
@@ -190,7 +191,7 @@ async def test_no_answer_in_time_is_the_end_of_the_connection() -> None:
         with pytest.raises(NoAnswer) as raised:
             await one.send("POST", {}, b"", timeout_s=0.2)
         assert raised.value.kind == "timeout"
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), LIMIT_S)
 
 
 async def test_names_that_are_not_there_and_ports_that_nobody_has() -> None:
@@ -199,7 +200,7 @@ async def test_names_that_are_not_there_and_ports_that_nobody_has() -> None:
 
     one = client("http://nowhere.test/", resolve=resolve)
     with pytest.raises(NoAnswer) as raised:
-        await one.send("POST", {}, b"", timeout_s=30)
+        await one.send("POST", {}, b"", timeout_s=LIMIT_S)
     assert raised.value.kind == "dns"
 
     async def nobody(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -208,7 +209,7 @@ async def test_names_that_are_not_there_and_ports_that_nobody_has() -> None:
     async with server(nobody) as port:
         pass
     with pytest.raises(NoAnswer) as raised:
-        await client(f"http://127.0.0.1:{port}/").send("POST", {}, b"", timeout_s=30)
+        await client(f"http://127.0.0.1:{port}/").send("POST", {}, b"", timeout_s=LIMIT_S)
     assert raised.value.kind == "connect"
 
 
@@ -229,8 +230,8 @@ async def test_tls_is_verified_against_the_name(tmp_path: Path) -> None:
             one = Client(target, LOOPBACK, context, resolve=lambda *_: ["127.0.0.1"])
             if kind:
                 with pytest.raises(NoAnswer) as raised:
-                    await one.send("POST", {}, b"", timeout_s=30)
+                    await one.send("POST", {}, b"", timeout_s=LIMIT_S)
                 assert raised.value.kind == kind
             else:
-                assert (await one.send("POST", {}, b"", timeout_s=30)).status == 200
+                assert (await one.send("POST", {}, b"", timeout_s=LIMIT_S)).status == 200
             one.close()

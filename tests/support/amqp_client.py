@@ -18,6 +18,8 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
+from tests.support.limits import LIMIT_S
+
 HEADER = b"AMQP\x00\x00\x09\x01"
 
 CAPABILITIES = {
@@ -71,7 +73,7 @@ class Connection:
         user: str = "guest",
         password: str = "guest",
         vhost: str = "/",
-        timeout_s: float = 5.0,
+        timeout_s: float = LIMIT_S,
     ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -29,6 +29,7 @@ from penstock.subscriptions._turns import Sink
 from penstock.subscriptions.tick import Tick
 from tests.reference import mqtt_frames as frames
 from tests.reference.mqtt_frames import Packet, Publish
+from tests.support.limits import LIMIT_S
 from tests.support.queues import Clock, Loop
 
 
@@ -241,7 +242,7 @@ class Gateway:
         while True:
             self.loop.settle()
             try:
-                callback, arguments = self._calls.get(timeout=30.0 if self.waits else 0.0)
+                callback, arguments = self._calls.get(timeout=LIMIT_S if self.waits else 0.0)
             except queue.Empty:
                 assert not self.waits, "a position that is waited for does not become durable"
                 return

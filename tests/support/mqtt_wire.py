@@ -14,9 +14,7 @@ from typing import Any
 
 from tests.reference import mqtt_frames as f
 from tests.reference.mqtt_frames import Packet
-
-LIMIT_S = 30.0
-"""How long to wait for what must come."""
+from tests.support.limits import LIMIT_S
 
 _PROPERTIES = {
     "payload_format": (0x01, 1),

@@ -21,6 +21,7 @@ from penstock.router.identity import Identity
 from penstock.sdk.message import properties_block
 from penstock.subscriptions.tick import Tick
 from tests.reference import native_frames as wire
+from tests.support.limits import LIMIT_S
 from tests.support.logs import Unsynced
 from tests.support.queues import Clock, Loop
 
@@ -51,7 +52,7 @@ class World:
 
     def settle(self) -> None:
         """Turn until nothing is to be done now, and nothing is being read from disk for a consumer."""
-        ends = monotonic() + 30
+        ends = monotonic() + LIMIT_S
         while True:
             self._turn()
             if not any(client.loads() for client in self.clients):
@@ -69,7 +70,7 @@ class World:
 
     def wait(self, condition: Callable[[], object]) -> None:
         """Turn until `condition` holds; for what the log's threads bring."""
-        ends = monotonic() + 30
+        ends = monotonic() + LIMIT_S
         while not condition():
             assert monotonic() < ends, "waited for 30 s"
             sleep(0.001)

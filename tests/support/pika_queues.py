@@ -10,7 +10,7 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 """Of every wait for a broker; it says nothing of how fast one is."""
 
 

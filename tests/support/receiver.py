@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.support.limits import LIMIT_S
+
 __all__ = ["Got", "Receiver", "Reply"]
 
 
@@ -119,7 +121,7 @@ class Receiver:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(30)
+        self._thread.join(LIMIT_S)
 
     def wait_for(self, condition: Callable[[list[Got]], bool], timeout_s: float = 60) -> list[Got]:
         """Wait until what it got meets a condition; all of it."""

@@ -20,6 +20,7 @@ from penstock.subscriptions.log_store.port import (
     StoreFailed,
 )
 from tests.conformance.log_store.conftest import Subject
+from tests.support.limits import LIMIT_S
 
 MEMORY, WRITTEN, FSYNC = Durability.MEMORY, Durability.WRITTEN, Durability.FSYNC
 
@@ -97,7 +98,7 @@ async def test_scattered_positions_are_read_and_unknown_ones_are_missing(store: 
 async def test_a_time_leads_to_the_first_record_not_older(store: LogStore) -> None:
     await store.append([new("one")], WRITTEN)
     (one,) = await everything(store)
-    deadline = asyncio.get_running_loop().time() + 30
+    deadline = asyncio.get_running_loop().time() + LIMIT_S
     two = one
     while two.time_ms <= one.time_ms:  # until the store's clock has moved on
         assert asyncio.get_running_loop().time() < deadline

@@ -16,6 +16,7 @@ from penstock.log_core._crc import crc32c
 from penstock.log_core.log import Log
 from penstock.log_core.recovery import LSN_JUMP
 from penstock.log_core.tables import FEED_TABLE, feed_key
+from tests.support.limits import LIMIT_S
 from tests.support.logs import (
     FULL,
     KIB,
@@ -289,7 +290,7 @@ def test_results_of_threads_come_through_the_loop(tmp_path: Path) -> None:
         lsn = append(log, [log.new_feed()], b"x")
         log.when_synced(lsn, synced.set_result)
         log.flush()
-        assert await asyncio.wait_for(synced, 20)
+        assert await asyncio.wait_for(synced, LIMIT_S)
         await log.close()
 
     asyncio.run(run())

@@ -27,6 +27,7 @@ from penstock.log_tools.reading import Found, SegmentFile, Span, batches, segmen
 from penstock.subscriptions import queues
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.stream import Stream
+from tests.support.limits import LIMIT_S
 from tests.support.logs import FULL, KIB, Unsynced, keep_house, open_log, settle
 from tests.support.queues import Clock, Consumer, Loop, World
 
@@ -168,7 +169,7 @@ class Broker:
             consumer.left = count - len(consumer.got)
             self.loop.settle()
             while self.queues[name]._loading:
-                self.log._inbox.wait(10)
+                self.log._inbox.wait(LIMIT_S)
             settle(self.log)
             idle = 0 if len(consumer.got) > before else idle + 1
         self.queues[name].detach(consumer)

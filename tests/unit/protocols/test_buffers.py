@@ -6,6 +6,7 @@ import asyncio
 
 from penstock.protocols.buffers import Buffers
 from penstock.protocols.connection import Limits
+from tests.support.limits import LIMIT_S
 from tests.unit.protocols.test_connection import Echo, Stack, packet
 
 MIB = 1 << 20
@@ -94,7 +95,7 @@ async def test_one_that_takes_its_output_is_not_dropped() -> None:
         buffers.report(stack.listener, echo.held_bytes(), now)
         stack.writers[0].transport.resume_reading()
         before = echo.held_bytes()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while echo.transport is not None and echo.transport.get_write_buffer_size() >= before:
                 await reader.read(MIB)
         echo.check(now + 5)

@@ -20,6 +20,7 @@ from penstock.protocols.buffers import Buffers
 from penstock.protocols.connection import ARENA, Connection, Limits, Wiring
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.subscriptions.tick import Tick
+from tests.support.limits import LIMIT_S
 
 
 class Echo(Connection):
@@ -249,7 +250,7 @@ async def test_output_above_the_mark_leaves_no_room_until_the_peer_reads() -> No
             await asyncio.sleep(0)
         woken.clear()
         assert echo.room() == 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             while not woken.is_set():
                 await reader.read(1 << 20)
         assert echo.room() == 100_000
@@ -309,7 +310,7 @@ async def test_a_peer_that_takes_a_little_is_not_dropped() -> None:
         now = echo.loop.time()
         for second in range(1, 30):
             waiting = echo.transport.get_write_buffer_size() if echo.transport else 0
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LIMIT_S):
                 while echo.transport is not None and 0 < waiting == echo.transport.get_write_buffer_size():
                     await reader.read(65536)
             echo.check(now + second)
@@ -330,7 +331,7 @@ async def test_a_peer_that_is_merely_behind_is_read_on() -> None:
             await asyncio.sleep(0)
         echo.check(echo.loop.time() + 100)
         writer.write(packet(b"more"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_S):
             while echo.packets != [b"login", b"more"]:
                 await asyncio.sleep(0.001)
         transport.resume_reading()

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.protocols._socket import SocketTransport
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 class Protocol(asyncio.BufferedProtocol):

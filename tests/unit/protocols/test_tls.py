@@ -22,6 +22,7 @@ from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.tls import Tls, TlsOptions, login_name
 from penstock.subscriptions.tick import Tick
 from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
 from tests.unit.protocols.test_connection import Echo, NoLog, packet
 
 
@@ -60,7 +61,7 @@ class Stack:
 
     async def reason(self) -> str:
         """Why the last connection ended."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(LIMIT_S):
             while not self.made or self.listener.connections:
                 await asyncio.sleep(0.001)
         return self.made[-1].reason
@@ -76,7 +77,7 @@ def on_uvloop(limits: Limits | None = None) -> Callable[[Scenario], Callable[[Pa
         async def main(folder: Path) -> None:
             stack = Stack(folder, limits)
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(LIMIT_S):
                     await scenario(stack)
             finally:
                 await stack.listener.drain(5)
@@ -132,7 +133,7 @@ async def test_records_cut_anywhere_are_put_together(stack: Stack) -> None:
     for byte in outgoing.read():
         writer.write(bytes([byte]))
         await writer.drain()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_S):
         while len(stack.made[0].packets) < 2:
             await asyncio.sleep(0.001)
     assert stack.made[0].packets == [b"login", b"x" * 300]

@@ -16,6 +16,7 @@ from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.websocket import WebSocketRules
 from penstock.subscriptions.tick import Tick
 from tests.reference.websocket_frames import encode
+from tests.support.limits import LIMIT_S
 from tests.unit.protocols.test_connection import Echo, NoLog, packet
 
 RULES = WebSocketRules(paths=("/mqtt", "/ws"), subprotocols=("mqtt", "mqttv3.1"))
@@ -113,7 +114,7 @@ def on_sockets(
         async def main() -> None:
             stack = Stack(limits, rules)
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(LIMIT_S):
                     await scenario(stack)
             finally:
                 for client in stack.clients:

@@ -19,6 +19,7 @@ from penstock.router.vhost import Vhost
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.queue import Queue
 from penstock.subscriptions.tick import Tick
+from tests.support.limits import LIMIT_S
 from tests.support.queues import Clock, Loop
 
 PERSISTENT = 2
@@ -135,7 +136,7 @@ class World:
         else:
             return False
         while not loaded:
-            callback, arguments = self.calls.get(timeout=10)
+            callback, arguments = self.calls.get(timeout=LIMIT_S)
             callback(*arguments)
         return True
 
@@ -143,7 +144,7 @@ class World:
         """Turn until nothing moves, reads from disk included."""
         self.loop.settle()
         while any(queue._loading for queue in self.broker.queues):
-            callback, arguments = self.calls.get(timeout=10)
+            callback, arguments = self.calls.get(timeout=LIMIT_S)
             callback(*arguments)
             self.loop.settle()
 

@@ -10,6 +10,7 @@ from pamqp.commands import Basic
 
 from penstock.protocols.amqp.retry import delay_ms
 from tests.support.amqp_session import Client, World
+from tests.support.limits import LIMIT_S
 
 ARGUMENTS = {"x-delayed-retry-min": 1_000, "x-delayed-retry-max": 2_500}
 
@@ -108,7 +109,7 @@ def test_a_restart_ends_all_waits(world: World, client: Client) -> None:
     world.restart()
     again = world.client()
     again.send(1, Basic.Consume(queue="q", consumer_tag="c"))
-    deadline = monotonic() + 30
+    deadline = monotonic() + LIMIT_S
     while not any(isinstance(frame, Basic.Deliver) and frame.redelivered for _, frame in again.frames):
         assert monotonic() < deadline  # it comes from the disk
         world.tick.schedule()

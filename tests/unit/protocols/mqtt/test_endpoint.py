@@ -18,6 +18,7 @@ from penstock.protocols.mqtt.options import MqttOptions
 from penstock.router.broker import Broker
 from penstock.subscriptions.tick import Tick
 from tests.reference import mqtt_frames as f
+from tests.support.limits import LIMIT_S
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Client:
     async def packet(self) -> f.Packet | None:
         """The next packet; None = the connection was closed."""
         while not self._packets:
-            data = await asyncio.wait_for(self.reader.read(65536), 30)
+            data = await asyncio.wait_for(self.reader.read(65536), LIMIT_S)
             if not data:
                 return None
             self._packets, self._rest = f.split(self._rest + data)

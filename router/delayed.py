@@ -101,25 +101,29 @@ class Delayed:
         priority: int = 0,
         ttl_ms: int = 0,
         origin: int = 0,
+        name: bytes | None = None,
     ) -> int:
         """Keep a message until `due_ms` (since the epoch, by the machine's clock); the LSN to wait for.
 
         Args:
             starts: The key blocks it is routed by, each naming an exchange; none: its own.
             ttl_ms: Counts from when it is due.
+            name: Its name while it waits (`delay_names`), which nobody else has.
 
         Whether its publisher may publish there was asked before. The LSN is also its name for `cancel`.
 
         """
-        name = wire(vhost)
-        head = [_FIRST.pack(0, origin, len(name)), name, _U16.pack(len(starts))]
+        place = wire(vhost)
+        head = [_FIRST.pack(0, origin, len(place)), place, _U16.pack(len(starts))]
         for start in starts:
             head += _U16.pack(len(start)), start
         front = b"".join(head)
-        front = _FIRST.pack(len(front) - 4, origin, len(name)) + front[_FIRST.size :]
+        front = _FIRST.pack(len(front) - 4, origin, len(place)) + front[_FIRST.size :]
         lsn = self._delays.add(
             due_ms, key, props, front + body, flags=flags, priority=priority, enc=enc, ttl_ms=ttl_ms
         )
+        if name is not None:
+            self.names.give(name, due_ms, lsn)
         self._tick.schedule()
         if self._timer is None or due_ms < self._armed_ms:
             self._arm()

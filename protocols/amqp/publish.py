@@ -294,9 +294,8 @@ def _append_in_time(channel: Channel, message: Message, way: Way) -> Published:
         flags=PERSISTENT if message.persistent else 0,
         priority=message.priority,
         ttl_ms=message.ttl_ms,
+        name=message.name,
     )
-    if message.name is not None:
-        channel.vhost.broker.delayed.names.give(message.name, way.due_ms, lsn)
     return Published(lsn, way.route, published.refused)
 
 

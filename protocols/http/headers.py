@@ -2,6 +2,7 @@
 
     x-penstock-deliver-after            ms from now
     x-penstock-deliver-at               ms since the epoch
+    x-penstock-delay-id                 its name while it waits
     CC, BCC                             lists of further routing keys; BCC is taken out
     x-penstock-producer, -sequence      a producer's name and the message's number
 
@@ -13,16 +14,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.protocols.http.messages import HttpError
+from penstock.router.delay_names import delay_name
 from penstock.router.delayed import HORIZON_MS
 from penstock.router.names import wire
 
 __all__ = [
+    "DELAY_ID",
     "DELIVER_AFTER",
     "DELIVER_AT",
     "PRODUCER",
     "SEQUENCE",
     "check_delay",
     "copies_of",
+    "delay_name_of",
     "due_from",
     "due_of",
     "numbered",
@@ -30,6 +34,7 @@ __all__ = [
 
 DELIVER_AFTER: Final = "x-penstock-deliver-after"
 DELIVER_AT: Final = "x-penstock-deliver-at"
+DELAY_ID: Final = "x-penstock-delay-id"
 PRODUCER: Final = "x-penstock-producer"
 SEQUENCE: Final = "x-penstock-sequence"
 
@@ -64,6 +69,16 @@ def due_of(headers: dict[str, Any], wall_ms: int) -> int:
     """The same by the headers, which are taken out. Raises HttpError 400."""
     wait_ms, at_ms = headers.pop(DELIVER_AFTER, None), headers.pop(DELIVER_AT, None)
     return due_from(wait_ms, at_ms, wall_ms, (DELIVER_AFTER, DELIVER_AT))
+
+
+def delay_name_of(headers: dict[str, Any], vhost: str, exchange: str) -> bytes | None:
+    """What stands for its name while it waits, by the header, which is taken out. Raises HttpError 400."""
+    name = headers.pop(DELAY_ID, None)
+    if name is None:
+        return None
+    if not isinstance(name, str) or not 0 < len(wire(name)) <= 255:
+        raise _bad(DELAY_ID, "a text of 1 to 255 bytes")
+    return delay_name(vhost, exchange, name)
 
 
 def check_delay(value: Any) -> None:

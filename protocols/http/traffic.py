@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import CodecError
 from penstock.log_core._batch import AMQP091, PERSISTENT, RETAIN, Record
 from penstock.protocols.http.headers import (
+    DELAY_ID,
     DELIVER_AFTER,
     DELIVER_AT,
     PRODUCER,
     SEQUENCE,
     check_delay,
     copies_of,
+    delay_name_of,
     due_of,
     numbered,
 )
@@ -51,7 +53,8 @@ __all__ = [
 _RETRY_S: Final = 5
 _TTL_MAX: Final = 2**32 - 1
 _HALF: Final = frozenset({"x-penstock-half", "x-penstock-commit", "x-penstock-rollback"})
-_SPECIAL: Final = _HALF | {"CC", "BCC", DELIVER_AFTER, DELIVER_AT, PRODUCER, SEQUENCE}
+_CANCEL: Final = "x-penstock-cancel"
+_SPECIAL: Final = _HALF | {"CC", "BCC", DELIVER_AFTER, DELIVER_AT, DELAY_ID, _CANCEL, PRODUCER, SEQUENCE}
 _PLAIN: Final = {"content_type", "delivery_mode"}
 _SHORT: Final = (
     "content_type",
@@ -80,6 +83,8 @@ class Prepared:
     ttl_ms: int
     due_ms: int
     numbered: tuple[bytes, int] | None
+    delay_name: bytes | None
+    """What stands for its name while it waits (`router.delay_names`)."""
 
 
 async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
@@ -274,7 +279,7 @@ class Messages:
 
         """
         one = self.prepare(vhost, identity, exchange, routing_key, properties, body)
-        if len(one.keys) != 1 or one.due_ms or one.numbered is not None:
+        if len(one.keys) != 1 or one.due_ms or one.numbered is not None or one.delay_name is not None:
             raise HttpError(400, "bad_field", "a half message has no delay, no copies and no number")
         route = vhost.route(identity, AMQP091, one.keys[0], one.headers)
         if route.error is not None:
@@ -294,7 +299,7 @@ class Messages:
         """A message in its encoding, all of it checked but whether it may go there. Raises HttpError 400."""
         checked = check_properties(properties, identity)
         headers = checked.get("headers") or {}
-        keys, number = [routing_key], None
+        keys, number, name = [routing_key], None, None
         if not _SPECIAL.isdisjoint(headers):
             headers = checked["headers"] = dict(headers)
             if half := _HALF & set(headers):
@@ -303,7 +308,14 @@ class Messages:
                     "bad_field",
                     f"the header {min(half)} is AMQP publishers'; half messages are kept by POST half",
                 )
+            if _CANCEL in headers:
+                raise HttpError(
+                    400,
+                    "bad_field",
+                    f"the header {_CANCEL} is AMQP publishers'; DELETE exchanges/X/delayed/NAME cancels",
+                )
             keys += copies_of(headers)
+            name = delay_name_of(headers, vhost.name, exchange)
             due_ms = due_of(headers, vhost.broker.log.wall_ms()) or due_ms
             number = numbered(vhost.name, headers)
         if "x-delay" in headers and (entry := vhost.exchanges.get(exchange)) is not None and entry.delays:
@@ -329,9 +341,18 @@ class Messages:
             ttl_of(checked.get("expiration")),
             due_ms,
             number,
+            name,
         )
 
     def _append(self, vhost: Vhost, identity: Identity, one: Prepared) -> Published:
+        if one.delay_name is None:
+            return self._append_in_time(vhost, identity, one)
+        self.route(vhost, identity, one)  # what is refused takes no other one's name
+        with vhost.broker.log.unit():
+            vhost.broker.delayed.names.cancel(one.delay_name)
+            return self._append_in_time(vhost, identity, one)
+
+    def _append_in_time(self, vhost: Vhost, identity: Identity, one: Prepared) -> Published:
         words = vhost.broker.delayed.words
         delay_ms = words.delay_ms(one.headers) if words is not None and one.headers else 0
         if len(one.keys) == 1 and not one.due_ms and not delay_ms:
@@ -386,6 +407,7 @@ class Messages:
             flags=one.flags,
             priority=one.priority,
             ttl_ms=one.ttl_ms,
+            name=one.delay_name,
         )
 
     def encode_properties(self, properties: dict[str, Any]) -> bytes:

@@ -133,7 +133,7 @@ cdef struct Block:
     uint32_t alias_at         # where its property starts; it is 3 bytes
     uint32_t expiry_s         # message expiry interval
     uint32_t expiry_at        # where its value starts; 0 = none (a value is never at 0)
-    bint delayed              # it has a user property that delays the message
+    bint delayed              # it may have a user property that delays the message, names it, or cancels one
 
 # Which identifiers a packet may carry, a bit each.
 cdef enum:
@@ -189,7 +189,9 @@ cdef inline int walk_block(const uint8_t* p, Py_ssize_t n, int packet, bint chec
             i = _text_end(p, i, n, check)
             if i < 0:
                 return MALFORMED
-            if i - stop >= 21 and memcmp(p + stop + 2, b"penstock-deliver-a", 18) == 0:
+            if (i - stop >= 17 and memcmp(p + stop + 2, b"penstock-cancel", 15) == 0) or (
+                i - stop >= 19 and memcmp(p + stop + 2, b"penstock-de", 11) == 0
+            ):
                 found.delayed = True
             i = _text_end(p, i, n, check)
             if i < 0:

@@ -3,23 +3,29 @@
     $delayed/<n>/<topic>       n seconds from now; above 42,949,670 the time itself, seconds since the epoch
     penstock-deliver-after     user property: milliseconds from now
     penstock-deliver-at        user property: milliseconds since the epoch
+    penstock-delay-id          user property: its name while it waits; replaces the one that had it
+    penstock-cancel            user property: the message of this name never comes, nor does this one
 
-Subscribers see the topic behind the prefix, and not the user property. What is due by now is published at
+Subscribers see the topic behind the prefix, and not the user properties. What is due by now is published at
 once. The first of several user properties counts, and the topic before any of them.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.router.delayed import HORIZON_MS
+from penstock.router.names import text
 
-__all__ = ["DelayRefused", "read_delay"]
+__all__ = ["Delay", "DelayRefused", "read_delay"]
 
 _PREFIX: Final = b"$delayed/"
 _SECONDS_MAX: Final = 42_949_670
 _AFTER: Final = b"penstock-deliver-after"
 _AT: Final = b"penstock-deliver-at"
+_ID: Final = b"penstock-delay-id"
+_CANCEL: Final = b"penstock-cancel"
+_OURS: Final = (_AFTER, _AT, _ID, _CANCEL)
 _USER_PROPERTY: Final = 0x26
 _SIZES: Final = {0x01: 1, 0x02: 4, 0x23: 2}
 """Of properties of PUBLISH with a fixed size; all others are one field behind its length, or two."""
@@ -33,16 +39,37 @@ class DelayRefused(ValueError):
         self.in_topic = in_topic
 
 
-def read_delay(topic: bytes, block: bytes, wall_ms: int) -> tuple[bytes, bytes, int]:
-    """Topic and property block as subscribers get them, and when it is due, ms since the epoch (0 = now).
+class Delay(NamedTuple):
+    """What is published when, under which name."""
+
+    topic: bytes
+    block: bytes
+    """Its properties as subscribers get them."""
+    due_ms: int = 0
+    """Since the epoch; 0: now."""
+    name: str | None = None
+    cancels: str | None = None
+    """The name of another one, which never comes, nor does this one."""
+
+
+def read_delay(topic: bytes, block: bytes, wall_ms: int) -> Delay:
+    """What a topic and a property block, which the scanner has checked, say.
 
     Raises:
-        DelayRefused: no number, no topic behind it, or further off than the horizon.
+        DelayRefused: no number, no topic behind it, further off than the horizon, or a name that is none.
 
     """
     wait_ms, in_topic = 0, topic.startswith(_PREFIX)
-    if _AFTER[:-5] in block:
-        block, wait_ms = _read_block(block, wall_ms)
+    name = cancels = None
+    if b"penstock-" in block:
+        block, found = _read_block(block)
+        if _AFTER in found:
+            wait_ms = _number(found[_AFTER], in_topic=False)
+        elif _AT in found:
+            wait_ms = _number(found[_AT], in_topic=False) - wall_ms
+        name, cancels = _name(found.get(_ID)), _name(found.get(_CANCEL))
+        if name is not None and cancels is not None:
+            raise DelayRefused("a message has a name or cancels another one, not both", in_topic=False)
     if in_topic:
         digits, _, topic = topic[len(_PREFIX) :].partition(b"/")
         n = _number(digits, in_topic=True)
@@ -52,7 +79,7 @@ def read_delay(topic: bytes, block: bytes, wall_ms: int) -> tuple[bytes, bytes, 
     if wait_ms > HORIZON_MS:
         raise DelayRefused(f"more than {HORIZON_MS} ms (100 years) from now", in_topic=in_topic)
     # The millisecond under way is not over: with one more nothing is early.
-    return topic, block, wall_ms + wait_ms + 1 if wait_ms > 0 else 0
+    return Delay(topic, block, wall_ms + wait_ms + 1 if wait_ms > 0 else 0, name, cancels)
 
 
 def _number(digits: bytes, *, in_topic: bool) -> int:
@@ -61,10 +88,16 @@ def _number(digits: bytes, *, in_topic: bool) -> int:
     return int(digits)
 
 
-def _read_block(block: bytes, wall_ms: int) -> tuple[bytes, int]:
-    """The block, which the scanner has checked, without our user properties, and the delay of the first."""
+def _name(value: bytes | None) -> str | None:
+    if value is not None and not 0 < len(value) <= 255:
+        raise DelayRefused("the name of a delayed message has 1 to 255 bytes", in_topic=False)
+    return None if value is None else text(value)
+
+
+def _read_block(block: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """The block without our user properties, and the first of each of these."""
     kept = []
-    wait_ms: int | None = None
+    found: dict[bytes, bytes] = {}
     at = 0
     while at < len(block):
         start, kind = at, block[at]
@@ -75,12 +108,13 @@ def _read_block(block: bytes, wall_ms: int) -> tuple[bytes, int]:
             name, at = _field(block, at)
             if kind == _USER_PROPERTY:
                 value, at = _field(block, at)
-                if name in (_AFTER, _AT):
-                    if wait_ms is None:
-                        wait_ms = _number(value, in_topic=False) - (wall_ms if name == _AT else 0)
+                if name in _OURS:
+                    # Of a wait and a time the first counts, too.
+                    if name not in (_AFTER, _AT) or not found.keys() & {_AFTER, _AT}:
+                        found.setdefault(name, value)
                     continue
         kept.append(block[start:at])
-    return b"".join(kept), wait_ms or 0
+    return b"".join(kept), found
 
 
 def _field(block: bytes, at: int) -> tuple[bytes, int]:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.logs import fields
 from penstock.protocols.mqtt import _scan, reasons
-from penstock.protocols.mqtt.delays import DelayRefused, read_delay
+from penstock.protocols.mqtt.delays import Delay, DelayRefused, read_delay
 from penstock.protocols.mqtt.filters import is_reserved
 from penstock.protocols.mqtt.words import ACKNOWLEDGEMENTS
+from penstock.router.delay_names import delay_name
 from penstock.router.errors import AccessRefused, RoutingError
 from penstock.router.retained import RetainedMessage
 
@@ -72,21 +73,61 @@ def publish(
 ) -> Published:
     """Publish one message with the rights of `identity`; refusals are told by the reason."""
     try:
-        topic, block, due_ms = read_delay(topic, block, vhost.broker.log.wall_ms())
+        delay = read_delay(topic, block, vhost.broker.log.wall_ms())
     except DelayRefused as refused:
         reason = reasons.TOPIC_NAME_INVALID if refused.in_topic else reasons.IMPLEMENTATION_SPECIFIC
         return Published(0, _scan.NOW, reason)
-    if is_reserved(topic):
+    if is_reserved(delay.topic):
         return Published(0, _scan.NOW, reasons.NOT_AUTHORIZED)
-    if vhost.refuses:
+    if vhost.refuses and delay.cancels is None:
         return Published(0, _scan.NOW, reasons.QUOTA_EXCEEDED)
+    if delay.name is None and delay.cancels is None:
+        return _publish(vhost, identity, delay, payload, qos, retain, ttl_ms, origin)
+    error = vhost.route(identity, ENC_MQTT5, delay.topic, {}).error
+    if error is not None:
+        return Published(0, _scan.NOW, reason_of(error))
+    log, names = vhost.broker.log, vhost.broker.delayed.names
+    with log.unit():
+        cancelled = names.cancel(_name_of(vhost, delay.cancels or delay.name or ""))
+        if delay.cancels is None:
+            return _publish(vhost, identity, delay, payload, qos, retain, ttl_ms, origin)
+    reason = reasons.SUCCESS if cancelled else reasons.NO_MATCHING_SUBSCRIBERS
+    return Published(log.appender.next_lsn - 1, _scan.SYNCED, reason)
+
+
+def _name_of(vhost: Vhost, name: str) -> bytes:
+    """What stands for the name of a message that waits."""
+    return delay_name(vhost.name, vhost.mqtt_exchange.name, name)
+
+
+def _publish(
+    vhost: Vhost,
+    identity: Identity,
+    delay: Delay,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    ttl_ms: int,
+    origin: int,
+) -> Published:
+    """Now, or when it is due."""
+    topic, block = delay.topic, delay.block
     flags = _QOS_FLAGS[qos] | (F_RETAIN if retain else 0)
-    if due_ms:
+    if delay.due_ms:
         error = vhost.route(identity, ENC_MQTT5, topic, {}).error
         if error is not None:
             return Published(0, _scan.NOW, reason_of(error))
         lsn = vhost.broker.delayed.schedule(
-            vhost.name, due_ms, ENC_MQTT5, topic, block, payload, flags=flags, ttl_ms=ttl_ms, origin=origin
+            vhost.name,
+            delay.due_ms,
+            ENC_MQTT5,
+            topic,
+            block,
+            payload,
+            flags=flags,
+            ttl_ms=ttl_ms,
+            origin=origin,
+            name=None if delay.name is None else _name_of(vhost, delay.name),
         )
         return Published(lsn, _scan.SYNCED, reasons.SUCCESS)
     published = vhost.publish(

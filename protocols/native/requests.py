@@ -377,7 +377,8 @@ def cancel(session: Session, id: int, fields: Fields) -> None:
     route = session.codec.route(join_key_block("", topic))
     if route.error is not None:
         raise RequestError("access_refused", f"write access to topic '{topic}' refused")
-    session.answer(id, {"cancelled": session.broker.delayed.cancel(due_ms, position)})
+    cancelled = session.broker.delayed.cancel(due_ms, position)
+    session.answer(id, {"cancelled": cancelled}, session.log.appender.next_lsn - 1 if cancelled else 0)
 
 
 REQUESTS: Final[dict[str, Handler]] = {

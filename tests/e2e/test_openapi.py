@@ -35,6 +35,7 @@ NAMES = {
     "subscription": "n",
     "token": "t",
     "half": "h",
+    "delayed": "d",
     "transaction": "none",
 }
 
@@ -143,6 +144,9 @@ def test_requests_made_from_the_document_find_what_it_says(
             client.post("webhooks/w/resume")
         if "/half/" in path:
             post("half", {"name": NAMES["half"], "queue": "q", "message": {"value": "a"}})
+        if "/delayed/" in path:
+            later = {"value": "x", "routing_key": "k", "delay_ms": 3_600_000, "delay_id": NAMES["delayed"]}
+            post(f"exchanges/{NAMES['exchange']}/messages", later)
         if "/transactions/" in path or path.endswith("/messages"):
             NAMES["transaction"] = post("transactions")["id"]
         if "/tokens" in path:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.delayed import DelayedHandlers
 from penstock.protocols.http.data.events import Events
 from penstock.protocols.http.data.half import Halves
 from penstock.protocols.http.data.idempotency import Idempotency
@@ -62,6 +63,7 @@ class DataPlane:
         self.puller = Puller(access, polls, leases, members, staged)
         self.transactions = Transactions(access, leases, staged, idempotency)
         self.halves = Halves(access, questions)
+        self.delayed = DelayedHandlers(access)
         self.redrive = Redrive(access, polls)
         self.reader = StreamReader(access, polls)
         tails, events = Tails(broker), Events(broker, webhooks)
@@ -79,6 +81,7 @@ class DataPlane:
         subscription = f"{stream}/subscriptions/{{subscription}}"
         app.routes.add("POST", f"{exchange}/messages", self.publisher.to_exchange, quick=True)
         app.routes.add("POST", f"{vhost}/mqtt/messages", self.topics.publish, quick=True)
+        app.routes.add("DELETE", f"{exchange}/delayed/{{delayed}}", self.delayed.cancel)
         app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
         app.routes.add("GET", f"{vhost}/tail", self.tails.of_query)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)

@@ -8,7 +8,7 @@
 
 A message: `value` (text; other JSON is kept as JSON) or `value_b64`, and optionally `key`, `routing_key`,
 `content_type`, `headers`, `message_id`, `correlation_id`, `reply_to`, `type`, `priority`, `ttl_ms`,
-`timestamp`, `persistent` (true unless said otherwise), and `delay_ms` or `deliver_at`.
+`timestamp`, `persistent` (true unless said otherwise), `delay_ms` or `deliver_at`, and `delay_id`.
 
 CloudEvents: `id` is the message id, `type` the type, `time` the timestamp; all attributes are headers
 `cloudEvents:NAME` (the AMQP binding of CloudEvents), data becomes the body.
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from penstock.protocols.http.headers import due_from
+from penstock.protocols.http.headers import DELAY_ID, due_from
 from penstock.protocols.http.messages import HttpError, Request, dumps, parsed
 
 __all__ = ["MESSAGES_MAX", "Outgoing", "message_of", "messages_of"]
@@ -52,6 +52,7 @@ _KNOWN: Final = {
     "persistent",
     "delay_ms",
     "deliver_at",
+    "delay_id",
 }
 _METADATA: Final = {
     "penstock-routing-key": "routing_key",
@@ -61,6 +62,9 @@ _METADATA: Final = {
     "penstock-type": "type",
 }
 _HEADER: Final = "penstock-header-"
+_HEADERS: Final = {"key": "x-key", "delay_id": DELAY_ID}
+"""Fields that are headers: the ordering key, by which key-shared subscriptions share out and streams are
+compacted; the name of a message that waits."""
 _TRACE: Final = ("traceparent", "tracestate")
 
 
@@ -165,8 +169,9 @@ def message_of(item: Any, where: str) -> Outgoing:
     for name, value in item.items():
         if name in _PROPERTIES and value is not None:
             properties[name] = value
-    if item.get("key") is not None:
-        _set_key(properties, item["key"], where)
+    for name in _HEADERS:
+        if item.get(name) is not None:
+            _set_header(properties, name, item[name], where)
     properties["delivery_mode"] = 2 if item.get("persistent", True) else 1
     if item.get("ttl_ms") is not None:
         properties["expiration"] = _ttl(item["ttl_ms"], f"{where}.ttl_ms")
@@ -179,12 +184,12 @@ def message_of(item: Any, where: str) -> Outgoing:
     return outgoing
 
 
-def _set_key(properties: dict[str, Any], key: Any, where: str) -> None:
-    """Its ordering key, by which key-shared subscriptions share out and streams are compacted."""
+def _set_header(properties: dict[str, Any], name: str, value: Any, where: str) -> None:
+    """What a field says by a header."""
     headers = properties.get("headers") or {}
-    if not isinstance(key, str) or not isinstance(headers, dict):
-        raise _bad(f"{where}.key", "text, beside headers that are an object")
-    properties["headers"] = {**headers, "x-key": key}
+    if not isinstance(value, str) or not isinstance(headers, dict):
+        raise _bad(f"{where}.{name}", "text, beside headers that are an object")
+    properties["headers"] = {**headers, _HEADERS[name]: value}
 
 
 def _due(delay_ms: Any, deliver_at: Any, where: str) -> int:
@@ -281,7 +286,9 @@ def _raw(headers: Mapping[str, str], kind: str, body: bytes) -> Outgoing:
     own = {name[len(_HEADER) :]: value for name, value in headers.items() if name.startswith(_HEADER)}
     if own:
         properties["headers"] = own
-    if "penstock-key" in headers:
-        _set_key(properties, headers["penstock-key"], "Penstock")
+    for field_ in _HEADERS:
+        name = f"penstock-{field_.replace('_', '-')}"
+        if name in headers:
+            _set_header(properties, field_, headers[name], "Penstock")
     outgoing.plain = len(properties) == 2 and not outgoing.due_ms and len(kind) <= _PLAIN_KIND_MAX
     return outgoing

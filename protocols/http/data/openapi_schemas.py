@@ -52,6 +52,7 @@ def schemas() -> Json:
             "ttl_ms": {"type": ["integer", "null"], "minimum": 0, "maximum": 2**32 - 1},
             "delay_ms": {"type": ["integer", "null"]},
             "deliver_at": {"type": ["string", "integer", "null"]},
+            "delay_id": text_or_none,
             "persistent": {"type": "boolean", "default": True},
         },
         closed=True,

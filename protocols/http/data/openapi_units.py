@@ -100,6 +100,11 @@ def units(key: Json) -> Json:
                 },
             )
         },
+        "/exchanges/{exchange}/delayed/{delayed}": {
+            "delete": operation(
+                "Have the message of this name, which waits for its time, never come.", {204: None}
+            )
+        },
         "/half/{half}/commit": {"post": operation("Publish it.", {200: object_({"id": TEXT}, "id")})},
         "/half/{half}/rollback": {"post": operation("Forget it.", {200: object_({})})},
     }

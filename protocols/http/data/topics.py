@@ -17,6 +17,7 @@ from penstock.errors import PenstockError
 from penstock.log_core._batch import EXACTLY_ONCE, MQTT5, PERSISTENT, RETAIN
 from penstock.protocols.http.data.publish import Publisher
 from penstock.protocols.http.data.ways import Ready, Way
+from penstock.protocols.http.headers import DELAY_ID, delay_name_of
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.traffic import check_properties, ttl_of
 from penstock.protocols.translate import mqtt5_from_amqp091
@@ -62,11 +63,17 @@ class TopicPublisher:
     def _ready(self, way: Way, topic: bytes, flags: int, message: Outgoing) -> Ready:
         """One message, made ready. Raises HttpError."""
         properties = check_properties(message.properties, way.identity)
+        name = None
+        if DELAY_ID in (properties.get("headers") or {}):
+            properties["headers"] = dict(properties["headers"])
+            vhost = way.vhost
+            name = delay_name_of(properties["headers"], vhost.name, vhost.mqtt_exchange.name)
         try:
             _, block = mqtt5_from_amqp091(_ANY_KEY, self._access.messages.encode_properties(properties))
         except PenstockError as error:
             raise self._access.app.translate(error) from error
-        return _ToTopic(self._access, way, topic, flags, block, ttl_of(properties.get("expiration")), message)
+        ttl_ms = ttl_of(properties.get("expiration"))
+        return _ToTopic(self._access, way, topic, flags, block, ttl_ms, message, name)
 
 
 class _ToTopic:
@@ -81,6 +88,7 @@ class _ToTopic:
         block: bytes,
         ttl_ms: int,
         message: Outgoing,
+        delay_name: bytes | None,
     ) -> None:
         self._access = access
         self._way = way
@@ -90,6 +98,7 @@ class _ToTopic:
         self._ttl_ms = ttl_ms
         self._body = message.body
         self._due_ms = message.due_ms
+        self._delay_name = delay_name
         self.size = len(message.body)
         self.waits = message.due_ms > 0
 
@@ -103,6 +112,15 @@ class _ToTopic:
         return route
 
     def append(self) -> Published:
+        if self._delay_name is None:
+            return self._append()
+        self.route()  # what is refused takes no other one's name
+        broker = self._way.vhost.broker
+        with broker.log.unit():
+            broker.delayed.names.cancel(self._delay_name)
+            return self._append()
+
+    def _append(self) -> Published:
         vhost, ttl_ms, flags = self._way.vhost, self._ttl_ms, self._flags
         try:
             if self._due_ms:
@@ -116,6 +134,7 @@ class _ToTopic:
                     self._body,
                     flags=flags,
                     ttl_ms=ttl_ms,
+                    name=self._delay_name,
                 )
                 return Published(lsn, route)
             published = vhost.publish(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.mqtt.delays import DelayRefused, read_delay
+from penstock.protocols.mqtt.delays import Delay, DelayRefused, read_delay
 from penstock.router.delayed import HORIZON_MS
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
@@ -100,7 +100,7 @@ def test_a_user_property_that_is_no_number_is_refused(gateway: Gateway) -> None:
 
 def test_a_property_with_a_longer_name_is_the_users_own() -> None:
     block = user("penstock-deliver-atlas", "x")
-    assert read_delay(b"t", block, WALL) == (b"t", block, 0)
+    assert read_delay(b"t", block, WALL) == Delay(b"t", block)
 
 
 def test_the_horizon_holds_for_both() -> None:
@@ -110,6 +110,51 @@ def test_the_horizon_holds_for_both() -> None:
     ):
         with pytest.raises(DelayRefused, match="100 years"):
             read_delay(topic, block, WALL)
+
+
+def test_a_message_with_a_name_is_cancelled_or_replaced(gateway: Gateway) -> None:
+    sub = subscriber(gateway)
+    peer = gateway.connect("p", 5)
+
+    def publish(payload: bytes, *props: tuple[str, str], topic: str = "t") -> int:
+        """The reason of its PUBACK."""
+        block = b"".join(user(*one) for one in props)
+        peer.publish(topic, payload, qos=1, packet_id=9, props=block)
+        (answer,) = peer.take()
+        assert (answer.kind, answer.body[:2]) == (4, b"\0\x09")
+        return answer.body[2] if len(answer.body) > 2 else 0
+
+    wait = ("penstock-deliver-after", "3000")
+    assert publish(b"one", ("penstock-delay-id", "a"), wait) == 0
+    assert publish(b"two", wait, ("penstock-delay-id", "b"), ("x", "y")) == 0
+    assert publish(b"three", ("penstock-delay-id", "c"), topic="$delayed/3/t") == 0
+    assert publish(b"", ("penstock-cancel", "a")) == 0
+    assert publish(b"", ("penstock-cancel", "a")) == 0x10, "none of this name waits"
+    assert publish(b"", ("penstock-cancel", "")) == 0x83
+    assert publish(b"", ("penstock-cancel", "b"), ("penstock-delay-id", "b")) == 0x83
+    # It comes in the other one's stead, now.
+    assert publish(b"three, now", ("penstock-delay-id", "c")) == 0
+    assert [m.payload for m in sub.publishes()] == [b"three, now"]
+    gateway.advance(2.9)
+    assert sub.publishes() == []
+    gateway.advance(0.2)
+    (got,) = sub.publishes()
+    assert (got.payload, got.block) == (b"two", user("x", "y"))
+
+
+def test_a_cancelled_message_does_not_come_after_a_crash(gateway: Gateway, tmp_path: Path) -> None:
+    peer = gateway.connect("p", 5)
+    for name in ("a", "b"):
+        props = user("penstock-deliver-after", "5000") + user("penstock-delay-id", name)
+        peer.publish("t", name.encode(), qos=1, packet_id=7, props=props)
+    peer.publish("t", b"", qos=1, packet_id=7, props=user("penstock-cancel", "a"))
+    assert [packet.kind for packet in peer.take()] == [4, 4, 4]
+    crashed = gateway.crash(tmp_path / "crashed")
+    sub = subscriber(crashed)
+    crashed.advance(4.9)
+    wait_for(crashed, sub, 1)
+    assert crashed.broker.statistics()["delayed"] == 0
+    crashed.stop()
 
 
 def test_a_delayed_retained_message_is_retained_when_it_is_due(gateway: Gateway) -> None:

@@ -411,7 +411,12 @@ def test_a_delayed_batch_comes_when_it_is_due_and_not_when_it_is_cancelled(world
     assert [sequence for sequence, *_ in confirms] == [0, 1]
     assert read_all(client) == []
     cancel = {"topic": "t", "due_ms": now_ms + 60_000, "position": confirms[1][1]}
-    assert client.request("cancel", **cancel) == {"cancelled": True}
+    asked = bytearray(client.json_frame(0x05, {"do": "cancel", **cancel}, 99))
+    client.session.receive(asked, len(asked))
+    client.look()
+    assert client.frames == [], "it is answered when it is on the disk, not before"
+    ((_, _, told),) = client.take()
+    assert json.loads(told) == {"cancelled": True}
     assert client.request("cancel", **cancel) == {"cancelled": False}
     for _ in range(59):
         world.pass_time(1)

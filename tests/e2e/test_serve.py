@@ -241,7 +241,7 @@ def test_a_disk_that_is_full(serve: Serve, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(small)], capture_output=True, text=True
     )
     if mounted.returncode != 0:
         pytest.skip(f"this user cannot make a small file system: {mounted.stderr.strip()}")

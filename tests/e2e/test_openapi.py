@@ -146,7 +146,7 @@ def test_requests_made_from_the_document_find_what_it_says(
             post("half", {"name": NAMES["half"], "queue": "q", "message": {"value": "a"}})
         if "/delayed/" in path:
             later = {"value": "x", "routing_key": "k", "delay_ms": 3_600_000, "delay_id": NAMES["delayed"]}
-            post(f"exchanges/{NAMES['exchange']}/messages", later)
+            assert client.post(f"exchanges/{NAMES['exchange']}/messages", json=later).status_code == 200
         if "/transactions/" in path or path.endswith("/messages"):
             NAMES["transaction"] = post("transactions")["id"]
         if "/tokens" in path:

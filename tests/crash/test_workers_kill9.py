@@ -24,7 +24,7 @@ from tests.support.brokers import Gateway
 from tests.support.management import SETTINGS, Api
 from tests.support.workers import WAIT_S, amqp, pids, until
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's processes"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's processes")]
 
 VHOSTS = ("/", "b")
 """By the number of their worker."""

@@ -16,7 +16,7 @@ from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's listeners"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's listeners")]
 
 HEADER = b"AMQP\0\0\x09\x01"
 CONNECT = b"\x10\x0c\0\4MQTT\4\2\0<\0\0"

@@ -14,8 +14,6 @@ from aio_pika.patterns import RPC
 from tests.support.brokers import Broker
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def url(amqp_port: int) -> str:
@@ -96,7 +94,6 @@ async def test_rpc_pattern(channel: aio_pika.abc.AbstractChannel, unique: str) -
     await rpc.close()
 
 
-@pytest.mark.timeout(120)
 async def test_a_robust_connection_comes_back_after_kill_9(own_broker: Broker, unique: str) -> None:
     """It declares everything again and consumption goes on; the durable message that waited is there."""
     if not own_broker.amqp_port:

@@ -9,8 +9,6 @@ import pytest
 
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(180)
-
 both_versions = pytest.mark.parametrize("version", [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5])
 
 

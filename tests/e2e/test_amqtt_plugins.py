@@ -16,8 +16,6 @@ from tests.e2e.mqtt_clients import Client, connected
 from tests.support.brokers import BrokerFailed, Gateway
 from tests.support.management import SETTINGS, Api
 
-pytestmark = pytest.mark.timeout(180)
-
 OWN_PLUGIN = '''
 import asyncio
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin

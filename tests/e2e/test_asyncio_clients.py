@@ -13,8 +13,6 @@ import pytest_asyncio
 from tests.e2e.mqtt_drivers import DATA, DRIVERS, EACH, REPLY, TYPE, USER, Driver, Options
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(180)
-
 each_client = pytest.mark.parametrize(("name", "version"), EACH, ids=[f"{n}-{v}" for n, v in EACH])
 each_v5 = pytest.mark.parametrize("name", [name for name, version in EACH if version == 5])
 

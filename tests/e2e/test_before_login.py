@@ -18,7 +18,7 @@ from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 from tests.unit.protocols.test_websocket import request
 
-pytestmark = [pytest.mark.penstock_only("these are penstock's limits"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.penstock_only("these are penstock's limits")]
 
 HEADER = b"AMQP\0\0\x09\x01"
 CONNECT = b"\x10\x0c\0\4MQTT\4\2\0<\0\0"

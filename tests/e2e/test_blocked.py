@@ -18,7 +18,7 @@ import pytest
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's alarms"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's alarms")]
 
 MIB = 2**20
 

@@ -21,7 +21,6 @@ from tests.support.limits import LIMIT_S
 from tests.support.management import Api
 
 pytestmark = [
-    pytest.mark.timeout(300),
     pytest.mark.penstock_only("RabbitMQ and Mosquitto have no such thing"),
 ]
 

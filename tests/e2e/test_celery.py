@@ -19,7 +19,6 @@ from tests.support.brokers import ROOT
 from tests.support.limits import LIMIT_S
 
 pytestmark = [
-    pytest.mark.timeout(90),
     # Its own deprecations are none of ours.
     pytest.mark.filterwarnings("default"),
 ]

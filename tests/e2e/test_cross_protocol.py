@@ -13,8 +13,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.e2e.mqtt_clients import connected
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(180)
-
 both_versions = pytest.mark.parametrize("version", [4, 5], ids=["v3.1.1", "v5"])
 
 

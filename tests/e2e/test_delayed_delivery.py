@@ -20,8 +20,6 @@ from kombu.transport.native_delayed_delivery import (
 
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def connection(amqp_port: int, unique: str) -> Iterator[kombu.Connection]:

@@ -11,7 +11,6 @@ from tests.e2e.mqtt_clients import connected
 from tests.support.brokers import Broker
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.penstock_only("RabbitMQ needs a plugin for it, Mosquitto has none"),
 ]
 

@@ -16,8 +16,6 @@ from tests.e2e.mqtt_clients import Client, connected
 from tests.support.brokers import Broker
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(120)
-
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from tests.support.brokers import BrokerFailed, Gateway, can_connect
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def test_port_0_takes_a_free_port_and_says_which(tmp_path: Path) -> None:
     with Gateway(tmp_path, ports=(0, 0)) as gateway:

@@ -11,7 +11,6 @@ import pytest
 GO = Path(__file__).parent / "go"
 
 # Its standard library is compiled once on a new machine.
-pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from penstock.sdk.errors import ClientError, ConnectionLost
 from penstock.sdk.half import Question
 from penstock.testing import Gateway
 
-pytestmark = pytest.mark.timeout(300)
-
 WAIT_S = 60.0
 
 

@@ -14,8 +14,6 @@ from pika.exceptions import ChannelClosedByBroker, NackError
 
 from penstock.testing import Gateway
 
-pytestmark = pytest.mark.timeout(300)
-
 WAIT_S = 60.0
 HALF: dict[str, Any] = {"x-penstock-half": "order-1", "x-penstock-check-queue": "questions"}
 

@@ -15,8 +15,6 @@ import pytest
 from penstock.testing import Gateway
 from tests.support.receiver import Got, Receiver, Reply
 
-pytestmark = pytest.mark.timeout(300)
-
 SETTINGS = {"webhooks.allow_networks": "127.0.0.0/8"}
 SOON = {"check_after_ms": 100, "check_each_ms": 100}
 MESSAGE = {"value": {"order": 7}, "message_id": "m"}

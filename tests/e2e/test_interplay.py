@@ -6,12 +6,9 @@ import asyncio
 
 import aio_pika
 import aiomqtt
-import pytest
 
 import penstock
 from penstock.testing import Gateway
-
-pytestmark = pytest.mark.timeout(300)
 
 WAIT_S = 120.0
 N = 300

@@ -12,8 +12,6 @@ from kombu.simple import SimpleQueue
 
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @pytest.fixture
 def connection(amqp_port: int) -> Iterator[kombu.Connection]:

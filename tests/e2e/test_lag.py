@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import penstock
 from penstock.testing import Gateway
-
-pytestmark = pytest.mark.timeout(300)
 
 WAIT_S = 120.0
 SETTINGS = {

@@ -15,7 +15,6 @@ from bench.workloads import WORKLOADS, Workload
 from tests.support.brokers import Broker
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_nothing_is_lost_at_full_speed(workload: Workload, own_broker: Broker, broker_name: str) -> None:
     port = own_broker.amqp_port if workload.load.protocol == "amqp" else own_broker.mqtt_port

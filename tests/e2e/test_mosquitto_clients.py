@@ -15,7 +15,6 @@ from tests.support.brokers import BrokerMissing, Mosquitto
 from tests.support.limits import LIMIT_S
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
 ]
 

@@ -24,7 +24,7 @@ from tests.support.management import Api
 from tests.support.receiver import Receiver
 from tests.support.workers import WAIT_S, amqp, until
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's processes"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's processes")]
 
 VHOSTS = ("/", "b", "c")
 COUNT = 300

@@ -12,7 +12,6 @@ from tests.e2e.test_mosquitto_clients import command, publish, received, subscri
 from tests.support.brokers import BrokerFailed, Gateway, Mosquitto
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
 ]
 

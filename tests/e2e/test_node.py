@@ -10,8 +10,6 @@ import pytest
 
 NODE = Path(__file__).parent / "node"
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def packages() -> None:

@@ -13,8 +13,6 @@ from bench.load_mqtt import packet, utf8
 from tests.e2e.mqtt_clients import Client, connected
 from tests.support.limits import LIMIT_S
 
-pytestmark = pytest.mark.timeout(180)
-
 both_versions = pytest.mark.parametrize("version", [4, 5], ids=["v3.1.1", "v5"])
 each_qos = pytest.mark.parametrize("qos", [0, 1, 2])
 

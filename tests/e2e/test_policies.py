@@ -21,8 +21,6 @@ from tests.support.brokers import BrokerMissing, Gateway, RabbitMQ
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class Operator:
     """Who administers a broker."""

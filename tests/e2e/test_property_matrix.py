@@ -25,7 +25,6 @@ from tests.support.limits import LIMIT_S
 from tests.support.mqtt_wire import Wire
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.penstock_only("RabbitMQ 3.10's MQTT plug-in is 3.1.1 and maps less"),
 ]
 

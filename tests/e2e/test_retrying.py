@@ -12,8 +12,6 @@ import penstock.sync
 from penstock.sdk.errors import StaleDelivery
 from penstock.testing import Gateway
 
-pytestmark = pytest.mark.timeout(300)
-
 WAIT_S = 60.0
 SOON = (0.01, 0.04)
 

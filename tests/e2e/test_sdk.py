@@ -23,8 +23,6 @@ from penstock.sdk.errors import (
 )
 from penstock.testing import Gateway
 
-pytestmark = pytest.mark.timeout(300)
-
 WAIT_S = 60.0
 
 

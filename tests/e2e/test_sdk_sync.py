@@ -11,8 +11,6 @@ import penstock.sync
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost
 from penstock.testing import Gateway
 
-pytestmark = pytest.mark.timeout(300)
-
 WAIT_S = 60.0
 
 

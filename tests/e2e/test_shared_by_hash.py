@@ -19,7 +19,6 @@ from tests.e2e.test_shared_subscriptions import mqtt_js
 from tests.support.brokers import Gateway
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
 ]
 

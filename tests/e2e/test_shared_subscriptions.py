@@ -15,7 +15,6 @@ from tests.e2e.test_node import NODE
 from tests.e2e.test_node import packages as packages
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
 ]
 

@@ -16,8 +16,6 @@ from penstock.sdk.errors import ClientError, ConnectionLost, LoginRefused
 from penstock.testing import Gateway
 from tests.support.certificates import Authority
 
-pytestmark = pytest.mark.timeout(300)
-
 USES_THE_FIXTURES = """
 import asyncio
 import penstock

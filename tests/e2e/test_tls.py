@@ -30,7 +30,6 @@ from tests.support.limits import LIMIT_S
 
 pytestmark = [
     pytest.mark.penstock_only("this is about penstock's listeners"),
-    pytest.mark.timeout(60),
 ]
 
 PLANT = "O=plant,CN=pump"

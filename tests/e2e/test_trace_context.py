@@ -20,7 +20,6 @@ from tests.support.receiver import Receiver
 
 pytestmark = [
     pytest.mark.penstock_only("this is about what crosses protocols"),
-    pytest.mark.timeout(300),
 ]
 
 STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"

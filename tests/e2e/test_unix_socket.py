@@ -16,7 +16,6 @@ from paho.mqtt.enums import CallbackAPIVersion
 from tests.support.brokers import BrokerFailed, Gateway
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.penstock_only("this is about penstock's listeners"),
 ]
 

@@ -18,7 +18,7 @@ from tests.unit.protocols.test_websocket import request
 
 __all__ = ["packages"]
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's listeners"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's listeners")]
 
 Made = tuple[Gateway, Authority]
 

@@ -33,7 +33,7 @@ from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 from tests.support.workers import WAIT_S, amqp, pids, until
 
-pytestmark = [pytest.mark.penstock_only("this is about penstock's processes"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.penstock_only("this is about penstock's processes")]
 
 SERVED = "connection handed over"
 MOST_TRIES = 64

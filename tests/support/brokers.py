@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
@@ -43,21 +44,32 @@ class BrokerFailed(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listened on a moment ago.
+    """A TCP port of 127.0.0.1 that nobody listened on a moment ago, and that this run gives to nobody else.
 
     It is below the range from which the kernel takes the ports of outgoing connections: a client that keeps
     trying to reach a stopped broker could otherwise be given the broker's own port, and the restart would
-    find it taken.
+    find it taken. Each worker of pytest-xdist has ports of its own: between this look and the moment when a
+    broker listens, or while it is stopped, another one could find it free, too.
     """
     lowest_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    mine = range(10240 + worker, lowest_outgoing, workers)
     while True:
-        port = random.SystemRandom().randrange(10240, lowest_outgoing)
+        port = random.SystemRandom().choice(mine)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.append(port)
             return port
+
+
+_given: deque[int] = deque(maxlen=256)
+"""The ports given last."""
 
 
 def can_connect(port: int) -> bool:
@@ -125,9 +137,13 @@ class Broker:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Start the process and wait until it serves."""
+        """Start the process and wait until it serves; one that does not is ended."""
         self.launch()
-        self.wait_until_serving()
+        try:
+            self.wait_until_serving()
+        except BaseException:
+            self.kill9()
+            raise
         return self
 
     def launch(self) -> None:

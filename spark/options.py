@@ -15,6 +15,7 @@ from penstock.sdk.url import parse_url
 from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS, Wanted, amqp_pattern, mqtt_filter
+from penstock.spark.reports import check_address
 from penstock.spark.schema import select
 from penstock.spark.storage import Storage, storage_of
 
@@ -46,6 +47,7 @@ _KNOWN: Final = (
     "maxTriggerDelay",
     "minPartitions",
     "taskBytes",
+    "report",
 )
 _OF_TRAFFIC: Final = ("archive", "payload", "exchanges", "topics", "routingKeys", "protocols")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -87,6 +89,8 @@ class ReadOptions:
     max_delay_s: float
     min_partitions: int
     task_bytes: int
+    report: str = ""
+    """Where to tell how far it is (`reports`); "": nowhere."""
     task_bytes_min: int = 65536
     """For less no further task is made, whatever `min_partitions` says; no option."""
 
@@ -165,6 +169,7 @@ class ReadOptions:
             max_delay_s=parse_duration_s("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
             min_partitions=_number(given, "minPartitions", 1) or 1,
             task_bytes=_number(given, "taskBytes", 65536) or _TASK_BYTES,
+            report=_report(given),
         )
 
 
@@ -177,6 +182,13 @@ def _endpoint(given: Mapping[str, str]) -> str | None:
             except ClientError as error:
                 raise SparkOptionError(name, text.rpartition("@")[2], error.remedy) from None
     return endpoint
+
+
+def _report(given: Mapping[str, str]) -> str:
+    address = given.get("report", "")
+    if address:
+        check_address(address)
+    return address
 
 
 def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:

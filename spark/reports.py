@@ -3,9 +3,10 @@
 A task sends a datagram now and then to the program that made the session; nothing waits for it, and one that
 is lost is made good by the next. So what is told is for people, and nothing depends on it.
 
-    {"token": text, "kind": "read" or "sent", "key": number, "rows": number, "bytes": number}
+    {"token": text, "kind": "plan", "read" or "sent", "key": number, "rows": number, "bytes": number}
 
-`key` tells the parts of a work apart: one that is done again counts once. The token keeps strangers out.
+`key` tells the parts of a work apart: one that is done again counts once. Bytes that are planned and read are
+those of the log, bytes sent are those of payloads. The token keeps strangers out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from penstock.spark.errors import SparkOptionError
 
 __all__ = ["Kind", "Listener", "Reporter", "check_address"]
 
-Kind = Literal["read", "sent"]
+Kind = Literal["plan", "read", "sent"]
 
 _EACH_S: Final = 0.5
 _DATAGRAM_MAX: Final = 1024
@@ -49,7 +50,7 @@ class Listener:
         self._socket.close()
 
     def totals(self) -> Mapping[Kind, tuple[int, int]]:
-        """Rows and bytes that were read and sent as far as was told."""
+        """Rows and bytes of each kind, as far as was told."""
         while True:
             try:
                 data = self._socket.recv(_DATAGRAM_MAX)
@@ -57,7 +58,7 @@ class Listener:
                 break
             self._note(data)
         found: dict[Kind, tuple[int, int]] = {}
-        for kind in ("read", "sent"):
+        for kind in ("plan", "read", "sent"):
             parts = [counts for (known, _), counts in self._told.items() if known == kind]
             found[kind] = sum(rows for rows, _ in parts), sum(nbytes for _, nbytes in parts)
         return found

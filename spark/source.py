@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -28,6 +29,7 @@ from penstock.spark.planning import (
     starting_position,
 )
 from penstock.spark.reading import Selection, read_places
+from penstock.spark.reports import Reporter
 from penstock.spark.schema import ddl, names_of
 from penstock.spark.sink import BatchSink, StreamSink, WriteOptions
 from penstock.spark.worker_heap import spare_imports
@@ -96,7 +98,19 @@ class _Reads:
         if isinstance(partition, Task):
             places = partition.places
             batches = read_places(self.options.storage, places, partition.selection)
-            yield from self.lease.held(partition.needed, batches) if places else batches
+            if places:
+                batches = self.lease.held(partition.needed, batches)
+                batches = self._reported(places, batches)
+            yield from batches
+
+    def _reported(
+        self, places: tuple[Part, ...], batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        with closing(Reporter(self.options.report, "read", places[0].first)) as reporter:
+            for batch in batches:
+                yield batch
+                reporter.add(batch.num_rows, 0)
+            reporter.add(0, sum(place.nbytes for place in places))
 
 
 class TrafficReader(_Reads, DataSourceReader):
@@ -115,6 +129,8 @@ class TrafficReader(_Reads, DataSourceReader):
         self.lease.hold(start)
         tasks = plan(view, self.options, selection, start, end) if start < end else []
         view.storage.close()
+        with closing(Reporter(self.options.report, "plan", 0)) as reporter:
+            reporter.add(0, sum(place.nbytes for places in tasks for place in places))
         # Spark takes an empty list for one task without a description.
         return [Task(places, selection, start) for places in tasks] or [Task((), selection)]
 

@@ -34,6 +34,11 @@ class Cold:
     places: tuple[Part, ...]
     selection: Selection
 
+    @property
+    def nbytes(self) -> int:
+        """About what it has in the log."""
+        return sum(place.nbytes for place in self.places)
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -45,6 +50,10 @@ class Commit:
     log_bytes: int
     """About what it has in the log."""
     file_bytes: int
+    left: int
+    """Segments that are still to be copied."""
+    left_bytes: int
+    """About what those have in the log."""
 
 
 Mapper = Callable[[Callable[[Cold], Sequence[DataFile]], Iterable[Cold]], Iterator[Sequence[DataFile]]]
@@ -108,6 +117,7 @@ def tier(
     archive = ParquetFormat(to)
     archive.create(arrow_schema(tuple(COLUMNS)))
     todo = cold_segments(view, archive, before_ms, allow_loss=allow_loss)
+    left, left_bytes = len(todo), sum(cold.nbytes for cold in todo)
     for cold, files in zip(todo, run(translate, todo), strict=True):
         try:
             if archive.position(view.log_id) not in (None, cold.first):
@@ -120,11 +130,7 @@ def tier(
                 f"another job has put [{cold.first}, {cold.last}) into {to}",
                 remedy="run one tier job for a log at a time",
             ) from None
-        yield Commit(
-            cold.first,
-            cold.last,
-            sum(file.rows for file in files),
-            sum(place.nbytes for place in cold.places),
-            sum(file.nbytes for file in files),
-        )
+        left, left_bytes = left - 1, left_bytes - cold.nbytes
+        rows, nbytes = sum(file.rows for file in files), sum(file.nbytes for file in files)
+        yield Commit(cold.first, cold.last, rows, cold.nbytes, nbytes, left, left_bytes)
     archive.compact()

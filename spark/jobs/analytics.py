@@ -12,12 +12,14 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import add_input, frame_of
+from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
 from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import NEEDED, roll_up, rolled_up_to
 from penstock.spark.log_view import LogView
@@ -108,29 +110,32 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots")
     parser.add_argument("--to", metavar="TABLE", help=f"add whole windows to a table: {TABLES}")
     parser.add_argument("--window", default="1m", help="of that table (default: %(default)s)")
+    add_output(parser)
     parser.add_argument("--top", type=int, default=15, help="how many talkers (default: %(default)s)")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from penstock.spark.session import session
 
+    progress = progress_of(arguments)
     spark = session("penstock spark analytics", cores=arguments.cores, memory=arguments.memory)
     if arguments.to is not None:
-        _roll_up(spark, arguments)
+        _roll_up(spark, arguments, progress)
         if arguments.html is None:
             spark.stop()
             return 0
-    report = analyse(frame_of(spark, arguments, _COLUMNS), arguments.top)
-    print(report.text())
+    with listener_of(spark) as listener, watched(spark, progress, listener):
+        report = analyse(frame_of(spark, arguments, _COLUMNS, report=listener.address), arguments.top)
     if arguments.html is not None:
         report.source = arguments.table or _called(arguments.data)
         write_html(report, arguments.html)
-        print(f"written: {arguments.html}")
+    written = "" if arguments.html is None else f"\nwritten: {arguments.html}"
+    progress.done(report.text() + written, html=arguments.html, **asdict(report))
     spark.stop()
     return 0
 
 
-def _roll_up(spark: SparkSession, arguments: argparse.Namespace) -> None:
+def _roll_up(spark: SparkSession, arguments: argparse.Namespace, progress: Progress) -> None:
     window_s = round(parse_duration_s("window", arguments.window))
     if window_s < 1:
         raise SparkOptionError("window", arguments.window, "give at least 1s")
@@ -143,8 +148,11 @@ def _roll_up(spark: SparkSession, arguments: argparse.Namespace) -> None:
             chosen.startingTimestamp = str(rolled_up_to(arguments.to, who) * 1000)
     else:
         who = f"analytics-{hashlib.sha256(arguments.table.encode()).hexdigest()[:32]}"
-    rows, end = roll_up(frame_of(spark, chosen, ",".join(NEEDED)), arguments.to, who, window_s)
-    print(f"{rows} rows added, the table has the traffic up to {end:%Y-%m-%d %H:%M:%S} UTC")
+    with listener_of(spark) as listener, watched(spark, progress, listener):
+        frame = frame_of(spark, chosen, ",".join(NEEDED), report=listener.address)
+        rows, end = roll_up(frame, arguments.to, who, window_s)
+    text = f"{rows} rows added, the table has the traffic up to {end:%Y-%m-%d %H:%M:%S} UTC"
+    progress.done(text, table=arguments.to, rows=rows, up_to=f"{end:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -13,7 +13,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.spark.jobs.progress import Progress, add_output, progress_of
 from penstock.spark.jobs.registry import Job, registered
+from penstock.spark.log_view import LogView
 from penstock.spark.options import parse_duration_s
 from penstock.spark.tables import TABLES
 
@@ -30,6 +32,7 @@ __all__ = [
     "log_source",
     "program",
     "run_stream",
+    "span",
 ]
 
 DATA: Final = "penstock's data folder, or the URL of its native listener (penstock://USER@HOST:PORT)"
@@ -72,6 +75,7 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="of the job, for spark jobs (default: that of the checkpoint)")
     parser.add_argument("--every", default="10s", help="time between micro-batches (default: %(default)s)")
     parser.add_argument("--once", action="store_true", help="take what is there and end")
+    add_output(parser)
     parser.add_argument(
         "--max-bytes", default="268435456", help="of log per micro-batch (default: %(default)s)"
     )
@@ -136,14 +140,21 @@ def run_stream(
 
     Meanwhile it is a job that `penstock spark jobs` lists. Raises what ended it otherwise.
     """
+    progress = progress_of(arguments)
     name = arguments.name or arguments.checkpoint.absolute().name
     with registered(name, verb, arguments.data, arguments.to) as job:
-        _run_stream(start, show, job)
+        _run_stream(start, show, job, progress)
 
 
-def _run_stream(start: Callable[[], StreamingQuery], show: Callable[[dict[str, Any]], str], job: Job) -> None:
+def _run_stream(
+    start: Callable[[], StreamingQuery],
+    show: Callable[[dict[str, Any]], str],
+    job: Job,
+    progress: Progress,
+) -> None:
     from penstock.spark.running import run_to_end
 
+    view = LogView(job.data)
     stopping = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -156,24 +167,61 @@ def _run_stream(start: Callable[[], StreamingQuery], show: Callable[[dict[str, A
     def watch(query: StreamingQuery) -> None:
         nonlocal shown
         while not query.awaitTermination(1):
-            shown = _show(query, shown, show, job)
+            shown = _show(query, shown, show, job, progress, view)
             if stopping:
                 query.stop()
-        shown = _show(query, shown, show, job)
+        shown = _show(query, shown, show, job, progress, view)
 
     try:
         run_to_end(start, watch)
     finally:
+        view.storage.close()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _show(query: StreamingQuery, shown: int, show: Callable[[dict[str, Any]], str], job: Job) -> int:
-    for progress in query.recentProgress:
-        if progress["batchId"] > shown and progress["numInputRows"]:
-            shown = progress["batchId"]
-            end = progress["sources"][0]["endOffset"]
-            position = (json.loads(end) if isinstance(end, str) else end)["0"]
-            job.note(position)
-            print(f"{time.strftime('%H:%M:%S')} batch {shown}: {show(dict(progress))}", flush=True)
+def _show(
+    query: StreamingQuery,
+    shown: int,
+    show: Callable[[dict[str, Any]], str],
+    job: Job,
+    progress: Progress,
+    view: LogView,
+) -> int:
+    for report in query.recentProgress:
+        if report["batchId"] > shown and report["numInputRows"]:
+            shown = report["batchId"]
+            source = report["sources"][0]
+            start, end, newest = (
+                _position(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset")
+            )
+            job.note(end)
+            seconds = report["durationMs"]["triggerExecution"] / 1000
+            view.refresh()
+            taken, behind = span(view, start, end), span(view, end, newest)
+            text = show(dict(report))
+            if progress.json:
+                facts = {"position": end, "positions": taken[0], "bytes": taken[1], "seconds": seconds}
+                left = {"behind": behind[0], "behind_bytes": behind[1]}
+                progress.tell("batch", batch=shown, **facts, **left, text=text)
+                continue
+            pace = f"{taken[1] / 1e6:,.1f} MB of log in {seconds:.1f} s"
+            print(
+                f"{time.strftime('%H:%M:%S')} batch {shown}: {text}, {pace}, "
+                f"{behind[0]:,} positions ({behind[1] / 1e6:,.1f} MB) behind",
+                flush=True,
+            )
     return shown
+
+
+def span(view: LogView, first: int, last: int) -> tuple[int, int]:
+    """Positions and bytes that the log has in [first, last); between two runs of a gateway it has none."""
+    places = view.places(max(first, view.first), last, 1 << 62)
+    return sum(place.last - place.first for place in places), sum(place.nbytes for place in places)
+
+
+def _position(offset: Any) -> int:
+    """The position in an offset of the source, which may be text; 0: there is none."""
+    if isinstance(offset, str):
+        offset = json.loads(offset)
+    return int(offset["0"]) if offset else 0

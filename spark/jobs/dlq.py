@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 from penstock.spark.errors import SparkError
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import HEADER, add_input, frame_of
+from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
 from penstock.spark.jobs.replay import send
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 __all__ = ["dead_letters", "main", "summary"]
 
@@ -52,7 +53,7 @@ def summary(dead: DataFrame) -> DataFrame:
     )
 
 
-def requeue(dead: DataFrame, url: str, name: str, *, of_log: bool = False) -> None:
+def requeue(dead: DataFrame, url: str, name: str, *, of_log: bool = False, report: str = "") -> None:
     """Publish each into the queue it died in, once however often this runs under the same name."""
     from pyspark.sql import functions as f
 
@@ -63,7 +64,7 @@ def requeue(dead: DataFrame, url: str, name: str, *, of_log: bool = False) -> No
         .withColumn("routing_key", f.col("dead_queue"))
         .withColumn("headers", f.expr(f"filter(headers, h -> h.name NOT IN ({history}))"))
     )
-    send(rows, url, name, of_log=of_log)
+    send(rows, url, name, of_log=of_log, report=report)
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +73,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--requeue", action="store_true", help="send them into the queues they died in")
     parser.add_argument("--url", help="the gateway: amqp://USER@HOST:PORT/VHOST")
     parser.add_argument("--name", help="of this run; repeat a run under its name after a failure")
+    add_output(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -80,8 +82,28 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.requeue and not (arguments.url and arguments.name):
         raise SparkError("it is not said where to requeue", remedy="give --url and --name")
     spark = session("penstock spark dlq", cores=arguments.cores, memory=arguments.memory)
-    dead = dead_letters(frame_of(spark, arguments))
-    rows = summary(dead).collect()
+    progress = progress_of(arguments)
+    with listener_of(spark) as listener:
+        dead = dead_letters(frame_of(spark, arguments, report=listener.address))
+        with watched(spark, progress, listener):
+            rows = summary(dead).collect()
+        _tell(rows, progress)
+        if arguments.requeue:
+            total = sum(row["messages"] for row in rows)
+            of_log = arguments.table is None
+            with watched(spark, progress, listener, total):
+                requeue(dead, arguments.url, arguments.name, of_log=of_log, report=listener.address)
+            progress.done(f"{total} sent as {arguments.name}", name=arguments.name, messages=total)
+    spark.stop()
+    return 0
+
+
+def _tell(rows: Sequence[Row], progress: Progress) -> None:
+    if progress.json:
+        for row in rows:
+            sample = bytes(row["sample"] or b"")[:_SAMPLE_BYTES].decode("utf-8", "replace")
+            progress.tell("dead_letters", **{**row.asDict(), "sample": sample})
+        return
     print(f"{'messages':>8}  {'queue':24} {'reason':12} {'first seen':19}  {'last seen':19}  sample")
     for row in rows:
         sample = bytes(row["sample"] or b"")[:_SAMPLE_BYTES].decode("utf-8", "replace")
@@ -89,11 +111,6 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{row['messages']:8}  {row['dead_queue'] or '':24} {row['dead_reason']:12} "
             f"{row['first_seen']:%Y-%m-%d %H:%M:%S}  {row['last_seen']:%Y-%m-%d %H:%M:%S}  {sample!r}"
         )
-    if arguments.requeue:
-        requeue(dead, arguments.url, arguments.name, of_log=arguments.table is None)
-        print(f"{sum(row['messages'] for row in rows)} sent as {arguments.name}")
-    spark.stop()
-    return 0
 
 
 def main(words: Sequence[str] | None = None) -> int:

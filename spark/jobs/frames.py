@@ -28,8 +28,13 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", metavar="SQL", help="a condition on the columns of the table")
 
 
-def frame_of(spark: SparkSession, arguments: argparse.Namespace, columns: str | None = None) -> DataFrame:
-    """The messages that the arguments say; with `columns`, at least these. Raises SparkError."""
+def frame_of(
+    spark: SparkSession, arguments: argparse.Namespace, columns: str | None = None, *, report: str = ""
+) -> DataFrame:
+    """The messages that the arguments say; with `columns`, at least these. Raises SparkError.
+
+    `report` is the address of a listener whom tasks that read the log tell how far they are.
+    """
     chosen = choice_of(arguments)
     if arguments.table is not None:
         if chosen:
@@ -38,6 +43,8 @@ def frame_of(spark: SparkSession, arguments: argparse.Namespace, columns: str | 
     else:
         if columns is not None and arguments.where is None:
             chosen["columns"] = columns
+        if report:
+            chosen["report"] = report
         frame = spark.read.format("penstock").options(**chosen).load(str(arguments.data))
     return frame if arguments.where is None else frame.where(arguments.where)
 

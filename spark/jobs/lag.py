@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from penstock.errors import PenstockError
-from penstock.spark.jobs.common import program
+from penstock.spark.jobs.common import program, span
 from penstock.spark.jobs.registry import Job, jobs
 from penstock.spark.log_view import LogView
 
@@ -19,8 +19,7 @@ def behind(job: Job) -> tuple[int, int]:
     view = LogView(job.data)
     view.refresh()
     end = view.end()
-    position = min(max(job.position, view.first), end)
-    return end - position, sum(place.nbytes for place in view.places(position, end, 1 << 62))
+    return span(view, min(job.position, end), end)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import add_input, frame_of
+from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
+from penstock.spark.reports import Listener
 from penstock.spark.schema import COLUMNS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["main", "send"]
 
@@ -35,6 +37,7 @@ def send(
     tasks: int = 1,
     rate: float = 0.0,
     of_log: bool = False,
+    report: str = "",
 ) -> None:
     """Publish the messages of a frame with the columns of `traffic`, in the order of `offset`.
 
@@ -45,6 +48,7 @@ def send(
         rate: Messages per second in all at most; 0: no limit.
         of_log: They are of one log, so each is numbered by its `offset`: what is missing is known also when
             the log has lost its beginning meanwhile. Otherwise by its place among the rows.
+        report: The address of a listener whom tasks tell how far they are.
 
     """
     parted = frame.repartition(1) if tasks == 1 else frame.repartition(tasks, "address", "routing_key")
@@ -56,6 +60,8 @@ def send(
         writer = writer.option("exchange", exchange)
     if routing_key is not None:
         writer = writer.option("routingKey", routing_key)
+    if report:
+        writer = writer.option("report", report)
     writer = writer.option("sequence", "offset" if of_log else "row")
     writer.option("rate", str(rate / tasks)).save()
 
@@ -79,21 +85,46 @@ def _add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rate", type=float, default=0.0, help="messages per second (default: no limit)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be sent, and where to")
+    add_output(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from penstock.spark.session import session
 
     spark = session("penstock spark replay", cores=arguments.cores, memory=arguments.memory)
-    frame = frame_of(spark, arguments)
-    if arguments.dry_run:
-        groups = frame.groupBy("address").count().orderBy("count", ascending=False).collect()
-        for row in groups[:_SHOWN]:
-            print(f"{row['count']:10} {row['address']}")
-        if len(groups) > _SHOWN:
-            print(f"{'':10} and {len(groups) - _SHOWN} more exchanges or topics")
-        print(f"{sum(row['count'] for row in groups):10} messages would be sent")
-    else:
+    progress = progress_of(arguments)
+    with listener_of(spark) as listener:
+        frame = frame_of(spark, arguments, report=listener.address)
+        if arguments.dry_run:
+            _tell(frame, progress)
+        else:
+            _send(spark, frame, arguments, progress, listener)
+    spark.stop()
+    return 0
+
+
+def _tell(frame: DataFrame, progress: Progress) -> None:
+    groups = frame.groupBy("address").count().orderBy("count", ascending=False).collect()
+    messages = sum(row["count"] for row in groups)
+    lines = [f"{row['count']:10} {row['address']}" for row in groups[:_SHOWN]]
+    if len(groups) > _SHOWN:
+        lines.append(f"{'':10} and {len(groups) - _SHOWN} more exchanges or topics")
+    lines.append(f"{messages:10} messages would be sent")
+    counts = {row["address"]: row["count"] for row in groups}
+    progress.done("\n".join(lines), dry_run=True, messages=messages, addresses=counts)
+
+
+def _send(
+    spark: SparkSession,
+    frame: DataFrame,
+    arguments: argparse.Namespace,
+    progress: Progress,
+    listener: Listener,
+) -> None:
+    of_log = arguments.table is None
+    # Of a log, what is read is what is sent; a table tells its rows without being read.
+    total = None if of_log and arguments.where is None else frame.count()
+    with watched(spark, progress, listener, total):
         send(
             frame,
             arguments.url,
@@ -102,11 +133,12 @@ def _run(arguments: argparse.Namespace) -> int:
             routing_key=arguments.to_key,
             tasks=arguments.tasks,
             rate=arguments.rate,
-            of_log=arguments.table is None,
+            of_log=of_log,
+            report=listener.address,
         )
-        print(f"sent as {arguments.name}")
-    spark.stop()
-    return 0
+    messages, nbytes = listener.totals()["sent"]
+    text = f"sent as {arguments.name}: {messages:,} messages, {nbytes / 1e6:,.1f} MB"
+    progress.done(text, name=arguments.name, messages=messages, bytes=nbytes)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -16,11 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstock.spark.archive import archive_path
 from penstock.spark.files import DataFile
 from penstock.spark.jobs.common import DATA, log_source, program
+from penstock.spark.jobs.progress import add_output, progress_of
 from penstock.spark.options import parse_duration_s
 from penstock.spark.tiering import Cold, Mapper, tier
 
@@ -77,6 +79,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=("local", "spark"), default="local", help="default: %(default)s")
     parser.add_argument("--cores", type=int, help="cores to use (default: all)")
     parser.add_argument("--memory", default="1g", help="memory of Spark's process (default: %(default)s)")
+    add_output(parser)
     parser.add_argument(
         "--allow-loss", action="store_true", help="go on without what retention took before it was copied"
     )
@@ -86,19 +89,27 @@ def _run(arguments: argparse.Namespace) -> int:
     to = archive_path(arguments.to)
     before_ms = int((time.time() - parse_duration_s("older-than", arguments.older_than)) * 1000)
     done = rows = log_bytes = file_bytes = 0
+    progress = progress_of(arguments)
     with _mapper(arguments) as run:
         for commit in tier(arguments.data, to, before_ms, run, allow_loss=arguments.allow_loss):
             done += 1
             rows += commit.rows
             log_bytes += commit.log_bytes
             file_bytes += commit.file_bytes
-            print(
-                f"{time.strftime('%H:%M:%S')} [{commit.first}, {commit.last}): {commit.rows} messages, "
-                f"{commit.log_bytes / 1e6:.1f} MB of log are {commit.file_bytes / 1e6:.1f} MB of Parquet",
-                flush=True,
-            )
+            if progress.json:
+                progress.tell("segment", **asdict(commit))
+            else:
+                print(
+                    f"{time.strftime('%H:%M:%S')} [{commit.first}, {commit.last}): {commit.rows} messages, "
+                    f"{commit.log_bytes / 1e6:.1f} MB of log are {commit.file_bytes / 1e6:.1f} MB of Parquet",
+                    flush=True,
+                )
+            if commit.left:
+                part = log_bytes / (log_bytes + commit.left_bytes)
+                progress.show("copied", rows, log_bytes, part)
     total = f"{log_bytes / 1e6:.1f} MB of log are {file_bytes / 1e6:.1f} MB of Parquet"
-    print(f"{done} segments, {rows} messages, {total}")
+    facts = {"segments": done, "messages": rows, "log_bytes": log_bytes, "file_bytes": file_bytes}
+    progress.done(f"{done} segments, {rows} messages, {total}", **facts)
     return 0
 
 

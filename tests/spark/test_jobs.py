@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,7 @@ import pyarrow.dataset as ds
 
 from penstock.spark.jobs.analytics import analyse
 from penstock.spark.jobs.dlq import dead_letters, requeue, summary
+from penstock.spark.jobs.progress import Progress, listener_of, watched
 from penstock.spark.jobs.replay import send
 from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import roll_up
@@ -24,6 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what tasks told: it comes a moment later."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_replay_keeps_the_order_and_a_repeated_one_adds_nothing(
     spark: SparkSession, gateway: Gateway
 ) -> None:
@@ -32,8 +44,18 @@ def test_a_replay_keeps_the_order_and_a_repeated_one_adds_nothing(
     bound(gateway, "again", "#")
     frame = read(spark, gateway, exchanges="amq.topic")
     expected = [bytes(row["payload"]) for row in frame.orderBy("offset").collect()]
+    nbytes = sum(map(len, expected))
     for tasks in (1, 3):
-        send(frame, url(gateway), f"replay-{tasks}", exchange="again", tasks=tasks, of_log=True)
+        with listener_of(spark) as listener:
+            told = read(spark, gateway, exchanges="amq.topic", report=listener.address)
+            name, report = f"replay-{tasks}", listener.address
+            out = io.StringIO()
+            with watched(spark, Progress("json", 0.0, out=out), listener):
+                send(told, url(gateway), name, exchange="again", tasks=tasks, of_log=True, report=report)
+            until(lambda: listener.totals()["sent"] == (200, nbytes))
+            until(lambda: listener.totals()["read"][0] == 200)
+            until(lambda: 0 < listener.totals()["plan"][1] == listener.totals()["read"][1])
+        assert {json.loads(line)["event"] for line in out.getvalue().splitlines()} == {"progress"}
         messages = taken(gateway)
         for key in ("plant.1.amqp", "plant.1.mqtt"):
             wanted = [body for body in expected if (int(body[1:]) % 2 == 0) == key.endswith("amqp")]

@@ -58,6 +58,8 @@ class DeltaFormat:
             partition_by=[PARTITION],
             description=f"penstock, version {SCHEMA_VERSION}",
         )
+        # A job that was killed may have left a commit that is whole, and not on the disk: see delta_log.
+        self.make_durable()
         same_columns(self.path, _told(table.schema()), _told(Schema.from_arrow(schema)))
 
     def publish(self, who: str, files: Sequence[DataFile], first: int, last: int) -> None:

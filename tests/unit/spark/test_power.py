@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from penstock.spark.errors import SparkError
@@ -119,6 +120,45 @@ def test_a_checkpoint_of_the_log_that_is_cut_off_is_not_used(tmp_path: Path) -> 
     table.create(SCHEMA)
     assert offsets(tmp_path) == list(range(30))
     assert table.position("log") == 30
+
+
+def others(path: Path, count: int) -> None:
+    """Commits of somebody else, who syncs nothing: a file each."""
+    for first in range(1000, 1000 + count):
+        write_deltalake(str(path), rows_like(path, first), mode="append")
+
+
+def rows_like(path: Path, first: int) -> pa.Table:
+    """A row with the table's columns."""
+    found = DeltaTable(str(path)).to_pyarrow_table().slice(0, 1)
+    column = pa.array([first], found.schema.field("offset").type)
+    return found.set_column(found.schema.get_field_index("offset"), "offset", column)
+
+
+def torn(path: Path, version: int) -> None:
+    commit = path / "_delta_log" / f"{version:020}.json"
+    commit.write_bytes(commit.read_bytes()[:50])
+
+
+def test_many_commits_of_others_behind_the_last_one_are_taken_back_too(tmp_path: Path) -> None:
+    filled(tmp_path, 2)
+    others(tmp_path, 12)
+    torn(tmp_path, 4)
+    table = DeltaFormat(tmp_path)
+    table.create(SCHEMA)
+    assert sorted(offsets(tmp_path)) == [*range(20), 1000], "versions 0 to 3"
+    assert table.position("log") == 20
+
+
+def test_what_a_job_has_built_on_is_not_taken_back(tmp_path: Path) -> None:
+    table = filled(tmp_path, 2)
+    others(tmp_path, 1)
+    for first in range(20, 160, 10):
+        table.publish("log", write_files(tmp_path, [batch(first, 10)]), first, first + 10)
+    torn(tmp_path, 3)
+    with pytest.raises(SparkError, match=r"is damaged in 0{19}3\.json"):
+        DeltaFormat(tmp_path).create(SCHEMA)
+    assert len(list((tmp_path / "_delta_log").glob("*.json"))) == 1 + 2 + 1 + 14
 
 
 def test_damage_that_no_power_cut_explains_is_refused(tmp_path: Path) -> None:

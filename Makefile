@@ -73,9 +73,9 @@ powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the 
 delays: $(STAMPS)/extras kernels  ## schedule a million random delays and kill the gateway while they become due
 	$(BIN)/python -m tests.crash.delays $(ARGS)
 
-.PHONY: spark-kills
-spark-kills: $(STAMPS)/extras kernels  ## kill the gateway and a Spark job in the middle of its work
-	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_tables.py -k kills $(ARGS)
+.PHONY: spark-end-to-end
+spark-end-to-end: $(STAMPS)/extras kernels  ## a data set into tables while gateway and jobs are killed, checkpoints lost
+	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_end_to_end.py -k whole $(ARGS)
 
 .PHONY: spark-cluster
 spark-cluster: $(STAMPS)/extras kernels  ## run Spark's tests with two executors in processes of their own

@@ -1,8 +1,7 @@
 """The tests with a Spark session (tests/spark), in one process of their own.
 
 A session is a JVM that takes seconds to start and half a GiB of memory; the workers of pytest-xdist would
-each make one. The test that kills gateway and job runs with `make spark-kills`: Spark gives the process that
-plans a stream 10 s to start, which cannot be set and is too short on a loaded machine.
+each make one. The whole of the end-to-end test runs with `make spark-end-to-end`: it starts five more.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pytest
 from penstock.spark.session import find_java
 from tests.support.brokers import ROOT
 
-KILLS = "tests/spark/test_tables.py::test_the_table_has_what_was_published_over_kills_of_gateway_and_job"
+WHOLE = "tests/spark/test_end_to_end.py::test_the_tables_equal_what_was_published__as_a_whole"
 TIMEOUT_S = 1800.0
 """Far more than it takes: something hangs."""
 
@@ -30,7 +29,7 @@ def test_spark() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     # Warnings are those of pyspark and py4j.
     process = subprocess.Popen(
-        [*command, "-W", "default", "--no-header", "--deselect", KILLS, "tests/spark"],
+        [*command, "-W", "default", "--no-header", "--deselect", WHOLE, "tests/spark"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         stdin=subprocess.DEVNULL,

@@ -22,6 +22,7 @@ cdef class Writer:
     cdef readonly uint64_t noted_lsn
     cdef uint64_t max_unsynced_bytes
     cdef readonly bint syncs
+    cdef readonly uint64_t write_ns         # spent in writes, of those that failed too
     cdef bint full                          # the last write found no room
 
     cdef int write(self, list batches) except -1

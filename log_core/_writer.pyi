@@ -24,6 +24,8 @@ class Writer:
     """The last LSN that survives a kill -9."""
     synced_lsn: int
     """The last LSN that survives a power cut."""
+    write_ns: int
+    """Nanoseconds spent in writes."""
     written_bytes: int
     """Bytes written, ever, as `Appender.appended_bytes` counts."""
     synced_bytes: int

@@ -6,6 +6,13 @@ file, a checkpoint, a full disk) is said to the log by the methods at the end, w
 """
 
 from cpython.list cimport PyList_GET_SIZE
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+
+cdef inline uint64_t now_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t>now.tv_sec * 1_000_000_000 + <uint64_t>now.tv_nsec
 
 
 cdef class Writer:
@@ -50,11 +57,14 @@ cdef class Writer:
 
     cdef int write(self, list batches) except -1:
         cdef uint64_t backlog
+        cdef uint64_t began = now_ns()
         try:
             batches = self.active.write(batches)
         except OSError as error:
             self.write_failed(error)
             return 0
+        finally:
+            self.write_ns += now_ns() - began
         if self.full != (PyList_GET_SIZE(batches) == 0):
             self.full = not self.full
             self.found_room(not self.full)

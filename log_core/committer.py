@@ -35,6 +35,8 @@ class Committer:
         self._wake.acquire()
         self._stopping = False
         self.syncs = 0
+        self.seconds = 0.0
+        """Spent in syncs."""
         self._thread = threading.Thread(target=self._run, name="penstock-committer", daemon=True)
         self._thread.start()
 
@@ -75,6 +77,7 @@ class Committer:
                     return
                 self.syncs += 1
                 took = time.monotonic() - started
+                self.seconds += took
                 if took > _SLOW_S:
                     _LOG.warning("a sync of the log took %.1f s; the disk is slow or busy", took)
                 self._done(lsn, mark, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +78,8 @@ class Reader:
         self._ends: deque[int] = deque(maxlen=16)
         """Where the last reads ended."""
         self.reads = 0
+        self.seconds = 0.0
+        """Spent in reads of records, by both threads."""
         self.resident = Resident(self._open_behind)
         """What is read without a thread, where the page cache has it."""
 
@@ -100,12 +103,15 @@ class Reader:
 
     def _load(self, segment: Segment, lsn: int) -> None:
         if self._cache.get(lsn) is None:
+            started = time.monotonic()
             try:
                 self._read_on(segment, lsn)
                 self._open(segment)
             except OSError as error:
                 self._later(segment, error, self._load, segment, lsn)
                 return
+            finally:
+                self.seconds += time.monotonic() - started
         self._post(self._loaded, lsn)
 
     def _read_on(self, segment: Segment, lsn: int) -> None:

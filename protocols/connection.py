@@ -536,6 +536,11 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Messages received from and delivered to the peer."""
         return 0, 0
 
+    @property
+    def spoken(self) -> str:
+        """Protocol and version, as metrics call them ("mqtt50"); "" while they are not known."""
+        return ""
+
     def totals(self) -> Totals:
         """What it moved so far; kept by the listener when it is lost."""
         received, sent = self.message_counts()

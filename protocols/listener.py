@@ -109,8 +109,9 @@ class Listener:
         """
         self.connections: Final[set[Connection]] = set()
         """Every connection that is not lost yet."""
-        self.gone = Totals()
-        """What connections moved that are lost."""
+        self.gone: Final[dict[str, Totals]] = {}
+        """What connections moved that are lost, by `Connection.spoken`."""
+        self.gone_bytes_in = self.gone_bytes_out = 0
         self.opened = self.closed = 0
         """Connections ever accepted, and lost."""
         self.refused = 0
@@ -265,7 +266,9 @@ class Listener:
             self.connections.remove(connection)
             self._admission.leave(connection.peer_host)
             self.closed += 1
-            self.gone.add(connection.totals())
+            self.gone.setdefault(connection.spoken, Totals()).add(connection.totals())
+            self.gone_bytes_in += connection.bytes_in
+            self.gone_bytes_out += connection.bytes_out
         if not self.connections:
             self._empty.set()
 

@@ -87,20 +87,33 @@ class Registry:
     def totals(self, protocol: str) -> Totals:
         """What all connections of a protocol moved since the start, those that are gone included."""
         sum_ = Totals()
-        for listener in self.of(protocol):
-            sum_.add(listener.gone)
-            for connection in listener.connections:
-                sum_.add(connection.totals())
+        for totals in self.totals_by_version(protocol).values():
+            sum_.add(totals)
         return sum_
+
+    def totals_by_version(self, protocol: str) -> dict[str, Totals]:
+        """The same by `Connection.spoken`; what is not there was not spoken yet."""
+        found: dict[str, Totals] = {}
+        for listener in self.of(protocol):
+            for spoken, gone in listener.gone.items():
+                found.setdefault(spoken, Totals()).add(gone)
+            for connection in listener.connections:
+                found.setdefault(connection.spoken, Totals()).add(connection.totals())
+        return found
+
+    def bytes(self, protocol: str) -> tuple[int, int]:
+        """Received and sent by all connections of a protocol, those that are gone included."""
+        received = sent = 0
+        for listener in self.of(protocol):
+            received += listener.gone_bytes_in + sum(one.bytes_in for one in listener.connections)
+            sent += listener.gone_bytes_out + sum(one.bytes_out for one in listener.connections)
+        return received, sent
 
     def channels(self) -> tuple[int, int]:
         """Channels ever opened and closed."""
         opened = closed = 0
-        for _, listener in self.listeners():
-            opened += listener.gone.channels_opened
-            closed += listener.gone.channels_closed
-            for connection in listener.connections:
-                totals = connection.totals()
-                opened += totals.channels_opened
-                closed += totals.channels_closed
+        for name in self.fronts:
+            totals = self.totals(name)
+            opened += totals.channels_opened
+            closed += totals.channels_closed
         return opened, closed

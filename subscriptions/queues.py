@@ -53,8 +53,8 @@ class Queues:
         """Called when the last membership of a feed is gone (left and drained, or its queue deleted)."""
         self.created = self.deleted = self.declared = 0
         """Queues made, deleted, and declared or found declared, since the start."""
-        self.settled_before = 0
-        """Messages settled in queues that are deleted."""
+        self.on_deleted: list[Callable[[Queue], object]] = []
+        """Called with each queue that is being deleted, while what it counted can be read."""
         self._all: list[Queue] = []
         self._next_qid = 1 + max((int.from_bytes(key, "big") for key in log.tables.keys(TABLE)), default=0)
         self._restored: set[int] = set()
@@ -200,7 +200,8 @@ class Queues:
         if queue.cursor.place:
             self._unregister(queue)
             self.deleted += 1
-            self.settled_before += queue.cursor.settled
+            for told in self.on_deleted:
+                told(queue)
         self.idle.lease(queue, None)
         for feed in queue.cursor.feeds:
             self.unused(feed)

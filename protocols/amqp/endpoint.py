@@ -193,6 +193,10 @@ class AmqpConnection(Connection):
     def message_counts(self) -> tuple[int, int]:
         return self.session.message_counts
 
+    @property
+    def spoken(self) -> str:
+        return "amqp091"
+
     def totals(self) -> Totals:
         return self.session.totals()
 

@@ -69,6 +69,8 @@ class Scanner(QuickReader):
     """Of their payloads."""
     acknowledged: int
     """Acknowledgements read."""
+    completed: int
+    """Of them, those that end a delivery: PUBACK and PUBCOMP."""
     await_written: int
     """The highest position that an answer ever waited for, class written."""
     await_synced: int

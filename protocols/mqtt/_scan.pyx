@@ -370,6 +370,8 @@ cdef class Scanner(QuickReader):
             if not known_reason(self.kind, reason):
                 return self.refuse(REASON_VIOLATION, "the reason of an acknowledgement")
         self.acknowledged += 1
+        if self.kind == 4 or self.kind == 7:
+            self.completed += 1
         if self.kind == 4:
             fault = self.inflight.on_puback(packet_id)
         elif self.kind == 5:

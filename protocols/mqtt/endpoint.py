@@ -18,7 +18,7 @@ from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols.connection import LATE_S, Connection, Wiring
-from penstock.protocols.facts import ConnectionFacts
+from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.front import Front
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt._deliver import forget_runs
@@ -26,7 +26,7 @@ from penstock.protocols.mqtt.acl import AclFile
 from penstock.protocols.mqtt.amqtt_host import AmqttHost
 from penstock.protocols.mqtt.clients import Clients
 from penstock.protocols.mqtt.connecting import split_user_name
-from penstock.protocols.mqtt.facts import connection_facts
+from penstock.protocols.mqtt.facts import connection_facts, spoken, totals
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.session import Session
 from penstock.protocols.mqtt.shares import filter_of
@@ -135,6 +135,13 @@ class MqttConnection(Connection):
 
     def message_counts(self) -> tuple[int, int]:
         return self.session.counts()
+
+    @property
+    def spoken(self) -> str:
+        return spoken(self.session)
+
+    def totals(self) -> Totals:
+        return totals(self.session)
 
     def facts(self) -> ConnectionFacts | None:
         return self.flowing(connection_facts(self.session))

@@ -5,10 +5,23 @@ from __future__ import annotations
 from penstock.protocols.facts import ConnectionFacts, ConsumerFacts, Totals
 from penstock.protocols.mqtt.session import Session, State
 
-__all__ = ["connection_facts"]
+__all__ = ["connection_facts", "spoken", "totals"]
 
 _VERSIONS = {3: "MQTT 3-1-0", 4: "MQTT 3-1-1", 5: "MQTT 5-0"}
 """As RabbitMQ writes them."""
+_SPOKEN = {3: "mqtt310", 4: "mqtt311", 5: "mqtt50"}
+"""The same, in metrics."""
+
+
+def spoken(session: Session) -> str:
+    """The version as metrics call it; "" before CONNECT."""
+    return _SPOKEN.get(session.version, "")
+
+
+def totals(session: Session) -> Totals:
+    """What its connection moved. Messages of QoS 0 are delivered, and never acknowledged."""
+    published, delivered = session.counts()
+    return Totals(published=published, delivered=delivered, acknowledged=session.completed)
 
 
 def connection_facts(session: Session) -> ConnectionFacts | None:
@@ -16,7 +29,6 @@ def connection_facts(session: Session) -> ConnectionFacts | None:
     client = session.client
     if session.state is not State.OPEN or client is None:
         return None
-    published, delivered = session.counts()
     return ConnectionFacts(
         protocol=_VERSIONS[session.version],
         user=client.username,
@@ -27,7 +39,7 @@ def connection_facts(session: Session) -> ConnectionFacts | None:
         timeout_s=int(session.keep_alive_s),
         frame_max=0,
         channel_max=0,
-        totals=Totals(published=published, delivered=delivered),
+        totals=totals(session),
         channels=[],
         client_id=client.client_id,
         consumers=[

@@ -579,6 +579,11 @@ class Session(Opening):
             counts.delivered_bytes += delivery.delivered_bytes
             counts.dropped += delivery.skipped
 
+    @property
+    def completed(self) -> int:
+        """Deliveries of QoS 1 and 2 that the client has acknowledged to the end."""
+        return self._scanner.completed if self._scanner is not None else 0
+
     def counts(self) -> tuple[int, int]:
         """Messages received and delivered on this connection."""
         received = self._scanner.published if self._scanner is not None else 0

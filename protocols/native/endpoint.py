@@ -138,6 +138,10 @@ class NativeConnection(Connection):
     def message_counts(self) -> tuple[int, int]:
         return self.session.codec.published, self.session.codec.outgoing.delivered
 
+    @property
+    def spoken(self) -> str:
+        return "native"
+
     def totals(self) -> Totals:
         return self.session.totals()
 

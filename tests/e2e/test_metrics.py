@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import paho.mqtt.client as paho
 import pika
 import pika.exceptions
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.brokers import Gateway
+from tests.support.brokers import ROOT, Gateway
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 
@@ -74,6 +76,101 @@ def test_every_name_of_rabbitmqs_dashboard_is_there_from_the_start(gateway: Gate
     assert identity["rabbitmq_endpoint"] == "aggregated"
     bounds = [dict(labels)["le"] for name, labels in values if name == "rabbitmq_message_size_bytes_bucket"]
     assert set(bounds) == set("100.0 1000.0 10000.0 100000.0 1e+06 1e+07 5e+07 1e+08 +Inf".split())
+
+
+def left_out() -> tuple[str, ...]:
+    """The names that docs/metrics.md gives a reason for."""
+    section = (ROOT / "docs" / "metrics.md").read_text().partition("## Left out")[2].partition("## Own")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return tuple(name for row in rows for name in re.findall(r"`(rabbitmq_[a-z_]+)`", row))
+
+
+def rabbitmqs() -> dict[str, list[str]]:
+    """RabbitMQ's names by page."""
+    pages: dict[str, list[str]] = {}
+    for line in (ROOT / "tests" / "golden" / "rabbitmq_metrics.txt").read_text().splitlines():
+        if line.startswith("  "):
+            pages[next(reversed(pages))].append(line.strip())
+        else:
+            pages[line] = []
+    return pages
+
+
+@pytest.mark.parametrize("page", rabbitmqs())
+def test_every_name_of_rabbitmq_is_there_or_left_out_for_a_reason(gateway: Gateway, page: str) -> None:
+    """With something of each kind there is: a queue, a channel, a consumer."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        channel.basic_consume(queue, lambda *_: None)
+        ours = {name for name, _ in scrape(gateway, page)}
+    reasons = {name.removeprefix("rabbitmq_") for name in left_out()}
+    if page == "/metrics":
+        reasons |= {"queue_consumer_utilisation", "queue_consumer_capacity"}
+    if page.endswith(("=channel_queue_exchange_metrics", "=ra_metrics")):
+        assert ours == {"rabbitmq_build_info", "rabbitmq_identity_info"}
+        return
+    short = {name: re.sub("^rabbitmq_(detailed_)?", "", name) for name in rabbitmqs()[page]}
+    missing = [name for name, bare in short.items() if name not in ours and bare not in reasons]
+    assert missing == []
+    found = [name for name, bare in short.items() if bare in left_out() and name in ours]
+    assert found == [], "docs/metrics.md says that these are left out"
+
+
+def test_mqtt_is_counted_by_version_and_nothing_falls(gateway: Gateway) -> None:
+    """What a session and a queue counted stays when they are deleted."""
+    before = scrape(gateway)
+    for version, times in ((paho.MQTTv311, 2), (paho.MQTTv5, 3)):
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2, "", protocol=version)
+        client.username_pw_set("guest", "guest")
+        got: list[bytes] = []
+        client.on_message = lambda _, __, message, got=got: got.append(message.payload)
+        granted: list[int] = []
+        client.on_subscribe = lambda *_, granted=granted: granted.append(1)
+        client.connect("127.0.0.1", gateway.mqtt_port)
+        client.loop_start()
+        try:
+            client.subscribe("by/version", 1)
+            ends = time.monotonic() + LIMIT_S
+            while not granted:
+                assert time.monotonic() < ends
+                time.sleep(0.005)
+            for _ in range(times):
+                client.publish("by/version", b"x", qos=1).wait_for_publish(LIMIT_S)
+            label = "mqtt50" if version == paho.MQTTv5 else "mqtt311"
+            done = "rabbitmq_global_messages_acknowledged_total"
+            classic = {"protocol": label, "queue_type": "rabbit_classic_queue"}
+            while value(scrape(gateway), done, **classic) - value(before, done, **classic) < times:
+                assert time.monotonic() < ends
+        finally:
+            client.disconnect()
+            client.loop_stop()
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("short-lived")
+        channel.confirm_delivery()
+        for _ in range(4):
+            channel.basic_publish("", "short-lived", b"x")
+        for _ in range(2):
+            channel.basic_get("short-lived", auto_ack=True)
+        channel.queue_delete("short-lived")
+    after = scrape(gateway)
+
+    def grown(name: str, **labels: str) -> float:
+        return value(after, name, **labels) - value(before, name, **labels)
+
+    for label, times in (("mqtt310", 0), ("mqtt311", 2), ("mqtt50", 3)):
+        classic = {"protocol": label, "queue_type": "rabbit_classic_queue"}
+        assert grown("rabbitmq_global_messages_received_total", protocol=label) == times
+        assert grown("rabbitmq_global_messages_delivered_total", **classic) == times
+        assert grown("rabbitmq_global_messages_acknowledged_total", **classic) == times
+    classic = {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
+    assert grown("rabbitmq_global_messages_delivered_total", **classic) == 2
+    assert grown("rabbitmq_queue_messages_published_total") == 2 + 3 + 4
+    assert grown("rabbitmq_channel_messages_published_total") == 4
+    assert grown("rabbitmq_connection_incoming_bytes_total") > 0
+    fallen = [key for key, old in before.items() if key[0].endswith("_total") and after.get(key, -1.0) < old]
+    assert fallen == []
 
 
 def test_the_numbers_are_what_happened(gateway: Gateway) -> None:
@@ -156,7 +253,7 @@ def test_logins_and_dead_letters_are_counted(gateway: Gateway) -> None:
             channel.basic_publish("", "short", b"")
         method, _, _ = channel.basic_get("short")
         channel.basic_reject(method.delivery_tag, requeue=False)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LIMIT_S
         while channel.queue_declare("graves", passive=True).method.message_count < 3:
             assert time.monotonic() < deadline
         after = scrape(gateway)

@@ -12,13 +12,14 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from penstock.router.entries import QueueEntry
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.protocols.facts import Totals
     from penstock.protocols.registry import Registry
     from penstock.router.broker import Broker
-    from penstock.router.entries import QueueEntry
     from penstock.subscriptions.queue import Queue
 
 __all__ = [
@@ -46,7 +47,8 @@ QUEUE_COUNTERS: Final = ("publish", "deliver", "get", "deliver_get", "ack", "red
 def queue_counters(queue: Queue) -> tuple[int, ...]:
     """Totals of a queue since the process started, or since the queue was made.
 
-    `publish` is what came into it: done, dropped, out, and ready. `ack` is every message that left it.
+    `publish` is what came into it: done, dropped, out, and ready. `ack` is what was settled, acknowledged or
+    rejected, by somebody.
     """
     cursor = queue.cursor
     ready = queue.ready_count
@@ -56,7 +58,7 @@ def queue_counters(queue: Queue) -> tuple[int, ...]:
         queue.delivered - queue.got,
         queue.got,
         queue.delivered,
-        cursor.settled,
+        max(cursor.settled - queue.dropped, 0),
         cursor.requeued,
     )
 
@@ -138,6 +140,10 @@ def queue_type(entry: QueueEntry) -> str:
     return declared if isinstance(declared, str) else "classic"
 
 
+def _sums_key(vhost: str, entry: QueueEntry) -> SumsKey:
+    return vhost, "mqtt" if entry.kind in ("session", "share") else "amqp091", queue_type(entry)
+
+
 class _Sample:
     __slots__ = ("at", "pass_", "rates", "values")
 
@@ -159,6 +165,9 @@ class Sampler:
         self._pass = 0
         self._walk: Iterator[tuple[Hashable, tuple[int, ...]]] | None = None
         self._sums: dict[SumsKey, QueueSums] = {}
+        self.gone: dict[tuple[str, str], QueueSums] = {}
+        """Counters of queues that are deleted, by protocol and type: totals of a gateway never fall."""
+        broker.queues.on_deleted.append(self._deleted)
         self.extra: list[Callable[[], Iterator[tuple[Hashable, tuple[int, ...]]]]] = []
         """Further counters: (key, totals) of each."""
 
@@ -166,6 +175,13 @@ class Sampler:
         """Begin; every `INTERVAL_S` from now on."""
         self._begin()
         self._broker.tick.every(INTERVAL_S, self._begin)
+
+    def _deleted(self, queue: Queue) -> None:
+        if isinstance(queue.data, QueueEntry):
+            _, *key = _sums_key("", queue.data)
+            gone = self.gone.setdefault((key[0], key[1]), QueueSums())
+            left = queue_counters(queue)
+            gone.counters = [one + more for one, more in zip(gone.counters, left, strict=True)]
 
     def rates(self, key: Hashable, count: int) -> Sequence[float]:
         """The rates of the counters of `key`, per second; zeros before it was seen twice."""
@@ -208,9 +224,7 @@ class Sampler:
                 if entry.queue.deleted:
                     continue
                 counters = queue_counters(entry.queue)
-                is_session = entry.kind == "session"
-                key = vhost.name, "mqtt" if is_session else "amqp091", queue_type(entry)
-                sums.setdefault(key, QueueSums()).count(entry.queue, counters)
+                sums.setdefault(_sums_key(vhost.name, entry), QueueSums()).count(entry.queue, counters)
                 yield entry.queue, counters
 
     def queue_sums(self) -> dict[SumsKey, QueueSums]:
@@ -220,6 +234,15 @@ class Sampler:
         sums: dict[SumsKey, QueueSums] = {}
         for _ in self._queues(sums):
             pass
+        return sums
+
+    def sums_by_type(self) -> dict[tuple[str, str], QueueSums]:
+        """Of the gateway, by protocol and type; the counters are also those of queues that are deleted."""
+        sums: dict[tuple[str, str], QueueSums] = {}
+        for (_, protocol, kind), one in self.queue_sums().items():
+            sums.setdefault((protocol, kind), QueueSums()).add(one)
+        for key, one in self.gone.items():
+            sums.setdefault(key, QueueSums()).add(one)
         return sums
 
     def vhost_sums(self, name: str) -> QueueSums:

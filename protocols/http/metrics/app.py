@@ -5,12 +5,15 @@ A client on this machine needs no login; any other one needs a user with a tag f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.overview import memory_of
 from penstock.protocols.http.messages import Request, Response
-from penstock.protocols.http.metrics import node, objects
-from penstock.protocols.http.metrics.exposition import CONTENT_TYPE, head, sample
+from penstock.protocols.http.metrics import node, objects, whole
+from penstock.protocols.http.metrics.exposition import CONTENT_TYPE, Metric, of_one, written
+from penstock.protocols.http.metrics.own import own
 
 __all__ = ["add_metrics", "needs_no_login"]
 
@@ -39,7 +42,13 @@ class _Pages:
 
     async def aggregated(self, request: Request) -> Response:
         self._check(request)
-        return Response(200, "".join(node.aggregated(self._api)).encode(), CONTENT_TYPE)
+        api = self._api
+        return _page(
+            api,
+            "aggregated",
+            objects.aggregated(api, api.registry.connections()),
+            (*whole.sizes(api), *own(api), *written("", node.started(api))),
+        )
 
     async def per_object(self, request: Request) -> Response:
         self._check(request)
@@ -54,9 +63,14 @@ class _Pages:
 
     async def memory(self, request: Request) -> Response:
         self._check(request)
-        lines = list(node.about(self._api, "memory-breakdown"))
-        for name, value in memory_of(self._api).items():
-            if isinstance(value, int):
-                metric = f"rabbitmq_memory_{name}_bytes"
-                lines.append(head(metric, "gauge", f"Memory: {name}") + sample(metric, value))
-        return Response(200, "".join(lines).encode(), CONTENT_TYPE)
+        parts = [
+            of_one(f"memory_{name}_bytes", "gauge", f"Memory: {name}", value)
+            for name, value in memory_of(self._api).items()
+            if isinstance(value, int)
+        ]
+        return _page(self._api, "memory-breakdown", parts)
+
+
+def _page(api: Management, endpoint: str, metrics: Iterable[Metric], further: Iterable[str] = ()) -> Response:
+    lines = (*written("rabbitmq_", node.about(api, endpoint)), *written("rabbitmq_", metrics), *further)
+    return Response(200, "".join(lines).encode(), CONTENT_TYPE)

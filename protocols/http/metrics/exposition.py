@@ -8,16 +8,37 @@ name{label="value",...} number
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple
 
-__all__ = ["CONTENT_TYPE", "Kind", "head", "labels_of", "metric", "sample"]
+__all__ = ["CONTENT_TYPE", "Kind", "Metric", "head", "labels_of", "metric", "of_one", "sample", "written"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Kind = Literal["counter", "gauge", "histogram", "untyped"]
 
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+class Metric(NamedTuple):
+    """A whole metric, without the prefix of the page it goes on."""
+
+    name: str
+    kind: Kind
+    text: str
+    values: Iterable[tuple[Mapping[str, str], float]]
+    """With their labels."""
+
+
+def of_one(name: str, kind: Kind, text: str, value: float) -> Metric:
+    """A metric with one value and no labels."""
+    return Metric(name, kind, text, [({}, value)])
+
+
+def written(prefix: str, metrics: Iterable[Metric]) -> Iterator[str]:
+    """Their texts."""
+    for one in metrics:
+        yield metric(prefix + one.name, one.kind, one.text, one.values)
 
 
 def head(name: str, kind: Kind, text: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.rates import queue_counters
-from penstock.protocols.http.metrics.exposition import Kind, head, labels_of, sample
-from penstock.protocols.http.metrics.node import about
+from penstock.protocols.http.metrics import node, whole
+from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, sample, written
+from penstock.protocols.http.metrics.own import own
 from penstock.subscriptions.heads import age_ms
 from penstock.subscriptions.subscription import Subscription
 
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from penstock.protocols.facts import ChannelFacts
     from penstock.protocols.registry import Live
     from penstock.router.entries import QueueEntry
+    from penstock.router.exchanges import Exchange
+    from penstock.router.vhost import Vhost
 
-__all__ = ["FAMILIES", "detailed", "per_object"]
+__all__ = ["aggregated", "detailed", "per_object"]
 
 _AT_ONCE: Final = 500
 
@@ -48,13 +51,15 @@ _QUEUE_COARSE: Final[Sequence[_Column]] = (
 _QUEUE_CONSUMERS: Final[Sequence[_Column]] = (
     ("queue_consumers", "gauge", "Consumers on a queue", lambda entry: entry.queue.consumer_count),
 )
+
+
+def _takes(entry: QueueEntry) -> float:
+    return float(any(outlet.credit() > 0 for outlet in entry.queue.outlets[:100]))
+
+
 _QUEUE_MORE: Final[Sequence[_Column]] = (
-    (
-        "queue_consumer_utilisation",
-        "gauge",
-        "1 while some consumer takes messages",
-        lambda entry: float(any(outlet.credit() > 0 for outlet in entry.queue.outlets[:100])),
-    ),
+    ("queue_consumer_utilisation", "gauge", "1 while some consumer takes messages", _takes),
+    ("queue_consumer_capacity", "gauge", "1 while some consumer takes messages", _takes),
     (
         "queue_messages_published_total",
         "counter",
@@ -123,6 +128,9 @@ _CHANNEL: Final[Sequence[_Column]] = (
         lambda one: one.uncommitted,
     ),
     ("channel_prefetch", "gauge", "Shared prefetch limit of a channel", lambda one: one.global_prefetch),
+    ("consumer_prefetch", "gauge", "Prefetch limit of each new consumer", lambda one: one.prefetch),
+)
+_CHANNEL_EXCHANGE: Final[Sequence[_Column]] = (
     (
         "channel_messages_published_total",
         "counter",
@@ -147,6 +155,8 @@ _CHANNEL: Final[Sequence[_Column]] = (
         "Total number of messages dropped as unroutable",
         lambda one: one.totals.dropped,
     ),
+)
+_CHANNEL_QUEUE: Final[Sequence[_Column]] = (
     (
         "channel_messages_delivered_ack_total",
         "counter",
@@ -236,48 +246,123 @@ _SUBSCRIPTION: Final[Sequence[_Column]] = (
     ),
 )
 
-FAMILIES: Final = {
+_FAMILIES: Final = {
     "queue_coarse_metrics": ("queue", _QUEUE_COARSE),
     "queue_consumer_count": ("queue", _QUEUE_CONSUMERS),
-    "queue_metrics": ("queue", _QUEUE_MORE),
+    "queue_metrics": ("queue", (*_QUEUE_CONSUMERS, *_QUEUE_MORE)),
     "connection_coarse_metrics": ("connection", _CONNECTION),
     "connection_metrics": ("connection", _CONNECTION_MORE),
     "channel_metrics": ("channel", _CHANNEL),
+    "channel_exchange_metrics": ("channel", _CHANNEL_EXCHANGE),
+    "channel_queue_metrics": ("channel", _CHANNEL_QUEUE),
     "subscription_metrics": ("subscription", _SUBSCRIPTION),
 }
-"""By the names RabbitMQ has for them: what they are about, and their metrics. The last one is ours."""
+"""By the names RabbitMQ has for them: what they are about, and their metrics. The last one is ours. What a
+channel moved is not divided by exchange or queue."""
+
+_WHOLE: Final[Mapping[str, Callable[[Management], Iterator[Metric]]]] = {
+    "connection_churn_metrics": whole.churn,
+    "auth_attempt_metrics": whole.logins,
+    "node_coarse_metrics": node.coarse,
+    "node_metrics": node.limits,
+    "node_persister_metrics": node.files,
+}
+"""Families of the gateway as a whole."""
 
 
 async def per_object(api: Management) -> AsyncGenerator[bytes, None]:
-    """Everything, for every object."""
-    async for text in _families(api, FAMILIES, "rabbitmq_", None):
+    """Everything, for every object, and what is the gateway's as a whole."""
+    lives = api.registry.connections()
+    per_each = {prefixed for _, columns in _FAMILIES.values() for prefixed, *_ in columns}
+    shared = (one for one in aggregated(api, lives) if one.name not in per_each)
+    yield "".join((*written("rabbitmq_", shared), *whole.sizes(api), *own(api))).encode()
+    async for text in _families(api, _FAMILIES, "rabbitmq_", None):
         yield text
-    yield "".join(about(api, "per-object")).encode()
+    yield "".join(written("rabbitmq_", node.about(api, "per-object"))).encode()
+    yield "".join(written("", node.started(api))).encode()
+
+
+def aggregated(api: Management, lives: list[Live]) -> Iterator[Metric]:
+    """Everything that is one number for the gateway, or one per protocol and queue type."""
+    yield from node.coarse(api)
+    yield from node.limits(api)
+    yield from node.alarms(api)
+    yield from node.files(api)
+    yield from whole.churn(api)
+    yield from whole.connections(api, lives)
+    yield from whole.channels(api, lives)
+    yield from whole.queues(api)
+    yield from whole.clients(api, lives)
+    yield from whole.logins(api)
+    yield from whole.dead_letters(api)
 
 
 async def detailed(
     api: Management, families: Iterable[str], vhosts: frozenset[str] | None
 ) -> AsyncGenerator[bytes, None]:
     """The families asked for, of the objects in `vhosts` (None: all); unknown ones give nothing."""
-    async for text in _families(api, families, "rabbitmq_detailed_", vhosts):
+    asked = list(dict.fromkeys(families))
+    for name in asked:
+        if name in _WHOLE:
+            yield "".join(written("rabbitmq_detailed_", _WHOLE[name](api))).encode()
+        elif name in _CLUSTER:
+            yield "".join(written("rabbitmq_cluster_", _CLUSTER[name](_vhosts(api, vhosts)))).encode()
+    async for text in _families(api, asked, "rabbitmq_detailed_", vhosts):
         yield text
-    yield "".join(about(api, "detailed")).encode()
+    yield "".join(written("rabbitmq_", node.about(api, "detailed"))).encode()
+
+
+def _vhosts(api: Management, names: frozenset[str] | None) -> list[Vhost]:
+    return [vhost for vhost in api.broker.vhosts.values() if names is None or vhost.name in names]
+
+
+def _status(vhosts: list[Vhost]) -> Iterator[Metric]:
+    told = "Whether a vhost is running"
+    yield Metric("vhost_status", "gauge", told, (({"vhost": vhost.name}, 1) for vhost in vhosts))
+
+
+def _exchanges(vhosts: list[Vhost]) -> Iterator[tuple[dict[str, str], Exchange]]:
+    for vhost in vhosts:
+        for name, exchange in vhost.exchanges.items():
+            yield {"vhost": vhost.name, "exchange": name, "type": exchange.type}, exchange
+
+
+def _exchange_names(vhosts: list[Vhost]) -> Iterator[Metric]:
+    values = ((labels, 1) for labels, _ in _exchanges(vhosts))
+    yield Metric("exchange_name", "gauge", "Exchanges there are", values)
+
+
+def _exchange_bindings(vhosts: list[Vhost]) -> Iterator[Metric]:
+    values = ((labels, len(exchange.bindings)) for labels, exchange in _exchanges(vhosts))
+    yield Metric("exchange_bindings", "gauge", "Bindings of an exchange", values)
+
+
+_CLUSTER: Final[Mapping[str, Callable[[list[Vhost]], Iterator[Metric]]]] = {
+    "vhost_status": _status,
+    "exchange_names": _exchange_names,
+    "exchange_bindings": _exchange_bindings,
+}
+"""Families whose names begin with rabbitmq_cluster_."""
 
 
 async def _families(
     api: Management, families: Iterable[str], prefix: str, vhosts: frozenset[str] | None
 ) -> AsyncGenerator[bytes, None]:
-    wanted = [FAMILIES[name] for name in dict.fromkeys(families) if name in FAMILIES]
+    wanted = [_FAMILIES[name] for name in dict.fromkeys(families) if name in _FAMILIES]
     lives = [live for live in api.registry.connections() if vhosts is None or live.facts.vhost in vhosts]
     channels = [(live, channel) for live in lives for channel in live.facts.channels]
-    places = [vhost for vhost in api.broker.vhosts.values() if vhosts is None or vhost.name in vhosts]
+    places = _vhosts(api, vhosts)
     entries = [entry for vhost in places for entry in vhost.entries()]
     streamed = [entry for vhost in places for entry in vhost.subscriptions.entries.values()]
+    seen: set[str] = set()
     for about_what, columns in wanted:
         ours = about_what == "subscription"
         if ours:
             await heads_known(api.broker.log, (entry.queue for entry in streamed))
         for column, kind, text, value in columns:
+            if column in seen:
+                continue
+            seen.add(column)
             name = ("penstock_" if ours else prefix) + column
             yield head(name, kind, text).encode()
             if about_what == "queue":

@@ -49,7 +49,7 @@ class Management(TlsListener):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics(Listener):
-    """Metrics for Prometheus; see docs/management.md."""
+    """Metrics for Prometheus; see docs/metrics.md."""
 
     listen: str = field(
         default="",

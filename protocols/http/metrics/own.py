@@ -1,0 +1,105 @@
+"""Metrics with penstock's own names: its log, its quotas, its webhooks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.metrics.exposition import Kind, metric
+from penstock.protocols.http.webhooks.endpoint import Outcome
+from penstock.protocols.http.webhooks.worker import STATES
+
+__all__ = ["own"]
+
+
+def _one(name: str, kind: Kind, text: str, value: float) -> str:
+    return metric(name, kind, text, [({}, value)])
+
+
+def own(api: Management) -> Iterator[str]:
+    log = api.broker.log
+    logged = log.statistics()
+    for name, kind, text in (
+        ("appended_bytes", "counter", "Bytes appended to the log"),
+        ("backlog_bytes", "gauge", "Bytes appended and not yet durable"),
+        ("syncs", "counter", "Times the log was synced"),
+        ("written_lsn", "gauge", "Position of the last record that is written"),
+        ("synced_lsn", "gauge", "Position of the last record that is durable"),
+        ("first_lsn", "gauge", "Position of the first record that is kept"),
+        ("segments", "gauge", "Segment files of the log"),
+        ("segment_bytes", "gauge", "Bytes in the segment files of the log"),
+        ("feeds", "gauge", "Feeds"),
+        ("feed_bytes", "gauge", "Memory of the feeds"),
+        ("tail_bytes", "gauge", "Memory of the tail cache"),
+        ("read_bytes", "gauge", "Memory of the read cache"),
+        ("tail_hits", "counter", "Batches that consumers found in the tail cache"),
+        ("read_hits", "counter", "Batches that consumers found in the read cache"),
+        ("cache_misses", "counter", "Batches that consumers found in neither"),
+        ("duplicates", "counter", "Messages of named producers that came again and were not appended"),
+        ("cold_reads", "counter", "Reads of records that were no longer in memory"),
+        ("damaged_places", "gauge", "Places of the log found damaged since the start"),
+        ("scrubbed_bytes", "counter", "Bytes of closed segments that were read again to find damage"),
+        ("scrubbed_segments", "counter", "Closed segments that were read again to find damage"),
+    ):
+        suffix = "_total" if kind == "counter" else ""
+        yield _one(f"penstock_log_{name}{suffix}", kind, text, logged[name])  # type: ignore[arg-type]
+    paused = int(log.paused)
+    yield _one("penstock_publishers_paused", "gauge", "1 while publishers must wait", paused)
+    yield metric(
+        "penstock_vhost_log_bytes",
+        "gauge",
+        "Bytes of a vhost's messages in the segment files of the log",
+        [({"vhost": vhost.name}, log.held_bytes(vhost.lp)) for vhost in api.broker.vhosts.values()],
+    )
+    yield metric(
+        "penstock_vhost_evicted_messages_total",
+        "counter",
+        "Messages that a vhost's backlog quota has let go of",
+        [({"vhost": name}, api.broker.quotas.evicted[name]) for name in api.broker.vhosts],
+    )
+    rates = api.broker.rates
+    for name, kind, text, of in (
+        ("slowed_total", "counter", "Times a publisher had to wait for a rate quota", rates.slowed),
+        (
+            "slowed_seconds_total",
+            "counter",
+            "Time that publishers had to wait for rate quotas",
+            rates.slowed_s,
+        ),
+    ):
+        values = [({"quota": scope}, value) for scope, value in of.items()]
+        yield metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
+    yield from _webhooks(api)
+    turns = api.broker.tick.turns
+    yield _one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)
+
+
+def _webhooks(api: Management) -> Iterator[str]:
+    workers = list(api.webhooks)
+    results = {one.value: 0 for one in Outcome}
+    for worker in workers:
+        for name, count in worker.counts.outcomes.items():
+            results[name] += count
+    told = "Requests to webhooks, by what came of them"
+    yield metric(
+        "penstock_webhook_attempts_total",
+        "counter",
+        told,
+        [({"result": name}, count) for name, count in results.items()],
+    )
+    states = Counter(worker.state for worker in workers)
+    told = "Webhooks by state"
+    yield metric("penstock_webhooks", "gauge", told, [({"state": name}, states[name]) for name in STATES])
+    for name, kind, text, value in (
+        ("delivered_total", "counter", "Messages delivered", sum(w.counts.delivered for w in workers)),
+        ("dead_total", "counter", "Messages given up", sum(w.counts.dead for w in workers)),
+        ("seconds_total", "counter", "Time of requests", sum(w.counts.seconds for w in workers)),
+        (
+            "held",
+            "gauge",
+            "Messages under way or waiting for their next attempt",
+            sum(w.held for w in workers),
+        ),
+    ):
+        yield _one(f"penstock_webhook_{name}", kind, f"{text} by webhooks", value)  # type: ignore[arg-type]

@@ -274,6 +274,18 @@ def test_feature_flags_are_all_enabled(api: Api) -> None:
         has(flag, dict.fromkeys("name state desc doc_url stability provided_by".split(), str))
     assert {"quorum_queue", "stream_queue", "user_limits"} <= {flag["name"] for flag in flags}
     assert {flag["state"] for flag in flags} == {"enabled"}
+    assert api.status("PUT", "feature-flags/user_limits/enable", {"name": "user_limits"}) == 204
+    assert api.status("PUT", "feature-flags/nope/enable", {"name": "nope"}) == 400
+
+
+def test_logins_are_counted_by_protocol(api: Api, busy: str) -> None:
+    (node,) = api.get("nodes")
+    found = {one.pop("protocol"): one for one in api.get(f"auth/attempts/{node['name']}")}
+    for one in found.values():
+        assert one["auth_attempts"] == one["auth_attempts_succeeded"] + one["auth_attempts_failed"]
+    assert found["amqp091"]["auth_attempts_succeeded"] >= 1
+    assert found["http"]["auth_attempts_succeeded"] >= 1
+    assert api.status("GET", "auth/attempts/nobody") == 404
 
 
 def test_rabbitmqadmin_ng_reads_the_whole(api: Api, busy: str) -> None:

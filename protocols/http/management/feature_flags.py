@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.messages import Request, Response, json_response
+from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 
 __all__ = ["add"]
 
@@ -30,13 +30,21 @@ _FLAGS: Final = {
 
 
 def add(api: Management) -> None:
-    """Serve this path."""
+    """Serve these paths."""
+
+    async def enable(request: Request) -> Response:
+        """They all are."""
+        api.require(request)
+        if request.names["name"] not in _FLAGS:
+            raise HttpError(400, "bad_request", f"unknown feature flag '{request.names['name']}'")
+        return Response(204)
 
     async def listed(request: Request) -> Response:
         api.identity(request)
         return json_response([_shown(name, text) for name, text in _FLAGS.items()])
 
     api.app.routes.add("GET", "/api/feature-flags", listed)
+    api.app.routes.add("PUT", "/api/feature-flags/{name}/enable", enable)
 
 
 def _shown(name: str, text: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.facts import SIZES, Totals
 from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.logins import PROTOCOLS
 from penstock.protocols.http.management.rates import QueueSums
 from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, of_one, sample
 
@@ -21,7 +22,6 @@ __all__ = ["channels", "churn", "clients", "connections", "dead_letters", "login
 
 _TYPES: Final = ("classic", "quorum", "stream")
 _MQTT: Final = ("mqtt310", "mqtt311", "mqtt50")
-_LOGINS: Final = {"amqp": "amqp091", "mqtt": "mqtt", "native": "native", "http": "http"}
 _REASONS: Final = ("expired", "rejected", "maxlen", "delivery_limit")
 _SIZE_LABELS: Final = ("100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08")
 _CLIENTS: Final = ("amqp", "mqtt", "native")
@@ -215,7 +215,7 @@ def logins(api: Management) -> Iterator[Metric]:
     ):
         values = [
             ({"protocol": told}, sum(attempts[protocol, right] for right in outcomes))
-            for protocol, told in _LOGINS.items()
+            for protocol, told in PROTOCOLS.items()
         ]
         yield Metric(f"auth_{name}_total", "counter", f"Total number of {text}", values)
 

@@ -102,9 +102,9 @@ def _doctor(parsed: argparse.Namespace) -> int:
 
 
 def _completion(parsed: argparse.Namespace) -> int:
-    from penstock import cli_completion
+    from penstock import cli_completion, cli_rabbitmqctl
 
-    print(cli_completion.script(parsed.shell, _parser()), end="")
+    print(cli_completion.script(parsed.shell, _parser(), cli_rabbitmqctl.VERBS), end="")
     return 0
 
 

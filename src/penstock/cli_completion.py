@@ -10,7 +10,7 @@ The scripts hold the words of every command, so nothing is started while somebod
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 __all__ = ["SHELLS", "script"]
@@ -36,9 +36,10 @@ complete -o default -F _penstock penstock
 """
 
 
-def script(shell: str, parser: argparse.ArgumentParser) -> str:
-    """The script for one of `SHELLS`."""
-    commands = list(_walk(parser, ()))
+def script(shell: str, parser: argparse.ArgumentParser, verbs: Iterable[str] = ()) -> str:
+    """The script for one of `SHELLS`; `verbs` are those of `rabbitmqctl`, which has a parser of its own."""
+    further: dict[tuple[str, ...], list[str]] = {("rabbitmqctl",): sorted(verbs)}
+    commands = [(path, words + further.get(path, [])) for path, words in _walk(parser, ())]
     if shell == "fish":
         return "".join(_fish(path, words) for path, words in commands)
     nodes = "|".join(_quoted(" " + " ".join(path)) for path, _ in commands if path)

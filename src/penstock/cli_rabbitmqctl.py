@@ -22,7 +22,7 @@ from penstock.cli_client import DEFAULT_URL, ApiError, Client, segment
 from penstock.cli_rabbitmqctl_admin import VERBS as ADMIN_VERBS
 from penstock.cli_rabbitmqctl_call import Call, Item, Missing, Usage, object_of
 
-__all__ = ["run"]
+__all__ = ["VERBS", "run"]
 
 _USAGE_ERROR: Final = 64
 _NOT_LOGGED_IN: Final = 65
@@ -67,11 +67,11 @@ def run(words: Sequence[str]) -> int:
     try:
         parsed = parser.parse_intermixed_args(list(words))
         if parsed.verb == "help":
-            print("\n".join(sorted(_VERBS)))
+            print("\n".join(sorted(VERBS)))
             return 0
-        verb = _VERBS.get(parsed.verb)
+        verb = VERBS.get(parsed.verb)
         if verb is None:
-            raise Usage(f"Command '{parsed.verb}' not found; there are {', '.join(sorted(_VERBS))}")
+            raise Usage(f"Command '{parsed.verb}' not found; there are {', '.join(sorted(VERBS))}")
         needed, action = verb
         if len(parsed.words) < needed:
             raise Usage(f"{parsed.verb}: not enough arguments")
@@ -293,7 +293,7 @@ def _ping(call: Call) -> None:
     call.say("Ping succeeded")
 
 
-_VERBS: Final[dict[str, tuple[int, Callable[[Call], None]]]] = {
+VERBS: Final[dict[str, tuple[int, Callable[[Call], None]]]] = {
     **ADMIN_VERBS,
     "list_queues": (0, _list_queues),
     "list_exchanges": (0, _list_exchanges),

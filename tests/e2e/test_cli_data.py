@@ -174,6 +174,7 @@ def test_doctor_finds_nothing_wrong_with_the_defaults_and_names_what_is(
         ("penstock que", "queues"),
         ("penstock queues li", "list"),
         ("penstock topics create --max-a", "--max-age"),
+        ("penstock rabbitmqctl list_q", "list_queues"),
     ],
 )
 def test_bash_completes_commands(run: Run, tmp_path: Path, line: str, expected: str) -> None:

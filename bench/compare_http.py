@@ -2,11 +2,12 @@
 
     python -m bench.compare_http [--requests 4000] [--connections 16]        needs the extra `bench`
 
-Each server is started here on a free port of loopback and gets the same 344 bytes in a JSON body, from 16
-connections with one request at a time each. RabbitMQ and penstock keep the message in a durable queue; the
-answer of penstock comes when it is written (`?ack=written`), as RabbitMQ's does; the handler of FastAPI
-(uvicorn) parses the body into a model and appends it to a list. Prints microseconds of CPU of the server's
-process per request (user and system, all threads). The client's CPU is not counted.
+Each server is started here on a free port of loopback and gets the same 344 bytes in a JSON body,
+from 16 connections with one request at a time each, over HTTP/1.1 and, where the server has it,
+HTTP/2 (uvicorn has not). RabbitMQ and penstock keep the message in a durable queue; the answer of
+penstock comes when it is written (`?ack=written`), as RabbitMQ's does; the handler of FastAPI
+(uvicorn) parses the body into a model and appends it to a list. Prints microseconds of CPU of the
+server's process per request (user and system, all threads). The client's CPU is not counted.
 """
 
 from __future__ import annotations
@@ -67,6 +68,25 @@ def load(port: int, path: str, body: bytes, count: int, connections: int) -> Non
     uvloop.run(all_())
 
 
+def load_http2(port: int, path: str, body: bytes, count: int, connections: int) -> None:
+    """The same over HTTP/2 by prior knowledge, one stream at a time on each connection."""
+    headers = {"authorization": AUTHORIZATION, "content-type": "application/json"}
+
+    async def one() -> None:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", http1=False, http2=True, timeout=60
+        ) as client:
+            for _ in range(count // connections):
+                answer = await client.post(path, content=body, headers=headers)
+                assert answer.is_success and answer.http_version == "HTTP/2", answer
+                await answer.aread()
+
+    async def all_() -> None:
+        await asyncio.gather(*(one() for _ in range(connections)))
+
+    uvloop.run(all_())
+
+
 def measured(name: str, pid: int, count: int, run: Callable[[int], None]) -> None:
     run(count // 4)  # warm
     before = cpu_seconds(pid)
@@ -88,9 +108,18 @@ def penstock(count: int, connections: int) -> None:
         pid = gateway.pid
         publish = f"{path}messages?ack=written"
         measured("penstock, publish", pid, count, lambda n: load(port, publish, body, n, connections))
+        measured(
+            "penstock, publish, HTTP/2", pid, count, lambda n: load_http2(port, publish, body, n, connections)
+        )
         pull = b'{"max_messages": 1, "wait_ms": 0}'
         measured(
             "penstock, pull of one", pid, count, lambda n: load(port, path + "pull", pull, n, connections)
+        )
+        measured(
+            "penstock, pull of one, HTTP/2",
+            pid,
+            count,
+            lambda n: load_http2(port, path + "pull", pull, n, connections),
         )
 
 
@@ -113,9 +142,21 @@ def rabbitmq(count: int, connections: int) -> None:
             measured(
                 "RabbitMQ, publish", peer.pid, count, lambda n: load(port, publish, body, n, connections)
             )
+            measured(
+                "RabbitMQ, publish, HTTP/2",
+                peer.pid,
+                count,
+                lambda n: load_http2(port, publish, body, n, connections),
+            )
             taken = b'{"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}'
             measured(
                 "RabbitMQ, get of one", peer.pid, count, lambda n: load(port, get, taken, n, connections)
+            )
+            measured(
+                "RabbitMQ, get of one, HTTP/2",
+                peer.pid,
+                count,
+                lambda n: load_http2(port, get, taken, n, connections),
             )
 
 

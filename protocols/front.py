@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from penstock.config import Address
 from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.definitions import Part
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.tls import Layer
 from penstock.protocols.unix_socket import unix_socket
@@ -50,6 +51,8 @@ class Front:
         self._full: frozenset[str] = frozenset()
         self._sockets: dict[str, Callable[[], socket.socket]] = {}
         """What makes the listening socket of a listener anew, where it was."""
+        self.definitions: Final[dict[str, Part]] = {}
+        """What definitions carry of it, by their key."""
 
     def open(
         self,

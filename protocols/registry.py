@@ -14,6 +14,7 @@ from penstock.protocols.facts import ConnectionFacts, Totals
 
 if TYPE_CHECKING:
     from penstock.protocols.connection import Connection
+    from penstock.protocols.definitions import Part
     from penstock.protocols.front import Front
     from penstock.protocols.listener import Listener
 
@@ -79,6 +80,10 @@ class Registry:
                     found.append(Live(connection, facts))
         found.sort(key=lambda live: live.connection.id)
         return found
+
+    def definitions(self) -> dict[str, Part]:
+        """What definitions carry of the front ends, by key."""
+        return {key: part for front in self.fronts.values() for key, part in front.definitions.items()}
 
     def connection(self, name: str) -> Live | None:
         """The connection of that name."""

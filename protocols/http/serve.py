@@ -82,6 +82,7 @@ def serve(
     data = HttpApp(words, needs_no_login=_is_open)
     problems.add(data)
     webhooks = Webhooks(broker, messages, options.webhooks)
+    front.definitions["webhooks"] = webhooks.definitions
     front.before_drain.append(webhooks.drain)
     questions = Questions(broker, messages, options.webhooks.guard(), cache(options.webhooks.tls))
     front.before_drain.append(questions.drain)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from penstock.protocols.definitions import OF_FRONTS, OF_VHOST
 from penstock.protocols.following import WorkerDown
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.sums import added, labelled
@@ -191,7 +192,7 @@ class Forwarder:
         elif target in ("/api/definitions", "/api/all-configuration"):
             whole = orjson.loads(response.body)
             for part in await self.parts(request, place):
-                for name in ("vhosts", "parameters", "policies", "queues", "exchanges", "bindings"):
+                for name in ("vhosts", *sorted(OF_VHOST), *OF_FRONTS):
                     whole[name] += part[name]
             return json_response(whole, headers=response.headers)
         return response

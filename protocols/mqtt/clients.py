@@ -230,11 +230,16 @@ class Clients:
             if client.expiry_s == 0:
                 self.end(client)
                 return
-            client.ends_at = now + client.expiry_s
-            self._arm(client.ends_at, client)
-            self.save(client)
-            self.save_out(client)
-            client.rest()
+            self.put_away(client)
+
+    def put_away(self, client: Client) -> int:
+        """The session has no connection from now on; the LSN to wait for."""
+        client.ends_at = self._clock() + client.expiry_s
+        self._arm(client.ends_at, client)
+        lsn = self.save(client)
+        self.save_out(client)
+        client.rest()
+        return lsn
 
     def may_connect(self, now: float) -> bool:
         """Whether one more CONNECT is within the rate; `now` in seconds of a clock that only rises."""

@@ -26,6 +26,7 @@ from penstock.protocols.mqtt.acl import AclFile
 from penstock.protocols.mqtt.amqtt_host import AmqttHost
 from penstock.protocols.mqtt.clients import Clients
 from penstock.protocols.mqtt.connecting import split_user_name
+from penstock.protocols.mqtt.definitions import SessionDefinitions
 from penstock.protocols.mqtt.facts import connection_facts, spoken, totals
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.session import Session
@@ -404,6 +405,7 @@ async def serve(
         return MqttConnection(wiring, clients, options)
 
     front = MqttFront("mqtt", wiring, max_connections=server.max_connections)
+    front.definitions["mqtt_sessions"] = SessionDefinitions(clients, options)
     if options.listen:
         front.open("mqtt", Address.parse(options.listen), connection)
     if options.unix_listen:

@@ -17,7 +17,7 @@ from penstock.protocols.mqtt.filters import FILTERS_MAX, check_filter, refusal_o
 from penstock.protocols.mqtt.filterset import Subscription, Terms
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.properties import encode_block
-from penstock.protocols.mqtt.reasons import Violation
+from penstock.protocols.mqtt.reasons import MqttError, Violation
 from penstock.protocols.mqtt.replays import Replays, is_replay
 from penstock.protocols.mqtt.shares import Taken, filter_of, is_exclusive, is_shared, split_shared
 from penstock.protocols.mqtt.sys_topics import is_sys
@@ -26,7 +26,7 @@ from penstock.router.errors import AccessRefused, InvalidPattern
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["choice_of_shared", "choose", "ids_of", "subscribe", "unsubscribe"]
+__all__ = ["choice_of_shared", "choose", "ids_of", "restore", "subscribe", "unsubscribe"]
 
 
 def subscribe(
@@ -91,6 +91,39 @@ def subscribe(
             results.append(line.qos)
     clients.tick.schedule()
     return results, wanted, max(lsn, kept.lsn)
+
+
+def restore(
+    clients: Clients, options: MqttOptions, client: Client, lines: Iterable[tuple[packets.Filter, int]]
+) -> int:
+    """Give a new session its filters, each with its subscription identifier; the LSN to wait for.
+
+    Raises:
+        AccessRefused: its user may not read that.
+        MqttError: a filter that is none, or that another session has for itself.
+
+    """
+    lsn = 0
+    with client.vhost.sessions.changing(client.client_id) as kept:
+        for line, identifier in lines:
+            try:
+                check_filter(line.topic)
+                if is_shared(line.topic):
+                    split_shared(line.topic)
+            except MqttError as error:
+                raise Violation(f"'{line.topic}': {error.message}") from error
+            if refusal_of(line.topic, options.max_topic_levels) or is_replay(line.topic):
+                raise Violation(f"'{line.topic}' is no filter that a session can keep")
+            if len(client.subscriptions) >= FILTERS_MAX:
+                raise Violation(f"a session has {FILTERS_MAX} filters at most")
+            if line.topic in client.subscriptions:
+                continue
+            try:
+                lsn = max(lsn, _add(clients, client, line, identifier)[1])
+            except (Taken, InvalidPattern) as error:
+                raise Violation(f"'{line.topic}': {error}") from error
+    clients.tick.schedule()
+    return max(lsn, kept.lsn)
 
 
 def _add(clients: Clients, client: Client, line: packets.Filter, identifier: int) -> tuple[Subscription, int]:

@@ -169,7 +169,14 @@ def add_commands(commands: Any) -> None:
         argument("file", metavar="FILE", nargs="?", help="default: standard output"),
         help="write a definitions.json, as RabbitMQ has it",
     )
-    definitions("import", _import, argument("file", metavar="FILE"), help="read one: RabbitMQ's or our own")
+    definitions(
+        "import",
+        _import,
+        argument("file", metavar="FILE"),
+        argument("--dry-run", action="store_true", help="change nothing, and say what would change"),
+        argument("-o", "--output", choices=("table", "json"), default="table"),
+        help="read one: RabbitMQ's or our own",
+    )
 
     add_webhooks(nouns)
     add_topics(nouns)
@@ -236,7 +243,12 @@ def runner(action: Action) -> Callable[[argparse.Namespace], int]:
 
     def run(parsed: argparse.Namespace) -> int:
         with Client(parsed.url) as client:
-            action(client, parsed)
+            try:
+                action(client, parsed)
+            except ApiError as error:
+                if error.status != 404 or str(error) != "Not Found" or "vhost" not in parsed:
+                    raise
+                raise ApiError(f"there is no vhost '{parsed.vhost}'", 404) from error
         return 0
 
     return run
@@ -315,6 +327,10 @@ def _add_user(client: Client, parsed: argparse.Namespace) -> None:
     if password is None:
         asked = f"password of {parsed.name}: "
         password = getpass.getpass(asked) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise ApiError(
+            f"no password for user '{parsed.name}'", 0, remedy="give one on standard input or with --password"
+        )
     client.request("PUT", _filled("users/{name}", parsed), {"password": password, "tags": parsed.tags})
 
 
@@ -358,7 +374,28 @@ def _import(client: Client, parsed: argparse.Namespace) -> None:
         raise ConfigError(f"cannot read it: {error.strerror}", source=parsed.file) from error
     except ValueError as error:
         raise ConfigError(f"it is not JSON: {error}", source=parsed.file) from error
-    client.request("POST", "definitions", definitions)
+    if not parsed.dry_run:
+        client.request("POST", "definitions", definitions)
+        return
+    found = client.request("POST", "definitions-dry-run", definitions)
+    if parsed.output == "json":
+        print(json.dumps(found, indent=2))
+        return
+    rows = [
+        {
+            "what": what,
+            "list": part,
+            "differs": ", ".join(thing.pop("differs", [])),
+            "thing": " ".join(
+                f"{name}={value}" for name, value in thing.items() if value not in ("", [], {})
+            ),
+        }
+        for what in ("create", "change", "conflict", "kept")
+        for part, things in found[what].items()
+        for thing in things
+    ]
+    rows += [{"what": "ignore", "list": name, "thing": "", "differs": ""} for name in found["unknown"]]
+    print_rows(rows, ("what", "list", "thing", "differs"), "table")
 
 
 def _top(client: Client, parsed: argparse.Namespace) -> None:

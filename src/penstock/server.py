@@ -41,7 +41,7 @@ from penstock.protocols.buffers import Buffers
 from penstock.protocols.front import Front
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.app import Words
-from penstock.protocols.http.management.loading import load_file
+from penstock.protocols.http.management.loading import Import, load_file, load_parts
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.key_source import key_source
 from penstock.protocols.mqtt import endpoint as mqtt
@@ -199,10 +199,13 @@ async def running(
     registry = Registry()
     registry.memory = watch_memory(config, log, tick)
     fronts = registry.fronts
+    importing: Import | None = None
     try:
         if config.management.load_definitions:
             default_user = config.auth.default_user if is_new else ""
-            await load_file(broker, WORDS, config.management.load_definitions, default_user=default_user)
+            importing = await load_file(
+                broker, WORDS, config.management.load_definitions, default_user=default_user
+            )
         if crew is not None:
             crew.follow(broker)
         server, mqtt_options = config.server, _options(MqttOptions, config.mqtt)
@@ -221,6 +224,8 @@ async def running(
             shared,
             leader=None if crew is None else crew.leader,
         )
+        if importing is not None:
+            await load_parts(importing, config.management.load_definitions, registry.definitions())
         if crew is not None:
             crew.serve(fronts)
         yield Parts(tick, fronts)

@@ -82,11 +82,27 @@ def test_definitions_leave_and_come_back(gateway: Gateway, tmp_path: Path) -> No
     penstock(gateway, "definitions", "import", str(file))
     assert "kept" in penstock(gateway, "queues", "list").stdout
     penstock(gateway, "queues", "delete", "kept")
+    penstock(gateway, "definitions", "export", str(file))
+    whole = json.loads(file.read_text())
+    whole["queues"].append(
+        {"vhost": "/", "name": "more", "durable": True, "auto_delete": False, "arguments": {}}
+    )
+    file.write_text(json.dumps({**whole, "unheard": []}))
+    told = penstock(gateway, "definitions", "import", "--dry-run", str(file)).stdout.splitlines()
+    assert [line.split() for line in told] == [
+        ["WHAT", "LIST", "THING", "DIFFERS"],
+        ["create", "queues", "vhost=/", "name=more"],
+        ["ignore", "unheard"],
+    ]
+    assert "more" not in penstock(gateway, "queues", "list").stdout
     file.write_text("{")
     assert "it is not JSON" in penstock(gateway, "definitions", "import", str(file), code=2).stderr
 
 
 def test_what_goes_wrong_is_one_line_with_the_remedy(gateway: Gateway) -> None:
+    nowhere = penstock(gateway, "queues", "list", "--vhost", "nope", code=1).stderr
+    assert nowhere == "penstock: error: there is no vhost 'nope'\n"
+    assert "no password for user 'guest'" in penstock(gateway, "users", "add", "guest", code=1).stderr
     missing = penstock(gateway, "queues", "show", "none", code=1).stderr
     assert missing == "penstock: error: there is no queue 'none' in vhost '/'\n"
     assert "no policy 'x' in vhost '/'" in penstock(gateway, "policies", "clear", "x", code=1).stderr

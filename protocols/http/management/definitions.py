@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from penstock.protocols.definitions import OF_FRONTS, OF_VHOST, Item, Part
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import (
     RABBITMQ_VERSION,
     Management,
     fields_of,
 )
-from penstock.protocols.http.management.loading import OF_VHOST, Import, is_own
+from penstock.protocols.http.management.differing import difference
+from penstock.protocols.http.management.loading import Import, is_own
 from penstock.protocols.http.management.rates import queue_type
 from penstock.protocols.http.management.users import user_view
 from penstock.protocols.http.management.vhosts import (
@@ -25,11 +27,11 @@ from penstock.router.vhost import Vhost
 
 __all__ = ["add"]
 
-Item = dict[str, Any]
-
 logger: Final = logging.getLogger("penstock.http")
 
 _BODY_MAX: Final = 64 << 20
+_AT_ONCE: Final = 200
+"""Things shown before the loop does something else."""
 
 
 def add(api: Management) -> None:
@@ -38,6 +40,7 @@ def add(api: Management) -> None:
     for path in ("/api/definitions", "/api/all-configuration"):
         api.app.routes.add("GET", path, handlers.export)
         api.app.routes.add("POST", path, handlers.load)
+    api.app.routes.add("POST", "/api/definitions-dry-run", handlers.compare)
     api.app.routes.add("GET", "/api/definitions/{vhost}", handlers.export_vhost)
     api.app.routes.add("POST", "/api/definitions/{vhost}", handlers.load_vhost)
 
@@ -59,52 +62,52 @@ class _Definitions:
         }
 
     async def export(self, request: Request) -> Response:
+        self._api.require(request)
+        return _attached(request, await self._whole())
+
+    async def _whole(self) -> Item:
         api = self._api
-        api.require(request)
         broker = api.broker
         vhosts = sorted(broker.vhosts.values(), key=lambda vhost: vhost.name)
-        parts: dict[str, list[Item]] = {name: [] for name in OF_VHOST}
+        parts: dict[str, list[Item]] = {name: [] for name in (*OF_VHOST, *OF_FRONTS)}
         for vhost in vhosts:
             for name, items in (await self._of(vhost)).items():
                 parts[name] += [{"vhost": vhost.name, **item} for item in items]
-        return _attached(
-            request,
-            {
-                **self._head(),
-                "explanation": f"Definitions of {api.node}",
-                "users": [user_view(api, name) for name in broker.users.names()],
-                "vhosts": [
-                    {
-                        "name": vhost.name,
+        return {
+            **self._head(),
+            "explanation": f"Definitions of {api.node}",
+            "users": [user_view(api, name) for name in broker.users.names()],
+            "vhosts": [
+                {
+                    "name": vhost.name,
+                    "description": vhost.metadata.description,
+                    "tags": list(vhost.metadata.tags),
+                    "metadata": {
                         "description": vhost.metadata.description,
                         "tags": list(vhost.metadata.tags),
-                        "metadata": {
-                            "description": vhost.metadata.description,
-                            "tags": list(vhost.metadata.tags),
-                        },
-                        "limits": dict(vhost.limits) or [],
-                        **_default_type(vhost),
-                    }
-                    for vhost in vhosts
-                ],
-                "permissions": [
-                    {
-                        "user": user,
-                        "vhost": vhost,
-                        "configure": one.configure,
-                        "write": one.write,
-                        "read": one.read,
-                    }
-                    for user, vhost, one in broker.authorizer.permissions()
-                ],
-                "topic_permissions": [
-                    {"user": user, "vhost": vhost, "exchange": exchange, "write": t.write, "read": t.read}
-                    for user, vhost, exchange, t in broker.authorizer.topic_permissions()
-                ],
-                "global_parameters": global_parameters(api),
-                **parts,
-            },
-        )
+                    },
+                    "limits": dict(vhost.limits) or [],
+                    **_default_type(vhost),
+                }
+                for vhost in vhosts
+            ],
+            "permissions": [
+                {
+                    "user": user,
+                    "vhost": vhost,
+                    "configure": one.configure,
+                    "write": one.write,
+                    "read": one.read,
+                }
+                for user, vhost, one in broker.authorizer.permissions()
+            ],
+            "topic_permissions": [
+                {"user": user, "vhost": vhost, "exchange": exchange, "write": t.write, "read": t.read}
+                for user, vhost, exchange, t in broker.authorizer.topic_permissions()
+            ],
+            "global_parameters": global_parameters(api),
+            **parts,
+        }
 
     async def export_vhost(self, request: Request) -> Response:
         self._api.require(request)
@@ -169,19 +172,41 @@ class _Definitions:
             shown = policy_view(vhost.name, policy)
             del shown["vhost"]
             policies.append(shown)
+        kept = {
+            name: await self._kept(part, vhost) for name, part in self._api.registry.definitions().items()
+        }
         return {
             "parameters": parameters,
             "policies": policies,
             "queues": queues,
             "exchanges": exchanges,
             "bindings": bindings,
+            **kept,
         }
+
+    async def _kept(self, part: Part, vhost: Vhost) -> list[Item]:
+        found: list[Item] = []
+        for item in part.export(vhost):
+            found.append(item)
+            if len(found) % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
 
     # In
 
     async def load(self, request: Request) -> Response:
         self._api.require(request)
         return await self._load(request, None)
+
+    async def compare(self, request: Request) -> Response:
+        """What an import would do. A path of its own: who does not know it must not import instead."""
+        self._api.require(request)
+        if self._api.forwarder is not None:
+            told = "a dry run knows one worker's vhosts only, and there are several; compare with an export"
+            raise HttpError(400, "bad_request", told)
+        importing = await self._importing(request, None)
+        file = importing.wanted()
+        return json_response({**difference(await self._whole(), file), "unknown": importing.unknown()})
 
     async def load_vhost(self, request: Request) -> Response:
         api = self._api
@@ -193,12 +218,23 @@ class _Definitions:
             return await self._load(request, name)
         return await self._load(request, api.vhost(request, change=True).name)
 
-    async def _load(self, request: Request, vhost: str | None) -> Response:
+    async def _importing(self, request: Request, vhost: str | None) -> Import:
         body = await request.body(_BODY_MAX)
         if request.headers.get("content-type", "").startswith("multipart/form-data"):
             body = _from_form(body)
         api, user = self._api, self._api.identity(request).username
-        importing = Import(api.broker, api.app.told, fields_of(parsed(body)), user=user, vhost=vhost)
+        return Import(
+            api.broker,
+            api.app.told,
+            fields_of(parsed(body)),
+            user=user,
+            vhost=vhost,
+            parts=api.registry.definitions(),
+        )
+
+    async def _load(self, request: Request, vhost: str | None) -> Response:
+        api = self._api
+        importing = await self._importing(request, vhost)
         await importing.run()
         if api.forwarder is not None and not request.part:
             await api.forwarder.settled()

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.logs import fields
+from penstock.protocols.definitions import OF_FRONTS, OF_VHOST, Item, Part
 from penstock.protocols.http.app import HttpApp, Words
 from penstock.protocols.http.management.context import fields_of, flag_of, table_of, text_of
 from penstock.protocols.http.management.users import stored_hash, tags_of
@@ -34,16 +37,16 @@ from penstock.router.permissions import Permission, TopicPermission
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
 
-__all__ = ["OF_VHOST", "Import", "is_own", "load_file"]
-
-Item = dict[str, Any]
+__all__ = ["Import", "is_own", "load_file", "load_parts"]
 
 logger: Final = logging.getLogger("penstock.http")
 
 _AT_ONCE: Final = 200
 """Things made before the loop does something else."""
-OF_VHOST: Final = frozenset({"queues", "exchanges", "bindings", "policies", "parameters"})
-_KNOWN: Final = OF_VHOST | {
+_IN_VHOSTS: Final = OF_VHOST.union(OF_FRONTS)
+_MQTT_QUEUE: Final = re.compile(r"mqtt-subscription-.*qos[01]", re.DOTALL)
+"""The queue of a session, as RabbitMQ names it."""
+_KNOWN: Final = _IN_VHOSTS | {
     "users",
     "vhosts",
     "permissions",
@@ -66,8 +69,8 @@ _KNOWN: Final = OF_VHOST | {
 _COMPONENTS: Final = ("vhost-limits", "operator_policy")
 
 
-async def load_file(broker: Broker, words: Words, path: str, *, default_user: str = "") -> None:
-    """Import a file at start, before anybody can connect.
+async def load_file(broker: Broker, words: Words, path: str, *, default_user: str = "") -> Import:
+    """Import a file at start, before anybody can connect; but for what front ends keep: see `load_parts`.
 
     Args:
         default_user: The user that new data was given just now; it goes when the file brings users.
@@ -89,6 +92,15 @@ async def load_file(broker: Broker, words: Words, path: str, *, default_user: st
         raise ConfigError(f"cannot read {path}: {error.strerror}", key=option) from error
     except HttpError as error:
         raise ConfigError(f"{path}: {error.detail}", key=option) from error
+    return importing
+
+
+async def load_parts(importing: Import, path: str, parts: Mapping[str, Part]) -> None:
+    """The rest of `load_file`, once there are front ends. Raises ConfigError."""
+    try:
+        await importing.run_parts(parts)
+    except HttpError as error:
+        raise ConfigError(f"{path}: {error.detail}", key="management.load_definitions") from error
 
 
 class Import:
@@ -102,8 +114,20 @@ class Import:
         *,
         user: str,
         vhost: str | None = None,
+        parts: Mapping[str, Part] | None = None,
     ) -> None:
-        """`told` words a refusal of the broker; `user` is for the log; `vhost`: into this one only."""
+        """One import.
+
+        Args:
+            broker: Where to.
+            told: Words a refusal of the broker.
+            body: The file.
+            user: Who imports, for the log.
+            vhost: Into this one only.
+            parts: What front ends keep; None: that is done later.
+
+        """
+        self._parts = parts or {}
         self._broker = broker
         self._told = told
         self._body = body
@@ -125,7 +149,6 @@ class Import:
         """
         self.check()
         admin = self._broker.administration
-        body = self._body
         if self._vhost is None and self._in_common:
             await self._each("vhosts", self._put_vhost)
             await self._each("users", self._put_user)
@@ -153,18 +176,28 @@ class Import:
                 ),
             )
         await self._each("bindings", self._put_binding)
-        await kept(self._broker, self._lsn)
+        await self.run_parts(self._parts)
         logger.info(
             "definitions imported",
             extra=fields(user=self._user, vhost=self._vhost or "*", things=self._done),
         )
-        unknown = sorted(str(key) for key in body if key not in _KNOWN)
+        unknown = self.unknown()
         if unknown:
             logger.warning("definitions: left out what is not known here", extra=fields(keys=unknown))
 
+    async def run_parts(self, parts: Mapping[str, Part]) -> None:
+        """What front ends keep: at a start they are not there yet when the rest is done."""
+        for name, part in parts.items():
+            await self._each(name, partial(self._put_part, part))
+        await kept(self._broker, self._lsn)
+
+    def _put_part(self, part: Part, item: Item) -> int:
+        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        return part.load(vhost, {key: value for key, value in item.items() if key != "vhost"})
+
     async def _each(self, part: str, put: Callable[[Item], int]) -> None:
         for item in self._items(part):
-            if part in OF_VHOST and not self._is_mine(part, item):
+            if part in _IN_VHOSTS and not self._is_mine(part, item):
                 continue
             try:
                 self._lsn = max(self._lsn, put(item))
@@ -210,7 +243,8 @@ class Import:
         """
         vhosts = {*self._broker.names(), *(text_of(item, "name") for item in self._items("vhosts"))}
         users = {*self._broker.users.names(), *(text_of(item, "name") for item in self._items("users"))}
-        for part in ("queues", "exchanges", "bindings", "policies", "permissions", "topic_permissions"):
+        checked = ("queues", "exchanges", "bindings", "policies", "permissions", "topic_permissions")
+        for part in (*checked, *OF_FRONTS):
             for item in self._items(part):
                 if self._vhost is None or part in ("permissions", "topic_permissions"):
                     vhost = text_of(item, "vhost")
@@ -233,6 +267,27 @@ class Import:
         for part in ("queues", "exchanges", "bindings"):
             for item in self._items(part):
                 table_of(item)
+
+    def unknown(self) -> list[str]:
+        """Keys of the file that nothing is done about."""
+        return sorted(str(key) for key in self._body if key not in _KNOWN)
+
+    def wanted(self) -> Item:
+        """What the import will look at, each thing with its vhost; `check`ed.
+
+        Raises:
+            HttpError: 400.
+
+        """
+        self.check()
+        found: Item = {}
+        for part in self._body:
+            if part in _IN_VHOSTS:
+                items = [{**item, "vhost": self._name_of_vhost(item)} for item in self._items(part)]
+                found[part] = [item for item in items if not _left_out(part, item)]
+            elif part in _KNOWN and isinstance(self._body[part], list) and self._vhost is None:
+                found[part] = self._items(part)
+        return found
 
     # One thing each; the LSN to wait for
 
@@ -301,6 +356,13 @@ class Import:
         name = text_of(item, "name")
         if not is_own(name):
             return 0
+        if _MQTT_QUEUE.fullmatch(name):
+            # Without its client nobody would ever take from it. The client subscribes anew when it connects.
+            logger.warning(
+                "definitions: the session of an MQTT client is left out",
+                extra=fields(vhost=vhost.name, queue=name),
+            )
+            return 0
         arguments = table_of(item)
         kind = item.get("type", "classic")
         if kind != "classic":
@@ -347,6 +409,21 @@ class Import:
             return 0
 
 
+def _left_out(part: str, item: Item) -> bool:
+    """Whether an import does nothing about it."""
+    name = item.get("name")
+    match part:
+        case "queues":
+            return isinstance(name, str) and (not is_own(name) or _MQTT_QUEUE.fullmatch(name) is not None)
+        case "exchanges":
+            return isinstance(name, str) and not is_own(name)
+        case "parameters":
+            return item.get("component") not in _COMPONENTS
+        case "bindings":
+            return item.get("source") == "" or _MQTT_QUEUE.fullmatch(str(item.get("destination"))) is not None
+    return False
+
+
 def is_own(name: str) -> bool:
     """Whether somebody declared it: not predeclared, and not the default exchange."""
     return name != "" and not name.startswith(RESERVED_PREFIX)
@@ -354,7 +431,7 @@ def is_own(name: str) -> bool:
 
 def _name(item: Item) -> str:
     """How a mistake names the thing."""
-    for key in ("name", "user", "destination"):
+    for key in ("name", "client_id", "user", "destination"):
         if key in item:
             return f"'{str(item[key])[:200]}'"
     return "an entry without a name"

@@ -20,6 +20,7 @@ from penstock.protocols.http.webhooks.belongings import (
     own_queue,
 )
 from penstock.protocols.http.webhooks.client import Resolve, look_up
+from penstock.protocols.http.webhooks.definitions import WebhookDefinitions
 from penstock.protocols.http.webhooks.guard import Forbidden
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.http.webhooks.settings import Settings, Source
@@ -57,7 +58,9 @@ class Webhooks:
         """
         self._broker = broker
         self._options = options
-        self._store = Store(broker.log.tables, options.seal())
+        seal = options.seal()
+        self._store = Store(broker.log.tables, seal)
+        self.definitions = WebhookDefinitions(self, seal)
         self._context = Context(
             broker,
             messages,
@@ -163,17 +166,11 @@ class Webhooks:
             )
         self.permit(identity, vhost, name)
         self._permit_source(identity, vhost, settings.source)
-        if not name or len(name.encode()) > _NAME_MAX:
-            raise HttpError(400, "bad_field", f"the name of a webhook has 1 to {_NAME_MAX} bytes")
         if settings.verify == "none" and "administrator" not in identity.tags:
             raise HttpError(
                 403, "access_refused", "verify: only an administrator sends without the receiver's consent"
             )
         known = self._workers.get((vhost.name, name))
-        if known is None and len(self._workers) >= self._options.max_webhooks:
-            raise HttpError(
-                409, "too_many_webhooks", f"webhooks.max_webhooks is {self._options.max_webhooks}"
-            )
         if known is not None and known.webhook.settings.source != settings.source:
             raise HttpError(409, "inequivalent", "source: a webhook keeps its source; make another webhook")
         webhook = Webhook(vhost.name, name, identity.username, settings, secrets)
@@ -182,6 +179,30 @@ class Webhooks:
             webhook.secrets = secrets or known.webhook.secrets
             if known.webhook.settings.url == settings.url:
                 webhook.granted_ms, webhook.pace_s = known.webhook.granted_ms, known.webhook.pace_s
+        worker, lsn = self._install(vhost, webhook)
+        return worker, known is None, lsn
+
+    def adopt(self, vhost: Vhost, webhook: Webhook) -> int:
+        """Make one that another gateway had, with the rights of its user here; the LSN to wait for.
+
+        Raises:
+            HttpError: 400, 409 or 422: it cannot be so.
+            RoutingError: its source is not there, or its user may not read it.
+
+        """
+        self._permit_source(Identity(webhook.user), vhost, webhook.settings.source)
+        return self._install(vhost, webhook)[1]
+
+    def _install(self, vhost: Vhost, webhook: Webhook) -> tuple[Worker, int]:
+        """Let it begin, instead of the one that has its name; (it, the LSN to wait for)."""
+        name = webhook.name
+        if not name or len(name.encode()) > _NAME_MAX:
+            raise HttpError(400, "bad_field", f"the name of a webhook has 1 to {_NAME_MAX} bytes")
+        known = self._workers.get((vhost.name, name))
+        if known is None and len(self._workers) >= self._options.max_webhooks:
+            raise HttpError(
+                409, "too_many_webhooks", f"webhooks.max_webhooks is {self._options.max_webhooks}"
+            )
         try:
             worker = Worker(self._context, vhost, webhook)
         except Forbidden as error:
@@ -191,12 +212,12 @@ class Webhooks:
         except OSError as error:
             raise HttpError(422, "forbidden_target", f"webhooks.ca_file: {error}") from error
         with self._broker.log.unit():
-            lsn = max(self._declare(vhost, name, settings.source), self._store.put(webhook))
+            lsn = max(self._declare(vhost, name, webhook.settings.source), self._store.put(webhook))
         if known is not None:
             known.retire()
         self._workers[vhost.name, name] = worker
         worker.start()
-        return worker, known is None, lsn
+        return worker, lsn
 
     def _declare(self, vhost: Vhost, name: str, source: Source) -> int:
         """The queues of a webhook. Raises RoutingError."""

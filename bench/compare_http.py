@@ -1,6 +1,6 @@
 """What a message published or pulled over HTTP costs: penstock, RabbitMQ's management API, a FastAPI handler.
 
-    python -m bench.compare_http [--requests 4000] [--connections 16]        needs the extra `bench`
+    python -m bench.compare_http [--requests 4000] [--connections 16] [--only NAME]    needs the extra `bench`
 
 Each server is started here on a free port of loopback and gets the same 344 bytes in a JSON body,
 from 16 connections with one request at a time each, over HTTP/1.1 and, where the server has it,
@@ -188,10 +188,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What a message over HTTP costs.")
     parser.add_argument("--requests", type=int, default=4000)
     parser.add_argument("--connections", type=int, default=16)
+    servers = {"penstock": penstock, "fastapi": fastapi, "rabbitmq": rabbitmq}
+    parser.add_argument("--only", choices=servers, action="append", help="may be given again")
     parsed = parser.parse_args()
     print("us of CPU per request")
-    for run in (penstock, fastapi, rabbitmq):
-        run(parsed.requests, parsed.connections)
+    for name in parsed.only or servers:
+        servers[name](parsed.requests, parsed.connections)
 
 
 if __name__ == "__main__":

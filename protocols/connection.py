@@ -62,6 +62,10 @@ __all__ = ["ARENA", "LATE_S", "Connection", "Limits", "LogPort", "Wiring"]
 _LINGER_S: Final = 10.0
 """How long the last output of a closed connection may take to be sent."""
 
+_JUDGED_S: Final = 60.0
+"""How long the gateway may take to judge a login, beyond the client's time for it."""
+_LOOK_S: Final = 0.5
+
 LATE_S: Final = 0.1
 """A timer that fires so late says that the loop was busy, not that the client was silent."""
 
@@ -183,10 +187,15 @@ class Connection(Stream, asyncio.BufferedProtocol):
         due = self.loop.time() + within_s
         self._login_timer = self.loop.call_at(due, self._too_slow, what, due)
 
-    def _too_slow(self, what: str, due: float) -> None:
+    def _too_slow(self, what: str, due: float, left_s: float = _JUDGED_S) -> None:
         if self.loop.time() - due > LATE_S:
             # Timers come before sockets: what the client sent meanwhile is read before it is judged, once.
             self._login_timer = self.loop.call_later(LATE_S, self._too_slow, what, math.inf)
+            return
+        if "login" in self._holds and left_s > 0:
+            # The client has said all there is to say: a hash that takes its time is no fault of its.
+            again = (what, math.inf, left_s - _LOOK_S)
+            self._login_timer = self.loop.call_later(_LOOK_S, self._too_slow, *again)
             return
         self.abort(f"{what} in time")
 

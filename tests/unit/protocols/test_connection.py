@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -191,6 +192,25 @@ def test_a_loop_that_stood_still_reads_before_it_judges_the_time(monkeypatch: py
     monkeypatch.setattr(Echo, "on_open", slowly)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # whose timers come before sockets
         runner.run(scenario())
+
+
+async def test_the_time_in_which_a_login_is_judged_is_not_the_clients() -> None:
+    async with Stack(Limits(login_timeout_s=0.02)) as stack:
+        for left_s in (60.0, 0.0):
+            reader, writer = await stack.client()
+            writer.write(packet(b"first"))
+            await reader.readexactly(4)
+            echo = stack.made[-1]
+            echo.greeted()
+            echo.hold("login")  # as whoever verifies it in a thread does
+            await asyncio.sleep(0.2)
+            assert not echo.closing
+            if left_s:
+                echo.release("login")  # and it was refused
+            else:
+                echo._too_slow("the login was not complete", math.inf, left_s)
+            await ended(reader)
+            assert echo.reason == "the login was not complete in time"
 
 
 async def test_too_many_bytes_before_the_login_end_the_connection() -> None:

@@ -227,9 +227,16 @@ async def test_a_handshake_that_stops_is_cut(stack: Stack) -> None:
 async def test_a_peer_gets_heartbeats(stack: Stack) -> None:
     peer = await stack.client()
     await peer.login(heartbeat=1)
+
+    async def beat() -> None:
+        while True:  # often: a machine that stood still is no silent peer
+            peer.send(0, Heartbeat())
+            await asyncio.sleep(0.02)
+
+    beating = asyncio.create_task(beat())
     for _ in range(2):
         assert isinstance(await peer.next(), Heartbeat)
-        peer.send(0, Heartbeat())
+    beating.cancel()
 
 
 @on_sockets()

@@ -14,7 +14,7 @@ from penstock.spark.tables import TABLES, open_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["HEADER", "add_input", "frame_of"]
+__all__ = ["HEADER", "add_input", "frame_of", "reading"]
 
 HEADER = "try_element_at(transform(filter(headers, h -> h.name = '{name}'), h -> cast(h.value AS string)), 1)"
 """SQL for the first header of a name, as text; null when there is none."""
@@ -35,18 +35,22 @@ def frame_of(
 
     `report` is the address of a listener whom tasks that read the log tell how far they are.
     """
-    chosen = choice_of(arguments)
     if arguments.table is not None:
+        chosen = choice_of(arguments)
         if chosen:
             raise SparkError(f"a table is not asked by {', '.join(chosen)}", remedy="use --where")
         frame = _of_table(spark, arguments.table)
     else:
+        chosen = reading(arguments, report)
         if columns is not None and arguments.where is None:
             chosen["columns"] = columns
-        if report:
-            chosen["report"] = report
         frame = spark.read.format("penstock").options(**chosen).load(str(arguments.data))
     return frame if arguments.where is None else frame.where(arguments.where)
+
+
+def reading(arguments: argparse.Namespace, report: str) -> dict[str, str]:
+    """The options of the source that the arguments say, and where its tasks tell how far they are."""
+    return {**choice_of(arguments), **({"report": report} if report else {})}
 
 
 def _of_table(spark: SparkSession, uri: str) -> DataFrame:

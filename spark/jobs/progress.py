@@ -142,7 +142,7 @@ def watched(
 ) -> Iterator[None]:
     """Show meanwhile what tasks tell the listener.
 
-    `total`: how many messages will be sent; None: as many as are read.
+    `total`: how many messages will be sent; None: as many as are read, before or while they are sent.
     """
     over = threading.Event()
 
@@ -165,7 +165,9 @@ def _show(spark: SparkSession, progress: Progress, listener: Listener, total: in
     planned = told["plan"][1]
     read, read_bytes = told["read"]
     sent, sent_bytes = told["sent"]
-    if sent:
+    if sent and total is None and read_bytes < planned:  # while it is read
+        progress.show("sent", sent, sent_bytes, read_bytes / planned)
+    elif sent:
         of = read if total is None else total
         progress.show("sent", sent, sent_bytes, min(1.0, sent / of) if of else None)
     elif planned and read_bytes < planned:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.spark.jobs.common import add_choice, program
-from penstock.spark.jobs.frames import add_input, frame_of
+from penstock.spark.jobs.frames import add_input, frame_of, reading
 from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
 from penstock.spark.reports import Listener
 from penstock.spark.schema import COLUMNS
@@ -55,15 +55,18 @@ def send(
     ordered = parted.sortWithinPartitions("offset").select(
         *[name for name in COLUMNS if name in frame.columns]
     )
-    writer = ordered.write.format("penstock").mode("append").option("url", url).option("producer", name)
-    if exchange is not None:
-        writer = writer.option("exchange", exchange)
-    if routing_key is not None:
-        writer = writer.option("routingKey", routing_key)
-    if report:
-        writer = writer.option("report", report)
-    writer = writer.option("sequence", "offset" if of_log else "row")
-    writer.option("rate", str(rate / tasks)).save()
+    options = writing(url, name, exchange=exchange, routing_key=routing_key, rate=rate / tasks, report=report)
+    options["sequence"] = "offset" if of_log else "row"
+    ordered.write.format("penstock").mode("append").options(**options).save()
+
+
+def writing(
+    url: str, name: str, *, exchange: str | None, routing_key: str | None, rate: float, report: str
+) -> dict[str, str]:
+    """The options of the sink; see `send`. `rate` is that of a task."""
+    given = {"exchange": exchange, "routingKey": routing_key, "report": report or None}
+    said = {option: value for option, value in given.items() if value is not None}
+    return {"url": url, "producer": name, "rate": str(rate), **said}
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -94,11 +97,10 @@ def _run(arguments: argparse.Namespace) -> int:
     spark = session("penstock spark replay", cores=arguments.cores, memory=arguments.memory)
     progress = progress_of(arguments)
     with listener_of(spark) as listener:
-        frame = frame_of(spark, arguments, report=listener.address)
         if arguments.dry_run:
-            _tell(frame, progress)
+            _tell(frame_of(spark, arguments), progress)
         else:
-            _send(spark, frame, arguments, progress, listener)
+            _send(spark, arguments, progress, listener)
     spark.stop()
     return 0
 
@@ -114,28 +116,39 @@ def _tell(frame: DataFrame, progress: Progress) -> None:
     progress.done("\n".join(lines), dry_run=True, messages=messages, addresses=counts)
 
 
-def _send(
-    spark: SparkSession,
-    frame: DataFrame,
-    arguments: argparse.Namespace,
-    progress: Progress,
-    listener: Listener,
-) -> None:
+def _send(spark: SparkSession, arguments: argparse.Namespace, progress: Progress, listener: Listener) -> None:
+    from penstock.spark.straight import send_log
+
     of_log = arguments.table is None
-    # Of a log, what is read is what is sent; a table tells its rows without being read.
-    total = None if of_log and arguments.where is None else frame.count()
-    with watched(spark, progress, listener, total):
-        send(
-            frame,
+    exchange, key = arguments.to_exchange, arguments.to_key
+    report = listener.address
+    if of_log and arguments.where is None and arguments.tasks == 1:
+        options = writing(
             arguments.url,
             arguments.name,
-            exchange=arguments.to_exchange,
-            routing_key=arguments.to_key,
-            tasks=arguments.tasks,
+            exchange=exchange,
+            routing_key=key,
             rate=arguments.rate,
-            of_log=of_log,
-            report=listener.address,
+            report=report,
         )
+        with watched(spark, progress, listener):
+            send_log(spark, str(arguments.data), reading(arguments, report), options)
+    else:
+        frame = frame_of(spark, arguments, report=report)
+        # Of a log, what is read is what is sent; a table tells its rows without being read.
+        total = None if of_log and arguments.where is None else frame.count()
+        with watched(spark, progress, listener, total):
+            send(
+                frame,
+                arguments.url,
+                arguments.name,
+                exchange=exchange,
+                routing_key=key,
+                tasks=arguments.tasks,
+                rate=arguments.rate,
+                of_log=of_log,
+                report=report,
+            )
     messages, nbytes = listener.totals()["sent"]
     text = f"sent as {arguments.name}: {messages:,} messages, {nbytes / 1e6:,.1f} MB"
     progress.done(text, name=arguments.name, messages=messages, bytes=nbytes)

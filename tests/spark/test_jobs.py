@@ -16,9 +16,10 @@ import pyarrow.dataset as ds
 from penstock.spark.jobs.analytics import analyse
 from penstock.spark.jobs.dlq import dead_letters, requeue, summary
 from penstock.spark.jobs.progress import Progress, listener_of, watched
-from penstock.spark.jobs.replay import send
+from penstock.spark.jobs.replay import send, writing
 from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import roll_up
+from penstock.spark.straight import send_log
 from penstock.spark.tables import open_table
 from tests.spark.test_sink import bound, taken, url
 from tests.spark.test_source import publish, read, wait_for_end
@@ -64,6 +65,39 @@ def test_a_replay_keeps_the_order_and_a_repeated_one_adds_nothing(
             assert [body for _, body, _ in messages] == expected
     # Also when the log has lost its beginning: numbers are positions.
     send(frame.where("offset % 3 = 0"), url(gateway), "replay-1", exchange="again", of_log=True)
+    assert taken(gateway) == []
+
+
+def test_a_log_is_replayed_without_the_jvm_in_its_order_and_once(
+    spark: SparkSession, gateway: Gateway
+) -> None:
+    publish(gateway, 0, 200)
+    wait_for_end(gateway, 0)
+    bound(gateway, "again", "#")
+    frame = read(spark, gateway, exchanges="amq.topic")
+    rows = frame.orderBy("offset").select("offset", "payload").collect()
+    chosen = {"exchanges": "amq.topic"}
+
+    def replay(name: str, **reading: str) -> list[bytes]:
+        with listener_of(spark) as listener:
+            options = writing(
+                url(gateway), name, exchange="again", routing_key=None, rate=0.0, report=listener.address
+            )
+            told = {"report": listener.address}
+            send_log(spark, str(gateway.data_dir), {**chosen, **told, **reading}, options)
+            messages = taken(gateway)
+            until(lambda: listener.totals()["sent"][0] == listener.totals()["read"][0])
+            until(lambda: listener.totals()["plan"][1] == listener.totals()["read"][1] > 0)
+        return [body for _, body, _ in messages]
+
+    half = str(rows[100]["offset"])
+    assert replay("whole") == [bytes(row["payload"]) for row in rows]
+    assert replay("half", endingOffsets=half) == [bytes(row["payload"]) for row in rows[:100]]
+    # A run that is repeated sends what is missing, also without the log's beginning, and by rows of Spark's.
+    assert replay("half", startingOffsets=str(rows[50]["offset"])) == [
+        bytes(row["payload"]) for row in rows[100:]
+    ]
+    send(frame, url(gateway), "half", exchange="again", of_log=True)
     assert taken(gateway) == []
 
 

@@ -1,0 +1,98 @@
+"""A log into a gateway, in its order, without its messages in the JVM: Spark plans and retries.
+
+The source hands on not rows but where they lie, a row for each part of the log; the sink reads the parts
+there, one after the other, and publishes. That is for one task, whose order is that of the log: in several
+tasks, in the order of each key, messages need a shuffle, and a condition in SQL needs Spark's own reading.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, InputPartition, WriterCommitMessage
+
+from penstock.spark._messages import COLUMNS as SENT
+from penstock.spark.errors import SparkError
+from penstock.spark.options import ReadOptions
+from penstock.spark.schema import COLUMNS
+from penstock.spark.sink import WriteOptions, publish
+from penstock.spark.source import Task, TrafficReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["StraightSource", "send_log"]
+
+_NAME: Final = "penstock-straight"
+_PART_BYTES: Final = 4 << 20
+"""Of the log, at a time: so often it is told how far the work is."""
+
+
+def send_log(spark: SparkSession, data: str, reading: dict[str, str], writing: dict[str, str]) -> None:
+    """Publish the messages of a log in its order.
+
+    Args:
+        data: The data folder, or the URL of a gateway.
+        reading: Options of the source.
+        writing: Options of the sink, with a `producer`. A message's number is its position.
+
+    """
+    spark.dataSource.register(StraightSource)
+    source = spark.read.format(_NAME).option("taskBytes", str(_PART_BYTES)).options(**reading)
+    parts = source.load(data).repartition(1).sortWithinPartitions("first")
+    parts.write.format(_NAME).mode("append").options(**writing).option("sequence", "offset").save()
+
+
+class StraightSource(DataSource):
+    """Reads a row for each part of the log, and writes what those rows point to."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return _NAME
+
+    def schema(self) -> str:
+        """Where the part begins, and the part."""
+        return "first bigint, part binary"
+
+    def reader(self, schema: StructType) -> _Parts:
+        """The parts."""
+        return _Parts(ReadOptions.parse(self.options), [name for name in COLUMNS if name in SENT])
+
+    def writer(self, schema: StructType, overwrite: bool) -> _Publisher:
+        """What publishes them."""
+        if overwrite:
+            raise SparkError("a log cannot be overwritten", remedy='write with mode("append")')
+        return _Publisher(WriteOptions.parse(self.options))
+
+
+class _Parts(TrafficReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        if isinstance(partition, Task) and partition.places:
+            reader = TrafficReader(self.options, self.columns)
+            reader.lease = self.lease  # which the planner has taken
+            part = pickle.dumps((reader, partition))
+            first = pa.array([partition.places[0].first], pa.int64())
+            yield pa.RecordBatch.from_pydict({"first": first, "part": pa.array([part], pa.binary())})
+
+
+class _Publisher(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """The only task."""
+        return publish(self.options, _messages(iterator), f"{self.options.producer}/0", 0)
+
+
+def _messages(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in parts:
+        for described in batch.column("part").to_pylist():
+            reader, partition = pickle.loads(described)
+            yield from reader.read(partition)

@@ -117,8 +117,8 @@ class Registry:
     def channels(self) -> tuple[int, int]:
         """Channels ever opened and closed."""
         opened = closed = 0
-        for name in self.fronts:
-            totals = self.totals(name)
-            opened += totals.channels_opened
-            closed += totals.channels_closed
+        for listener in self.of("amqp"):
+            found = [*listener.gone.values(), *(one.totals() for one in listener.connections)]
+            opened += sum(totals.channels_opened for totals in found)
+            closed += sum(totals.channels_closed for totals in found)
         return opened, closed

@@ -43,11 +43,12 @@ class _Pages:
     async def aggregated(self, request: Request) -> Response:
         self._check(request)
         api = self._api
+        moved = whole.totals(api)
         return _page(
             api,
             "aggregated",
-            objects.aggregated(api, api.registry.connections()),
-            (*whole.sizes(api), *own(api), *written("", node.started(api))),
+            objects.aggregated(api, api.registry.connections(), moved),
+            (*whole.sizes(moved["amqp091"]), *own(api), *written("", node.started(api))),
         )
 
     async def per_object(self, request: Request) -> Response:

@@ -274,15 +274,16 @@ async def per_object(api: Management) -> AsyncGenerator[bytes, None]:
     """Everything, for every object, and what is the gateway's as a whole."""
     lives = api.registry.connections()
     per_each = {prefixed for _, columns in _FAMILIES.values() for prefixed, *_ in columns}
-    shared = (one for one in aggregated(api, lives) if one.name not in per_each)
-    yield "".join((*written("rabbitmq_", shared), *whole.sizes(api), *own(api))).encode()
+    moved = whole.totals(api)
+    shared = (one for one in aggregated(api, lives, moved) if one.name not in per_each)
+    yield "".join((*written("rabbitmq_", shared), *whole.sizes(moved["amqp091"]), *own(api))).encode()
     async for text in _families(api, _FAMILIES, "rabbitmq_", None):
         yield text
     yield "".join(written("rabbitmq_", node.about(api, "per-object"))).encode()
     yield "".join(written("", node.started(api))).encode()
 
 
-def aggregated(api: Management, lives: list[Live]) -> Iterator[Metric]:
+def aggregated(api: Management, lives: list[Live], moved: whole.ByProtocol) -> Iterator[Metric]:
     """Everything that is one number for the gateway, or one per protocol and queue type."""
     yield from node.coarse(api)
     yield from node.limits(api)
@@ -290,9 +291,9 @@ def aggregated(api: Management, lives: list[Live]) -> Iterator[Metric]:
     yield from node.files(api)
     yield from whole.churn(api)
     yield from whole.connections(api, lives)
-    yield from whole.channels(api, lives)
-    yield from whole.queues(api)
-    yield from whole.clients(api, lives)
+    yield from whole.channels(lives, moved)
+    yield from whole.queues(api, moved)
+    yield from whole.clients(lives, moved)
     yield from whole.logins(api)
     yield from whole.dead_letters(api)
 

@@ -18,7 +18,18 @@ from penstock.protocols.http.metrics.exposition import Kind, Metric, head, label
 if TYPE_CHECKING:
     from penstock.protocols.registry import Live
 
-__all__ = ["channels", "churn", "clients", "connections", "dead_letters", "logins", "queues", "sizes"]
+__all__ = [
+    "ByProtocol",
+    "channels",
+    "churn",
+    "clients",
+    "connections",
+    "dead_letters",
+    "logins",
+    "queues",
+    "sizes",
+    "totals",
+]
 
 _TYPES: Final = ("classic", "quorum", "stream")
 _MQTT: Final = ("mqtt310", "mqtt311", "mqtt50")
@@ -29,13 +40,13 @@ _CLIENTS: Final = ("amqp", "mqtt", "native")
 ByProtocol = Mapping[str, Totals]
 
 
-def _totals(api: Management) -> dict[str, Totals]:
-    """What clients moved, by protocol and version."""
+def totals(api: Management) -> ByProtocol:
+    """What clients moved, by protocol and version. It asks every connection: once for a page."""
     found = {name: Totals() for name in ("amqp091", *_MQTT, "native")}
     for front in _CLIENTS:
-        for spoken, totals in api.registry.totals_by_version(front).items():
+        for spoken, moved in api.registry.totals_by_version(front).items():
             if spoken:
-                found[spoken].add(totals)
+                found[spoken].add(moved)
     found["http"] = Totals(published=api.messages.published, delivered=api.messages.delivered)
     return found
 
@@ -73,7 +84,7 @@ def connections(api: Management, lives: list[Live]) -> Iterator[Metric]:
     yield of_one("connection_pending_packets", "gauge", "Bytes waiting to be sent on connections", waiting)
 
 
-def channels(api: Management, lives: list[Live]) -> Iterator[Metric]:
+def channels(lives: list[Live], of: ByProtocol) -> Iterator[Metric]:
     """All channels of AMQP: gauges of those that are open, and what all of them moved."""
     found = [channel for live in lives for channel in live.facts.channels]
     consumers = sum(len(channel.consumers) for channel in found)
@@ -102,7 +113,7 @@ def channels(api: Management, lives: list[Live]) -> Iterator[Metric]:
         ("consumer_prefetch", "Prefetch limits of new consumers", sum(one.prefetch for one in found)),
     ):
         yield of_one(name, "gauge", text, value)
-    moved = api.registry.totals("amqp")
+    moved = of["amqp091"]
     for name, text, value in (
         ("messages_published", "published on channels", moved.published),
         ("messages_confirmed", "confirmed on channels", moved.confirmed),
@@ -124,7 +135,7 @@ def channels(api: Management, lives: list[Live]) -> Iterator[Metric]:
     yield of_one("channel_get_empty_total", "counter", told, moved.get_empty)
 
 
-def queues(api: Management) -> Iterator[Metric]:
+def queues(api: Management, moved: ByProtocol) -> Iterator[Metric]:
     """All queues; those of MQTT clients are classic queues of their protocol."""
     sums = {("amqp091", kind): QueueSums() for kind in _TYPES}
     sums.update(api.sampler.sums_by_type())
@@ -140,7 +151,6 @@ def queues(api: Management) -> Iterator[Metric]:
     told = "Total number of messages published to queues"
     published = sum(of.counter("publish") for of in sums.values())
     yield of_one("queue_messages_published_total", "counter", told, published)
-    mqtt = _totals(api)
     for name, text, field, of_mqtt in (
         ("delivered", "delivered to consumers", "deliver_get", "delivered"),
         ("acknowledged", "acknowledged or rejected for good", "ack", "acknowledged"),
@@ -153,18 +163,17 @@ def queues(api: Management) -> Iterator[Metric]:
         ]
         if of_mqtt:
             values += [
-                ({"protocol": spoken, "queue_type": "rabbit_classic_queue"}, getattr(mqtt[spoken], of_mqtt))
+                ({"protocol": spoken, "queue_type": "rabbit_classic_queue"}, getattr(moved[spoken], of_mqtt))
                 for spoken in _MQTT
             ]
         told = f"Total number of messages {text}"
         yield Metric(f"global_messages_{name}_total", "counter", told, values)
 
 
-def clients(api: Management, lives: list[Live]) -> Iterator[Metric]:
+def clients(lives: list[Live], moved: ByProtocol) -> Iterator[Metric]:
     """What each protocol moved."""
-    totals = _totals(api)
-    publishers = dict.fromkeys(totals, 0)
-    consumers = dict.fromkeys(totals, 0)
+    publishers = dict.fromkeys(moved, 0)
+    consumers = dict.fromkeys(moved, 0)
     for live in lives:
         name = live.connection.spoken
         publishers[name] += live.facts.totals.published > 0
@@ -184,11 +193,11 @@ def clients(api: Management, lives: list[Live]) -> Iterator[Metric]:
         ("unroutable_dropped", "published as non-mandatory and dropped as unroutable", "dropped"),
         ("unroutable_returned", "published as mandatory and returned as unroutable", "returned"),
     ):
-        values = {protocol: getattr(of, field) for protocol, of in totals.items()}
+        values = {protocol: getattr(of, field) for protocol, of in moved.items()}
         yield by_protocol(f"messages_{name}_total", f"Total number of messages {text}", values)
-    routed = {name: of.published - of.dropped - of.returned for name, of in totals.items()}
+    routed = {name: of.published - of.dropped - of.returned for name, of in moved.items()}
     yield by_protocol("messages_routed_total", "Total number of messages routed to queues", routed)
-    amqp = totals["amqp091"]
+    amqp = moved["amqp091"]
     for name, text, value in (
         ("delivered_consume_auto_ack", "to consumers without acknowledgement", amqp.delivered_auto),
         (
@@ -243,15 +252,14 @@ def dead_letters(api: Management) -> Iterator[Metric]:
     yield Metric("global_messages_dead_lettered_confirmed_total", "counter", text, [(labels, confirmed)])
 
 
-def sizes(api: Management) -> Iterator[str]:
+def sizes(amqp: Totals) -> Iterator[str]:
     """What AMQP clients published, by size."""
-    totals = api.registry.totals("amqp")
     name = "rabbitmq_message_size_bytes"
     yield head(name, "histogram", "Size of messages received from AMQP publishers")
     count = 0
     assert len(_SIZE_LABELS) == len(SIZES)
-    for label, more in zip((*_SIZE_LABELS, "+Inf"), totals.sizes, strict=True):
+    for label, more in zip((*_SIZE_LABELS, "+Inf"), amqp.sizes, strict=True):
         count += more
         yield sample(f"{name}_bucket", count, labels_of({"protocol": "amqp091", "le": label}))
-    yield sample(f"{name}_sum", totals.size_sum, labels_of({"protocol": "amqp091"}))
+    yield sample(f"{name}_sum", amqp.size_sum, labels_of({"protocol": "amqp091"}))
     yield sample(f"{name}_count", count, labels_of({"protocol": "amqp091"}))

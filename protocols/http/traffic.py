@@ -86,6 +86,16 @@ class Prepared:
     delay_name: bytes | None
     """What stands for its name while it waits (`router.delay_names`)."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is appended once and now: no copies, delay or number."""
+        return (
+            len(self.keys) == 1
+            and not self.due_ms
+            and self.numbered is None
+            and "x-delay" not in self.headers
+        )
+
 
 async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
     """Wait until everything up to `lsn` is on the disk, or written.
@@ -220,13 +230,33 @@ class Messages:
         vhost.broker.rates.charge(identity.username, vhost.name, 1, len(one.body))
         return published
 
+    def append_to(self, route: Route, vhost: Vhost, identity: Identity, one: Prepared) -> int:
+        """Append one that `is_plain` to its route, which is not special and remembers nothing; the LSN.
+
+        What is appended is looked at when the caller has the tick scheduled.
+        """
+        broker = vhost.broker
+        self.published += 1
+        broker.rates.charge(identity.username, vhost.name, 1, len(one.body))
+        return broker.log.appender.append_record(
+            route.lp,
+            route.target,
+            one.keys[0],
+            one.block,
+            one.body,
+            one.flags,
+            one.priority,
+            AMQP091,
+            one.ttl_ms,
+        )
+
     def route(self, vhost: Vhost, identity: Identity, one: Prepared) -> Route:
         """Where what was prepared would go by now, with its copies. Raises RoutingError."""
         table = vhost.publishing.table(identity, AMQP091)
         routes = []
         for key in one.keys:
             route = table.route(key)
-            if route.per_message or one.headers:
+            if route.per_message:
                 route = vhost.route(identity, AMQP091, key, one.headers)
             if route.error is not None:
                 raise route.error

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import optional_object
-from penstock.protocols.http.data.ways import Ready, check_room
+from penstock.protocols.http.data.ways import Ready, Run
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.metadata import row_key
 
@@ -125,11 +125,11 @@ class NumberedProducers:
             # They were appended one after the other; what waits until it is due has no id of its own.
             plain = not any(message.waits for message in messages)
             return [known + at if plain else 0 for at in range(count)], known + count - 1, True
-        check_room(messages)
-        lsns: list[int] = []
+        run = Run(self._access.broker, messages)
+        run.check()
         producers.open()
         try:
-            lsns += [message.append().lsn for message in messages]
+            lsns = run.append()
             producers.note(number.key, number.first, last, lsns[0], epoch=number.epoch)
         finally:
             producers.close()

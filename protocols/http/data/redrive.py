@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.bodies import Outgoing
 from penstock.protocols.http.data.fields import number_of, optional_object
 from penstock.protocols.http.data.polls import Polls, give_back
-from penstock.protocols.http.data.ways import Way, check_room, ready
+from penstock.protocols.http.data.ways import Run, Way, ready
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.subscriptions.stream import Stream
 
@@ -83,14 +83,14 @@ class Redrive:
             messages = [
                 ready(access, Way(identity, vhost, "", one.to, True, True), one.message) for one in moved
             ]
-            check_room(messages)
+            run = Run(access.broker, messages)
+            run.check()
         except BaseException:
             give_back(taken)
             raise
         gone = {id(one.taken) for one in moved}
         with access.broker.log.unit():
-            for message in messages:
-                message.append()
+            run.append()
             for letter in moved:
                 letter.taken.settle()
             lsn = queue.persist() if moved else 0

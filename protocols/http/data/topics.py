@@ -79,6 +79,8 @@ class TopicPublisher:
 class _ToTopic:
     """A message that goes to a topic, as its encoding has it."""
 
+    plain: tuple[int, bytes] | None = None
+
     def __init__(
         self,
         access: Access,
@@ -110,6 +112,9 @@ class _ToTopic:
         if self._way.mandatory and not route.routed:
             raise HttpError(422, "unroutable", "no subscription matches the topic")
         return route
+
+    def append_to(self, route: Route) -> int:
+        raise AssertionError("not plain")
 
     def append(self) -> Published:
         if self._delay_name is None:

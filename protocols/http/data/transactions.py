@@ -27,7 +27,7 @@ from penstock.protocols.http.data.bodies import message_of
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
 from penstock.protocols.http.data.idempotency import Idempotency, Once
 from penstock.protocols.http.data.leases import Lease, Leases, settle
-from penstock.protocols.http.data.ways import Ready, Way, check_room, ready
+from penstock.protocols.http.data.ways import Ready, Run, Way, ready
 from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Response, json_response, parsed
 
 if TYPE_CHECKING:
@@ -192,10 +192,10 @@ class Transactions:
             HttpError: it cannot be done; nothing was.
 
         """
-        check_room(messages)
-        lsns: list[int] = []
+        run = Run(self._access.broker, messages)
+        run.check()
         with self._access.broker.log.unit():
-            lsns += [message.append().lsn for message in messages]
+            lsns = run.append()
             for lease, how in ending:
                 self._all_leases.end(lease, how)
             queues = list(dict.fromkeys(lease.taken.queue for lease, _ in ending))

@@ -6,7 +6,7 @@ asked by `route` (of what is to happen as a whole, before any of it happens) and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.bodies import Outgoing
     from penstock.protocols.http.traffic import Prepared
     from penstock.router._routes import Route
+    from penstock.router.broker import Broker
     from penstock.router.identity import Identity
     from penstock.router.publishing import Published
     from penstock.router.vhost import Vhost
     from penstock.subscriptions._cursor import Cursor
 
-__all__ = ["Ready", "Way", "check_room", "ready"]
+__all__ = ["Ready", "Run", "Way", "ready"]
 
 
 class Ready(Protocol):
@@ -33,12 +34,18 @@ class Ready(Protocol):
     """Bytes of its body."""
     waits: bool
     """It is kept until it is due, and goes to no queue now."""
+    plain: tuple[int, bytes] | None
+    """Messages of a request for which this is equal go the same way, unless their headers say which, and
+    nothing else is to be done; None: it needs a look of its own."""
 
     def route(self) -> Route:
         """Where it would go by now. Raises HttpError: it may not."""
 
     def append(self) -> Published:
         """Append it, or keep it until it is due. Raises HttpError."""
+
+    def append_to(self, route: Route) -> int:
+        """Append one that is `plain` to its route, which refuses nothing; the LSN."""
 
 
 @dataclass(slots=True)
@@ -74,7 +81,7 @@ def ready(access: Access, way: Way, message: Outgoing) -> Ready:
 class _Routed:
     """A message that goes through an exchange."""
 
-    __slots__ = ("_access", "_key", "_prepared", "_way", "size", "waits")
+    __slots__ = ("_access", "_key", "_prepared", "_way", "plain", "size", "waits")
 
     def __init__(self, access: Access, way: Way, key: str, prepared: Prepared) -> None:
         self._access = access
@@ -83,6 +90,7 @@ class _Routed:
         self._prepared = prepared
         self.size = len(prepared.body)
         self.waits = prepared.due_ms > 0
+        self.plain = (id(way), prepared.keys[0]) if prepared.is_plain else None
 
     def route(self) -> Route:
         way = self._way
@@ -107,24 +115,59 @@ class _Routed:
         except PenstockError as error:
             raise self._access.app.translate(error) from error
 
+    def append_to(self, route: Route) -> int:
+        way = self._way
+        return self._access.messages.append_to(route, way.vhost, way.identity, self._prepared)
 
-def check_room(messages: Iterable[Ready]) -> None:
-    """Whether all of these could be appended now, one after the other.
 
-    Raises:
-        HttpError: one may not go where it is to go, or finds a queue full, be it by those before it.
+class Run:
+    """Messages that are appended one after the other, while the loop does nothing else.
 
+    What is the same for many of them, where they go, is looked up once.
     """
-    before: dict[Cursor, tuple[int, int]] = {}
-    for message in messages:
-        route = message.route()
-        if message.waits:
-            continue
-        for guard in route.guards:
-            count, size = before.get(guard, (0, 0))
-            if guard.queue.refuses(message.size, before=count, before_bytes=size):
-                raise HttpError(422, "queue_full", full(guard))
-            before[guard] = count + 1, size + message.size
+
+    def __init__(self, broker: Broker, messages: Sequence[Ready]) -> None:
+        self._broker = broker
+        self._messages = messages
+        self._routes: dict[tuple[int, bytes], Route] = {}
+
+    def check(self) -> None:
+        """Whether all of these could be appended now.
+
+        Raises:
+            HttpError: one may not go where it is to go, or finds a queue full, be it by those before it.
+
+        """
+        before: dict[Cursor, tuple[int, int]] = {}
+        routes = self._routes
+        for message in self._messages:
+            plain = message.plain
+            route = None if plain is None else routes.get(plain)
+            if route is None:
+                route = message.route()
+                if plain is not None and not route.per_message:
+                    routes[plain] = route
+            if message.waits:
+                continue
+            for guard in route.guards:
+                count, size = before.get(guard, (0, 0))
+                if guard.queue.refuses(message.size, before=count, before_bytes=size):
+                    raise HttpError(422, "queue_full", full(guard))
+                before[guard] = count + 1, size + message.size
+
+    def append(self) -> list[int]:
+        """Append them, after `check`; the LSN of each. Raises HttpError."""
+        lsns = []
+        routes = self._routes
+        for message in self._messages:
+            plain = message.plain
+            route = None if plain is None else routes.get(plain)
+            if route is None or route.special or route.recents:
+                lsns.append(message.append().lsn)
+            else:
+                lsns.append(message.append_to(route))
+        self._broker.tick.schedule()
+        return lsns
 
 
 def full(guard: Cursor) -> str:

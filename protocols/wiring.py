@@ -84,7 +84,7 @@ async def verified(
 
     """
     try:
-        with users.attempt(connection.place[0]):
+        with users.attempt(connection.place[0], connection.peer):
             if login is None:
                 identity = users.anonymous(connection.local, everywhere=everywhere)
             elif login.certified:

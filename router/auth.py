@@ -106,6 +106,8 @@ class Users:
         """Called after every such change."""
         self.attempts: Counter[tuple[str, bool]] = Counter()
         """Logins tried, by protocol and whether they were right."""
+        self.on_refused: list[Callable[[str, AuthenticationRefused, str], None]] = []
+        """Called with the protocol, why a login was refused, and where it came from."""
         self._users: dict[str, _User] = {}
         for _, value in tables.items("user"):
             self.restored(decode_table(value))
@@ -169,14 +171,20 @@ class Users:
         return identity
 
     @contextmanager
-    def attempt(self, protocol: str) -> Iterator[None]:
-        """Count a login that is tried: AuthenticationRefused says that it failed."""
+    def attempt(self, protocol: str, peer: str) -> Iterator[None]:
+        """Count a login that is tried from `peer`: AuthenticationRefused says that it failed."""
         try:
             yield
-        except AuthenticationRefused:
-            self.attempts[protocol, False] += 1
+        except AuthenticationRefused as error:
+            self.refused(protocol, error, peer)
             raise
         self.attempts[protocol, True] += 1
+
+    def refused(self, protocol: str, error: AuthenticationRefused, peer: str) -> None:
+        """A login from `peer` was refused: for what is no `attempt`."""
+        self.attempts[protocol, False] += 1
+        for told in self.on_refused:
+            told(protocol, error, peer)
 
     def scram(
         self, protocol: str, peer_is_loopback: bool, user_of: Callable[[str], str], *, peer: str = ""
@@ -399,8 +407,9 @@ class ScramLogin:
             answer = self._exchange.final(message)
         except ScramError:
             users.failed(self._peer, user)
-            users.attempts[self._protocol, False] += 1
-            raise AuthenticationRefused(user, "credentials") from None
-        with users.attempt(self._protocol):
+            refusal = AuthenticationRefused(user, "credentials")
+            users.refused(self._protocol, refusal, self._peer)
+            raise refusal from None
+        with users.attempt(self._protocol, self._peer):
             self.identity = users.proved(user, self._loopback, self._peer)
         return answer

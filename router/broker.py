@@ -25,12 +25,13 @@ from penstock.collector import uncollected
 from penstock.errors import StartError
 from penstock.router.administration import Administration
 from penstock.router.arguments import decode_table, encode_table
+from penstock.router.audit import Audit, AuditOptions
 from penstock.router.auth import AuthOptions, Users
 from penstock.router.connections import Connections
 from penstock.router.deduplication import restore as restore_seen
 from penstock.router.delayed import Delayed
 from penstock.router.entries import QueueEntry
-from penstock.router.errors import AccessRefused, NotFound
+from penstock.router.errors import AccessRefused, AuthenticationRefused, NotFound
 from penstock.router.exchanges import Exchange
 from penstock.router.feeds import Feeds
 from penstock.router.filters import TABLE as FILTERS
@@ -81,6 +82,7 @@ class BrokerOptions:
     queues: QueueOptions = field(default_factory=QueueOptions)
     backlog_quotas: Mapping[str, int] = field(default_factory=dict)
     """What vhosts may hold that have no limit of that name (`limits.BACKLOG_BYTES` and the like)."""
+    audit: AuditOptions = field(default_factory=AuditOptions)
     worker: int = 0
     """The number of this worker; 0 has the users, the permissions and the list of vhosts."""
     workers: int = 1
@@ -110,6 +112,9 @@ class Broker:
         self.feeds = Feeds(log, self.queues)
         self.partitions = Partitions(log.tables)
         self.users = Users(self.shared, options.auth, oauth)
+        self.audit = Audit(log, options.audit, options.worker, tick.after)
+        """Who did what. Each worker has that of what it did."""
+        self.users.on_refused.append(self._login_refused)
         self.tokens = Tokens(self.shared, self.users)
         self.authorizer = Authorizer(self.shared)
         self.connections = Connections(self.users.limits, tick.after)
@@ -479,10 +484,14 @@ class Broker:
 
     def close(self) -> None:
         """Put what cursors know, end the login threads; after the last connection, before the log closes."""
+        self.audit.close()
         self.delayed.close()
         self.halves.close()
         self.queues.close()
         self.users.close()
+
+    def _login_refused(self, protocol: str, error: AuthenticationRefused, peer: str) -> None:
+        self.audit.login_refused(protocol, error.username, peer, error.reason)
 
     def statistics(self) -> dict[str, Any]:
         """Figures of the broker and of each vhost."""

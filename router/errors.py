@@ -124,7 +124,7 @@ class AuthenticationRefused(RoutingError):
     """The login of `username` was refused. `reason` is for the log; a peer must not learn it."""
 
     Reason = Literal[
-        "credentials", "certificate", "loopback", "busy", "anonymous", "limit", "token", "expired"
+        "credentials", "certificate", "loopback", "busy", "anonymous", "limit", "token", "expired", "plugins"
     ]
 
     def __init__(self, username: str, reason: Reason, detail: str = "") -> None:
@@ -143,6 +143,7 @@ class AuthenticationRefused(RoutingError):
             "anonymous": ("a user name is needed here", "log in with a user name and a password"),
             "token": (f"the token is not good: {detail}", "see the section oauth of the configuration"),
             "expired": ("the token's time is over", "get a new one from its issuer"),
+            "plugins": ("the plugins did not let it in", "see mqtt.amqtt_plugins"),
         }[reason]
         super().__init__(f"login of user '{username}' refused: {why}", remedy=remedy)
         self.username = username

@@ -31,7 +31,7 @@ from penstock.protocols.http.login import bearer, credentials
 from penstock.protocols.http.messages import HttpError, Request, Response
 from penstock.protocols.http.routes import Routes
 from penstock.protocols.http.traffic import log_failed
-from penstock.protocols.http.workers import LOCAL, PART, TOKEN, USER, Forwarder, identity_of, replayed
+from penstock.protocols.http.workers import LOCAL, PART, PEER, TOKEN, USER, Forwarder, identity_of, replayed
 from penstock.protocols.http.ws import Conversation, WsSession
 from penstock.protocols.wiring import wire
 from penstock.router.oauth import is_token
@@ -329,6 +329,7 @@ class HttpConnection(Connection):
             if request.identity is None:
                 raise HttpError(401, "not_authorized", "Login failed")
         request.local = LOCAL in request.headers
+        request.peer_host = request.headers.get(PEER, "")
         request.part = request.headers.get(PART, "")
 
     async def _go(self, request: Request, worker: int) -> None:
@@ -342,7 +343,7 @@ class HttpConnection(Connection):
         header, users = request.headers.get("authorization", ""), self._broker.users
         if self._known is not None and self._known[:2] == (header, users.changes):
             return self._known[2]
-        with users.attempt("http"):
+        with users.attempt("http", request.peer_host):
             return await self._log_in(request, header)
 
     async def _log_in(self, request: Request, header: str) -> Identity:

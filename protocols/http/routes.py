@@ -44,6 +44,8 @@ class Routes:
     def __init__(self) -> None:
         self._root = _Node()
         self._found: dict[tuple[str, str], _Found] = {}
+        self.around: Callable[[str, str, Handler], Handler] | None = None
+        """What is put around the handlers that are added from now on, by method and path."""
 
     def read_known(self, request: Request) -> bool:
         """Read the target of a request like one before: `handler`, `names` and what `read` sets are set.
@@ -70,7 +72,7 @@ class Routes:
                 segment = _NAME
             node = node.children.setdefault(segment, _Node())
         assert method not in node.methods, f"{method} {path} twice"
-        node.methods[method] = handler
+        node.methods[method] = handler if self.around is None else self.around(method, path, handler)
         if quick:
             node.quick.add(method)
         node.names[method] = tuple(names)

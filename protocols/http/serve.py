@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.http import problems
 from penstock.protocols.http.app import HttpApp, Words
+from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.endpoint import HttpFront
@@ -86,6 +87,8 @@ def serve(
     front.before_drain.append(webhooks.drain)
     questions = Questions(broker, messages, options.webhooks.guard(), cache(options.webhooks.tls))
     front.before_drain.append(questions.drain)
+    noting = Noting(broker, webhooks, registry)
+    data.routes.around = noting.around
     plane = DataPlane(data, broker, messages, webhooks, questions)
     plane.add(data)
     front.serve("http", data, options.http, options.http_tls, shared.tls)
@@ -93,6 +96,7 @@ def serve(
     if not managed and options.metrics is None:
         return front
     app = HttpApp(words, needs_no_login=_is_open)
+    app.routes.around = noting.around
     problems.add(app)
     api = Management(
         app,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import CodecError
 from penstock.log_core._batch import AMQP091, PERSISTENT, RETAIN, Record
+from penstock.protocols.http.audit.pending import pending
 from penstock.protocols.http.headers import (
     DELAY_ID,
     DELIVER_AFTER,
@@ -104,6 +105,8 @@ async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
         HttpError: 503, the log failed: it may be kept or not.
 
     """
+    if (noted := pending()) is not None:
+        lsn = max(lsn, noted.done())
     log = broker.log
     if lsn <= (log.synced_lsn if synced else log.written_lsn):
         return

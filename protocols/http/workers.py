@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from penstock.protocols.following import Leader
     from penstock.router.broker import Broker
 
-__all__ = ["LOCAL", "PART", "TOKEN", "USER", "Forwarder", "Handler", "identity_of", "replayed"]
+__all__ = ["LOCAL", "PART", "PEER", "TOKEN", "USER", "Forwarder", "Handler", "identity_of", "replayed"]
 
 PART: Final = "penstock-part"
 _ALL: Final = "all"
 USER: Final = "penstock-user"
 TOKEN: Final = "penstock-token"
 LOCAL: Final = "penstock-local"
-_OURS: Final = frozenset({PART, USER, TOKEN, LOCAL})
+PEER: Final = "penstock-peer"
+_OURS: Final = frozenset({PART, USER, TOKEN, LOCAL, PEER})
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -388,6 +389,7 @@ def _head(request: Request, part: str, body: bytes, kind: str) -> bytes:
             lines.append(f"{TOKEN}: {orjson.dumps(said).hex()}")
     if request.local:
         lines.append(f"{LOCAL}: 1")
+    lines.append(f"{PEER}: {request.peer_host}")
     if part:
         lines.append(f"{PART}: {part}")
     if body or method not in _READS:

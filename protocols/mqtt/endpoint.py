@@ -167,7 +167,7 @@ class MqttConnection(Connection):
         loopback = self.local
         if user_name is None and self._options.cert_login and self.certificate_user is not None:
             try:
-                with users.attempt("mqtt"):
+                with users.attempt("mqtt", self.peer_host):
                     identity = users.certified(self.certificate_user, loopback)
                 self._let_in(identity)
             except AuthenticationRefused as error:
@@ -176,7 +176,7 @@ class MqttConnection(Connection):
         if user_name is None:
             allowed = self._options.allow_anonymous
             try:
-                with users.attempt("mqtt"):
+                with users.attempt("mqtt", self.peer_host):
                     if allowed is False:
                         raise AuthenticationRefused("", "anonymous")
                     identity = users.anonymous(loopback, everywhere=allowed is True)
@@ -195,7 +195,7 @@ class MqttConnection(Connection):
         users = self._clients.broker.users
         identity: Identity | None
         try:
-            with users.attempt("mqtt"):
+            with users.attempt("mqtt", self.peer_host):
                 identity = await users.authenticate(user_name, password, loopback, peer=self.peer_host)
         except AuthenticationRefused as error:
             identity = None
@@ -233,15 +233,12 @@ class MqttConnection(Connection):
                 refusal = reasons.NOT_AUTHORIZED, f"there is no user {user!r} (mqtt.amqtt_user)"
                 if identity is None:
                     logger.warning("%s, whose rights clients are to have", refusal[1])
+            if identity is None:
+                users.refused("mqtt", AuthenticationRefused(user_name or "", "plugins"), self.peer_host)
         else:
             try:
-                if user_name is not None:
-                    identity = await users.authenticate(
-                        user_name, password or b"", self.local, peer=self.peer_host
-                    )
-                elif self._options.allow_anonymous is not False:
-                    everywhere = self._options.allow_anonymous is True
-                    identity = users.anonymous(self.local, everywhere=everywhere)
+                with users.attempt("mqtt", self.peer_host):
+                    identity = await self._known_here(user_name, password)
             except AuthenticationRefused as error:
                 logger.debug("refused: %s", error)
         if identity is not None and connect.will is not None and connect.client_id:
@@ -254,6 +251,15 @@ class MqttConnection(Connection):
             self.session.refused(*refusal)
         else:
             self._enter(identity)
+
+    async def _known_here(self, user_name: str | None, password: bytes | None) -> Identity:
+        """Who logs in by our own users. Raises AuthenticationRefused."""
+        users, allowed = self._clients.broker.users, self._options.allow_anonymous
+        if user_name is not None:
+            return await users.authenticate(user_name, password or b"", self.local, peer=self.peer_host)
+        if allowed is False:
+            raise AuthenticationRefused("", "anonymous")
+        return users.anonymous(self.local, everywhere=allowed is True)
 
     def ask(self, identity: Identity, operation: TopicOperation, topics: list[str]) -> bool:
         """Have amqtt's plugins decide, if they have not yet; nothing is read meanwhile."""

@@ -50,7 +50,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def add_commands(commands: Any) -> None:
     """Add the nouns with their verbs to the parser of `penstock`."""
-    from penstock.cli_bench import add_bench  # which are made with what is declared here
+    from penstock.cli_audit import add_audit  # which are made with what is declared here
+    from penstock.cli_bench import add_bench
     from penstock.cli_data import add_data
     from penstock.cli_dlq import add_dlq
     from penstock.cli_topics import add_topics
@@ -179,6 +180,7 @@ def add_commands(commands: Any) -> None:
     )
 
     add_webhooks(nouns)
+    add_audit(nouns)
     add_topics(nouns)
     add_dlq(nouns)
     add_data(commands)

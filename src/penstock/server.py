@@ -52,6 +52,7 @@ from penstock.protocols.registry import Registry
 from penstock.protocols.shared import Shared
 from penstock.protocols.tls import Tls, TlsOptions
 from penstock.protocols.translate import amqp091_from_mqtt5
+from penstock.router.audit import AuditOptions
 from penstock.router.auth import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
@@ -168,6 +169,7 @@ async def running(
     options = BrokerOptions(
         auth=_options(AuthOptions, config.auth),
         backlog_quotas=_backlog_quotas(config),
+        audit=_options(AuditOptions, config.audit),
         worker=0 if crew is None else crew.number,
         workers=config.server.workers,
     )

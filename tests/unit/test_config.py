@@ -42,7 +42,7 @@ def written(path: Path, text: str) -> Path:
 def test_the_sections_are_those_of_the_design() -> None:
     names = [section.name for section in dataclasses.fields(Config)]
     fronts = ["amqp", "mqtt", "http", "webhooks", "management", "metrics", "native"]
-    assert names == ["server", "log", "events", "tls", *fronts, "auth", "oauth"]
+    assert names == ["server", "log", "events", "audit", "tls", *fronts, "auth", "oauth"]
 
 
 @each_option()
@@ -246,7 +246,7 @@ def test_a_value_written_as_text(text: str, key: str, value: object) -> None:
         ("segment_bytes=1", "--set: .*SECTION.KEY=VALUE"),
         ("log.fsync", "--set: .*SECTION.KEY=VALUE"),
         ("logs.fsync=group", "--set: logs.fsync: there is no section 'logs'; did you mean log?"),
-        ("zzzz.fsync=group", "the sections are amqp, auth, events, http, log"),
+        ("zzzz.fsync=group", "the sections are amqp, audit, auth, events, http"),
         ("events.kinds=ack,acks", "'acks' is not allowed; choose some of connect, disconnect"),
         ("log.salvage=yes", "'yes' is not allowed; choose true or false"),
         ("log.fsync=always", 'choose one of "group", "never"'),

@@ -1,6 +1,7 @@
-"""What the gateway itself has to say, for those who listen: its log lines, and what webhooks attempt.
+"""What the gateway itself has to say, for those who listen: log lines, what webhooks attempt, who does what.
 
     log        each line, as `server.log_format = "json"` has it; for the tags administrator and monitoring
+    audit      each entry of the audit trail; for the tags administrator and auditor
     webhooks   each attempt, as the delivery log has it; those of webhooks that the user may steer
 
 Costs nothing while nobody listens. Who is slow loses the surplus above a mebibyte, and is told how much.
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import logs
+from penstock.protocols.http.audit.handlers import TAGS as AUDITORS
 from penstock.protocols.http.messages import HttpError, dumps
 from penstock.protocols.http.webhooks.belongings import own_queue
 from penstock.router.identity import Identity
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "EventTail", "Events", "kinds_of"]
 
-KINDS: Final = ("log", "webhooks")
+KINDS: Final = ("log", "webhooks", "audit")
 _PENDING_MAX: Final = 1 << 20
 _LISTENERS_MAX: Final = 100
-_TAGS: Final = frozenset({"administrator", "monitoring"})
+_TAGS: Final = {"log": frozenset({"administrator", "monitoring"}), "audit": AUDITORS}
 
 
 def kinds_of(text: str) -> frozenset[str]:
@@ -90,11 +92,14 @@ class Events(logging.Handler):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[EventTail] = []
         webhooks.on_attempt.append(self._attempted)
+        broker.audit.on_entry.append(self._audited)
 
     def check(self, identity: Identity, kinds: frozenset[str]) -> None:
         """Whether the user may listen to these. Raises HttpError 403."""
-        if "log" in kinds and _TAGS.isdisjoint(self._tags(identity)):
-            raise HttpError(403, "access_refused", "events: log is for the tags administrator and monitoring")
+        for kind in kinds & _TAGS.keys():
+            if _TAGS[kind].isdisjoint(self._tags(identity)):
+                wanted = " and ".join(sorted(_TAGS[kind]))
+                raise HttpError(403, "access_refused", f"events: {kind} is for the tags {wanted}")
 
     def _tags(self, identity: Identity) -> frozenset[str]:
         """Those of now; of who is no user of ours, those of the login."""
@@ -137,9 +142,16 @@ class Events(logging.Handler):
             loop.call_soon_threadsafe(self._logged, self.format(record).encode("utf-8", "replace"))
 
     def _logged(self, line: bytes) -> None:
+        self._tell("log", line)
+
+    def _tell(self, kind: str, data: bytes) -> None:
         for one in list(self._listeners):
-            if "log" in one.kinds and not _TAGS.isdisjoint(self._tags(one.identity)):
-                one.add("log", line)
+            if kind in one.kinds and not _TAGS[kind].isdisjoint(self._tags(one.identity)):
+                one.add(kind, data)
+
+    def _audited(self, entry: dict[str, Any]) -> None:
+        if self._listeners:
+            self._tell("audit", dumps(entry))
 
     def _attempted(self, vhost: str, name: str, entry: dict[str, Any]) -> None:
         allow, data = self._broker.authorizer.allow, b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.protocols.http.audit import handlers as audit
 from penstock.protocols.http.management import (
     application,
     certificates,
@@ -37,6 +38,7 @@ _GROUPS = (
     definitions,
     webhooks,
     readers,
+    audit,
 )
 
 

@@ -87,7 +87,17 @@ async def load_file(broker: Broker, words: Words, path: str, *, default_user: st
         users = {user.get("name") for user in body.get("users", [])}
         if default_user and users and default_user not in users and broker.options.worker == 0:
             broker.administration.delete_user(default_user)
+        note = partial(
+            broker.audit.note,
+            "definitions.import",
+            user=f"({option})",
+            peer="",
+            protocol="file",
+            target={"file": path},
+        )
+        note(result="begun")
         await importing.run()
+        note()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", key=option) from error
     except HttpError as error:

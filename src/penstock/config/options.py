@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock.config.sections.amqp import Amqp
+from penstock.config.sections.audit import Audit
 from penstock.config.sections.auth import Auth
 from penstock.config.sections.events import Events
 from penstock.config.sections.http import Http, Management, Metrics
@@ -45,6 +46,7 @@ class Config:
     server: Server = field(default_factory=Server)
     log: Log = field(default_factory=Log)
     events: Events = field(default_factory=Events)
+    audit: Audit = field(default_factory=Audit)
     tls: Tls = field(default_factory=Tls)
     amqp: Amqp = field(default_factory=Amqp)
     mqtt: Mqtt = field(default_factory=Mqtt)

@@ -209,6 +209,23 @@ async def test_pulls_and_pushes_share_a_subscription(client: penstock.Client) ->
         await consumer.ack(found, durable=True)
 
 
+async def test_pulls_that_wait_cost_the_gateway_no_task(client: penstock.Client, gateway: Gateway) -> None:
+    assert gateway._loop is not None
+    await client.admin.create_topic("t")
+    async with client.subscribe("t", "s", prefetch=0) as consumer, client.producer("t") as producer:
+        before = len(asyncio.all_tasks(gateway._loop))
+        pulls = [asyncio.create_task(consumer.pull(1, wait_s=WAIT_S)) for _ in range(500)]
+        await asyncio.sleep(0)  # each sends its request
+        # This is sent behind them on the same connection, so by its answer all of them wait.
+        await client.admin.topics()
+        assert not any(pull.done() for pull in pulls)
+        assert len(asyncio.all_tasks(gateway._loop)) < before + 50, "others may have begun meanwhile"
+        await producer.send_many([b"%d" % i for i in range(500)])
+        found = [message for messages in await asyncio.gather(*pulls) for message in messages]
+        assert bodies(found) == [b"%d" % i for i in range(500)]
+        await consumer.ack(found, durable=True)
+
+
 async def test_an_exclusive_subscription_takes_one_consumer(client: penstock.Client) -> None:
     await client.admin.create_topic("t")
     async with client.subscribe("t", "s", kind="exclusive") as first:

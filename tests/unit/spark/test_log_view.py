@@ -13,6 +13,7 @@ import pytest
 from penstock.log_core._feed import Feed
 from penstock.log_core._seal import Needs
 from penstock.log_core.errors import Damage
+from penstock.log_core.layout import WAL_HEAD_BYTES
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError
 from penstock.spark.log_view import LogView
@@ -261,6 +262,32 @@ def test_a_rewritten_segment_gives_what_is_left_and_says_what_is_gone(tmp_path: 
     # A query that was planned before finds the same rows and misses the same ranges.
     batches = read_places(tmp_path, planned, dataclasses.replace(OFFSETS, fail_on_data_loss=False))
     assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == left
+    log.close_sync()
+
+
+def test_a_task_that_begins_within_a_segment_finds_the_same_records_when_it_was_rewritten(
+    tmp_path: Path,
+) -> None:
+    log = open_log(
+        tmp_path, segment_bytes=256 * KIB, checkpoint_bytes=64 * KIB, traffic_retention_bytes=1 << 40
+    )
+    lsns = fill(log, durable_feed(log), 900 * KIB)
+    settle(log)
+    before = seen(tmp_path)
+    planned = before.places(before.first, before.end(written=True), 64 * KIB)
+    within = [place for place in planned if place.offset > WAL_HEAD_BYTES]
+    assert len(within) > 4
+    kept = lsns[:1000:20]
+    log.low_water = lambda: kept[0]
+    rewrite(log, kept, lambda: log.statistics()["segments_sealed"] > 1)
+    view = seen(tmp_path)
+    lenient = dataclasses.replace(OFFSETS, fail_on_data_loss=False)
+    left = [lsn for lsn in lsns if lsn in kept or lsn >= view.complete_from]
+    for place in planned:
+        found = [
+            at for batch in read_places(tmp_path, [place], lenient) for at in batch.column(0).to_pylist()
+        ]
+        assert found == [lsn for lsn in left if place.first <= lsn < place.last]
     log.close_sync()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from penstock.spark.reading import read_places
 from penstock.spark.schema import COLUMNS
 from penstock.spark.table_parquet import ParquetFormat
 from penstock.spark.tiering import Cold, tier
-from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log, settle
+from tests.support.logs import KIB, durable_feed, fill, open_log, settle
 from tests.unit.spark.test_log_view import NOBODY, rewrite
 
 LATER_MS = 1 << 50
@@ -296,52 +295,3 @@ def test_the_command_copies_in_processes_of_its_own(
     assert rows(*archived(tmp_path)) == lsns
     assert main([*words, "--older-than", "6h"]) == 0
     assert capsys.readouterr().out.startswith("0 segments, 0 messages")
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_queries_stay_exact_while_the_log_is_written_thinned_deleted_and_archived(
-    log: Log, tmp_path: Path, seed: int
-) -> None:
-    """Steps in an order drawn by `seed`; a query is planned in one, and run after some others."""
-    draw = random.Random(seed)
-    feed = durable_feed(log)
-    kept: list[int] = []
-    lsns: list[int] = []
-    planned: list[tuple[Any, Any, list[int]]] = []
-    log.low_water = lambda: kept[0] if kept else NOBODY
-    log.mark_needs = lambda needs, done: ([needs.need(lsn) for lsn in kept], done())
-    log.options = dataclasses.replace(log.options, traffic_retention_bytes=0)
-    checked = archived_to = 0
-    for _ in range(60):
-        match draw.choice(["write", "write", "keep house", "keep house", "tier", "plan", "run"]):
-            case "write":
-                lsns += fill(log, feed, draw.randrange(10, 90) * KIB)
-                if draw.random() < 0.3:
-                    kept = sorted(draw.sample(lsns, min(5, len(lsns))))
-            case "keep house":
-                # What is not archived yet, the tier job holds.
-                log.holds.hold("tier", "test", archived_to or 1, 3600)
-                keep_house(log)
-            case "tier":
-                settle(log)
-                archived_to = max([archived_to, *run_tier(tmp_path)])
-            case "plan" if lsns:
-                view, options = archived(tmp_path)
-                first, last = sorted((draw.choice(lsns), draw.choice(lsns)))
-                selection = selection_of(view, options, ["offset"], 0)
-                tasks = plan(view, options, selection, first, last)
-                planned.append((tasks, selection, [lsn for lsn in lsns if first <= lsn < last]))
-            case "run" if planned:
-                tasks, selection, wanted = planned.pop(draw.randrange(len(planned)))
-                found = [
-                    offset
-                    for task in tasks
-                    for batch in read_places(tmp_path / "data", task, pickle.loads(pickle.dumps(selection)))
-                    for offset in batch.column(0).to_pylist()
-                ]
-                assert sorted(found) == wanted
-                checked += 1
-    view, options = archived(tmp_path)
-    assert rows(view, options) == lsns
-    assert checked
-    assert log.statistics()["segments_sealed"] or log.statistics()["first_lsn"] > 1

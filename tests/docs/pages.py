@@ -30,6 +30,17 @@ class Block:
     """What it must print; None = whatever it likes."""
 
 
+def commands(page: Path, *programs: str) -> list[str]:
+    """The commands of a page's `sh` blocks, marked or not, that run one of these programs, in any folder."""
+    text = (ROOT / page).read_text()
+    found = []
+    for match in re.finditer(r"^```sh\n(.*?)^```$", text, re.M | re.S):
+        for line in match[1].replace("\\\n", " ").splitlines():
+            if line.split(" ", 1)[0].rpartition("/")[2] in programs:
+                found.append(line)
+    return found
+
+
 def blocks(page: Path) -> list[Block]:
     """The checked blocks of a page, in order."""
     text = (ROOT / page).read_text()

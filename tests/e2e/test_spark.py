@@ -29,7 +29,7 @@ def test_spark() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     # Warnings are those of pyspark and py4j.
     process = subprocess.Popen(
-        [*command, "-W", "default", "--no-header", "--deselect", WHOLE, "tests/spark"],
+        [*command, "-W", "default", "--no-header", "--tb=short", "--deselect", WHOLE, "tests/spark"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         stdin=subprocess.DEVNULL,

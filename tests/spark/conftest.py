@@ -15,6 +15,7 @@ import pytest
 
 from penstock.spark.session import find_java, session
 from tests.support.brokers import ROOT, Gateway
+from tests.support.limits import LIMIT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,9 @@ SETTINGS = {
     "spark.python.worker.faulthandler.enabled": "true",
     # The JVM lives for a minute: what its second compiler would spend is not earned back.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # How long the JVM and its Python processes wait for one another to connect (15 s) and to answer (120 s).
+    "spark.python.authenticate.socketTimeout": f"{LIMIT_S:.0f}s",
+    "spark.network.timeout": f"{2 * LIMIT_S:.0f}s",
 }
 
 
@@ -40,6 +44,7 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     os.environ["PENSTOCK_PASSWORD"] = PASSWORD
+    os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = f"{LIMIT_S:.0f}"
     master = os.environ.get("PENSTOCK_TEST_SPARK_MASTER")
     running = session("penstock tests", cores=2, memory="600m", master=master, settings=SETTINGS)
     yield running

@@ -13,6 +13,7 @@ from bench.light import Light
 from bench.load import run
 from bench.workloads import WORKLOADS, Workload
 from tests.support.brokers import Broker
+from tests.support.limits import LIMIT_S
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
@@ -20,7 +21,7 @@ def test_nothing_is_lost_at_full_speed(workload: Workload, own_broker: Broker, b
     port = own_broker.amqp_port if workload.load.protocol == "amqp" else own_broker.mqtt_port
     if not port or (broker_name != "penstock" and workload.peer != broker_name):
         pytest.skip(f"{broker_name} is not measured with it")
-    result = run(workload.load, port, broker_pid=own_broker.pid, seconds=1.0, warm_s=0.3, drain_s=20)
+    result = run(workload.load, port, broker_pid=own_broker.pid, seconds=1.0, warm_s=0.3, drain_s=LIMIT_S)
     assert result.delivered_total > 0
     assert (result.lost, result.backlog) == (0, 0), f"{result}\n{own_broker.log_tail(5)}"
 

@@ -215,8 +215,11 @@ def test_tags_let_into_the_management_api(gateway: Gateway) -> None:
 def test_connections_and_polls_end_with_the_time_of_the_token(gateway: Gateway) -> None:
     everything = channel(gateway, token(ALL))
     everything.queue_declare("waits")
-    short = token(ALL, for_s=6)
-    ends = time.time() + 6
+    began = time.monotonic()
+    amqp(gateway, token(ALL)).close()
+    lasts_s = 6 + int(10 * (time.monotonic() - began))  # what follows has to log in before the end
+    short = token(ALL, for_s=lasts_s)
+    ends = time.time() + lasts_s
     one = amqp(gateway, short)
     renewed = amqp(gateway, short)
     renewed.update_secret(token(ALL), "renewal")

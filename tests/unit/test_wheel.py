@@ -22,6 +22,9 @@ FOLDERS = ["log_core", "protocols", "router", "spark", "subscriptions"]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
+pytestmark = pytest.mark.timeout(900)  # all kernels are compiled
+
+
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names in the wheel."""

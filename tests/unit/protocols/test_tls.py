@@ -198,7 +198,7 @@ async def test_a_client_that_says_nothing_is_dropped_in_time(stack: Stack) -> No
     await closed(writer)
 
 
-@on_uvloop(Limits(greeting_timeout_s=0.5))
+@on_uvloop(Limits(greeting_timeout_s=2.0))
 async def test_a_client_that_stops_after_the_handshake_is_dropped_in_time(stack: Stack) -> None:
     reader, writer = await stack.client()
     assert await reader.read() == b""

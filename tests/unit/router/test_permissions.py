@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -144,10 +144,10 @@ def test_what_is_no_pattern_is_refused_and_changes_nothing(world: World, pattern
 def test_no_pattern_takes_long(world: World) -> None:
     authorizer = world.broker.authorizer
     authorizer.set("guest", "/", Permission(configure="^(a+)+$"))
-    started = perf_counter()
+    started = process_time()
     assert not authorizer.allow(world.guest, "/", "configure", "a" * 28 + "b")
     # Backtracking takes some 20 s here; RE2 some 60 us.
-    assert perf_counter() - started < 1.0
+    assert process_time() - started < 1.0
 
 
 class Member:

@@ -127,7 +127,7 @@ async def test_a_silent_client_is_closed_after_its_keep_alive(world: World) -> N
     assert (await client.packet()).kind == 2  # type: ignore[union-attr]
     goodbye = await client.packet()
     assert goodbye == f.Packet(14, 0, b"\x8d")
-    assert 1.5 <= time.monotonic() - started < 30
+    assert 1.5 <= time.monotonic() - started < LIMIT_S
     await client.close()
 
 
@@ -184,7 +184,7 @@ async def test_a_delayed_will_and_the_end_of_a_session_come_in_time(world: World
     await client.close()
     will = await watcher.packet()
     assert will is not None and f.parse_publish(will, 4).payload == b"gone"
-    assert 1 <= time.monotonic() - started < 30
+    assert 1 <= time.monotonic() - started < LIMIT_S
     assert [c.client_id for c in listener.clients] == ["w"]
     await watcher.close()
 

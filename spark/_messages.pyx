@@ -319,7 +319,7 @@ cdef class Encoder:
         cdef Text* texts = self.texts
         cdef size_t key_size = 2 + texts[ADDRESS].n + texts[ROUTING_KEY].n, table, props = 2 + 4 + 1, i
         cdef size_t body_max = self.frame_max - 8, left = texts[PAYLOAD].n, part
-        cdef int64_t begin, end, at, seconds
+        cdef int64_t begin, end, at, seconds = 0
         cdef uint16_t flags = 1 << 13 | 1 << 12          # headers, delivery-mode
         cdef int k
         cdef uint8_t priority = 0

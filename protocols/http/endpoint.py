@@ -152,11 +152,12 @@ class HttpConnection(Connection):
         if session is None:
             return
         if self._head_since is not None and now - self._head_since > _HEAD_S:
-            session.too_slow()
+            session.too_slow(begun=True)
             return
         if session.idle:
-            if self._head_since is None and now - self._idle_since > _IDLE_S:
-                session.too_slow()
+            # Another worker sends when it has something: to close on it then would lose a request.
+            if self._head_since is None and now - self._idle_since > _IDLE_S and not self.internal:
+                session.too_slow(begun=False)
             return
         self._idle_since = now
         if now - self._rate_since >= _RATE_S:

@@ -506,9 +506,13 @@ class H1Session:
         self._start(Request("GET", "", {}, "1.1"), response, len(response.body), response.body)
         self._close(error.detail)
 
-    def too_slow(self) -> None:
-        """The client does not complete a head it has begun."""
-        self._refuse(HttpError(408, "malformed", "the request did not come in time"))
+    def too_slow(self, *, begun: bool) -> None:
+        """The client does not complete a head it has begun, or begins none."""
+        if begun:
+            self._refuse(HttpError(408, "malformed", "the request did not come in time"))
+        else:
+            # Without a word: a client that sends in this moment would take it for the answer to its request.
+            self._close("idle")
 
     def _close(self, reason: str) -> None:
         self._state = _State.CLOSED

@@ -369,7 +369,7 @@ class H2Session:
     def writable(self) -> None:
         """The connection takes output again: those who stream are woken by the endpoint."""
 
-    def too_slow(self) -> None:
+    def too_slow(self, *, begun: bool) -> None:
         """No request came in time."""
         self._terminate(_Codes.NO_ERROR, "idle")
 

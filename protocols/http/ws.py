@@ -137,7 +137,7 @@ class WsSession:
             self._protocol.send_ping(b"")
             self._send()
 
-    def too_slow(self) -> None:
+    def too_slow(self, *, begun: bool) -> None:
         """Of HTTP's sessions: there is no request that could be late."""
 
     def body_too_slow(self) -> None:

@@ -166,6 +166,20 @@ async def test_a_broken_chunk_is_no_end_of_a_message(host: Host, chunk: bytes) -
     assert host.ended is not None and len(host.requests) == 1
 
 
+def test_a_client_that_is_late_is_told_and_one_that_asks_nothing_is_not(host: Host) -> None:
+    """What is said unasked would be taken for the answer to the next request."""
+    host.send(GET)
+    host.answer()
+    assert isinstance(host.session, H1Session)
+    host.session.too_slow(begun=False)
+    assert host.take() == b"" and host.ended
+    late = Host(H1Session)
+    late.send(GET[:-1])
+    assert isinstance(late.session, H1Session)
+    late.session.too_slow(begun=True)
+    assert late.take().startswith(b"HTTP/1.1 408 ") and late.ended
+
+
 def test_http_1_0_ends_with_the_answer_unless_it_asks_otherwise(host: Host) -> None:
     host.send(b"GET / HTTP/1.0\r\n\r\n")
     assert b"connection: close" in host.answer()

@@ -19,6 +19,8 @@ from penstock.sdk.message import PLAIN
 HEAD = struct.Struct(">IBBHI")
 CONFIRM = struct.Struct(">QQII")
 HANDLE = 1
+WAKE_BYTES = 262_144
+"""In the middle of a frame: see `Connection._sleep_until`."""
 ACKS = {"fsync": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN}
 
 
@@ -33,6 +35,7 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(1 << 22)
         self._held = 0
+        self._least = 1
         self._frames = self._read()
         hello = {"versions": [1], "client": "bench", "capabilities": [kinds.STORED]}
         login = {"mechanism": "PLAIN", "user": "guest", "password": "guest"}
@@ -60,10 +63,18 @@ class Connection:
                 at += size + 4
             view[: self._held - at] = view[at : self._held]
             self._held, at = self._held - at, 0
+            self._sleep_until(HEAD.unpack_from(view)[0] + 4 - self._held if self._held >= HEAD.size else 1)
             n = self._socket.recv_into(view[self._held :])
             if not n:
                 raise EOFError("the gateway closed the connection")
             self._held += n
+
+    def _sleep_until(self, missing: int) -> None:
+        """Be woken when so many bytes, which are announced, are there: not for each piece sent."""
+        least = min(max(missing, 1), WAKE_BYTES)
+        if least != self._least:
+            self._least = least
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
 
     def wait(self, *wanted: int) -> tuple[int, memoryview]:
         """The next frame of these types: size and beginning of its payload; RuntimeError for an ERROR."""
@@ -110,10 +121,13 @@ def produce(port: int, topic: str, records: int, size: int, batch: int, *, acks:
     return confirmed
 
 
-def consume(port: int, topic: str, records: int, *, acked: bool, credit: int = 100_000) -> tuple[int, int]:
-    """Read a topic from its beginning, by a reader or (`acked`) a subscription; messages, bytes of frames."""
+def consume(
+    port: int, topic: str, records: int, *, subscription: str = "", credit: int = 100_000
+) -> tuple[int, int]:
+    """Read a topic from its beginning, by a reader or by a subscription of that name, which acknowledges;
+    messages, bytes of frames."""
     connection = Connection(port)
-    place = {"do": "subscribe", "subscription": "bench"} if acked else {"do": "read"}
+    place = {"do": "subscribe", "subscription": subscription} if subscription else {"do": "read"}
     connection.request(**place, handle=HANDLE, topic=topic, start="earliest")
     grant = struct.Struct(">IBBHIII")
     connection.send(grant.pack(16, kinds.CREDIT, 0, 0, HANDLE, credit, 1 << 30))
@@ -128,7 +142,7 @@ def consume(port: int, topic: str, records: int, *, acked: bool, credit: int = 1
         total += size
         ungranted += count
         ungranted_bytes += size
-        if acked:
+        if subscription:
             ack = struct.pack(">IBBHQQ", 0, 0, 0, 0, first, first + count - 1)
             connection.send(HEAD.pack(len(ack) + 8, kinds.ACK, 0, 0, HANDLE) + ack)
         if 2 * ungranted >= credit:

@@ -17,8 +17,8 @@ from libc.string cimport memcpy, memset
 from penstock.log_core._batch cimport (
     ATTR_MORE, BATCH_ALIGN, BATCH_BLOB_MAX, BATCH_HEADER, BATCH_MAGIC, BATCH_RECORDS_MAX, COL_DELIVER_AT, COL_ORIGIN,
     COL_POS, ENC_NONE, F_DELAYED, F_LIST, F_PERSISTENT, F_TOMBSTONE, F_UNROUTED, KIND_DELAYED, KIND_NOTE, KIND_RECORDS,
-    KIND_STATE, RECORD_BYTES_MAX, RECORD_HEADER, SLAB_BYTES, Batch, BatchHeader, RecordHeader, Slab, batch_of, new_slab,
-    padded,
+    KIND_STATE, RECORD_BYTES_MAX, RECORD_HEADER, SLAB_BYTES, Batch, BatchHeader, RecordHeader, Slab, batch_of,
+    common_attrs, new_slab, padded,
 )
 from penstock.log_core._crc cimport crc32c_of
 from penstock.log_core._feed cimport ENTRY_TRANSIENT, Feed
@@ -288,7 +288,10 @@ cdef class Appender:
         header.cols = COL_ORIGIN if self.has_origins else 0
         if self.kind == KIND_DELAYED:
             header.cols |= COL_DELIVER_AT | COL_POS
-        header.attrs = ATTR_MORE if self.unit else 0
+        if self.kind == KIND_RECORDS:
+            header.attrs = common_attrs(<const RecordHeader*>(<uint8_t*>header + BATCH_HEADER), self.count)
+        if self.unit:
+            header.attrs |= ATTR_MORE
         header.lp = self.lp
         header.shard_epoch = self.epoch
         header.base_lsn = self.base_lsn

@@ -84,6 +84,8 @@ cdef enum:                            # codecs of a blob
 
 cdef enum:
     ATTR_MORE = 1                     # the next batch belongs to the same atomic unit
+    ATTR_AMQP091 = 2                  # all of its records have that encoding
+    ATTR_LASTING = 4                  # none of its records has a time to live
 
 cdef enum:                            # optional columns
     COL_DELIVER_AT = 1
@@ -135,8 +137,11 @@ cdef struct Found:
 cdef size_t columns_size(uint8_t cols, size_t count) noexcept nogil
 cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept nogil
 cdef Batch view_batch(const uint8_t* p, Slab slab)      # of bytes that check_batch found valid
-# Whether all records have this encoding of their keys and properties and, unless `timeless`, no time to live.
-cdef bint is_uniform(const RecordHeader* record, uint32_t count, uint8_t enc, bint timeless) noexcept nogil
+# Of ATTR_AMQP091 and ATTR_LASTING those that hold for all of these records.
+cdef uint16_t common_attrs(const RecordHeader* record, uint32_t count) noexcept nogil
+# Whether all records of a valid batch are AMQP's and, unless `timeless`, have no time to live. Asks the records of a
+# batch that does not say so itself: older ones do not.
+cdef bint is_plain(const BatchHeader* header, bint timeless) noexcept nogil
 cdef Batch batch_of(BatchHeader* header, Slab head_slab, const uint8_t* blob, Slab blob_slab)
 
 cdef inline size_t padded(size_t n) noexcept nogil:

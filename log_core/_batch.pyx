@@ -188,14 +188,20 @@ cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept 
     return 1
 
 
-cdef bint is_uniform(const RecordHeader* record, uint32_t count, uint8_t enc, bint timeless) noexcept nogil:
-    cdef uint32_t i, odd = 0
+cdef uint16_t common_attrs(const RecordHeader* record, uint32_t count) noexcept nogil:
+    cdef uint32_t i, other = 0, ttl = 0
     for i in range(count):
-        odd |= record[i].enc ^ enc
-    if not timeless:
-        for i in range(count):
-            odd |= record[i].ttl
-    return odd == 0
+        other |= record[i].enc ^ <uint8_t>ENC_AMQP091
+        ttl |= record[i].ttl
+    return (0 if other else ATTR_AMQP091) | (0 if ttl else ATTR_LASTING)
+
+
+cdef bint is_plain(const BatchHeader* header, bint timeless) noexcept nogil:
+    cdef uint16_t wanted = ATTR_AMQP091 if timeless else ATTR_AMQP091 | ATTR_LASTING
+    cdef uint16_t has = header.attrs
+    if has & wanted != wanted:
+        has = common_attrs(<const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER), header.count)
+    return has & wanted == wanted
 
 
 cdef Batch view_batch(const uint8_t* p, Slab slab):

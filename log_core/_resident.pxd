@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from penstock.log_core._feed cimport Feed
+from penstock.log_core._segment_file cimport SegmentFile, Stretch
 
 
 cdef struct Run:
@@ -10,21 +11,11 @@ cdef struct Run:
     uint64_t blobs                          # bytes of their keys, properties and bodies
 
 
-cdef class SegmentFile:
-    cdef readonly int fd                    # -1: closed
-    cdef readonly uint64_t number, base_lsn, next_lsn, end
-    cdef readonly uint32_t epoch
-    cdef object marks
-    cdef bint used                          # since the last `Resident.forget`
-    cdef bint followed                      # the next segment was asked for
-
-    cdef Py_ssize_t read(self, uint8_t* p, size_t size, uint64_t offset) noexcept
-
-
 cdef class Resident:
     cdef list files                         # of SegmentFile
     cdef object open_behind
     cdef readonly uint64_t runs, bytes      # read so far
+    cdef readonly uint64_t sent             # bytes that went out without being read
 
     cdef SegmentFile find(self, uint64_t lsn)
     cdef int begin(self, SegmentFile file) except -1
@@ -37,6 +28,10 @@ cdef class Place:                           # where one reader is
     # Go to the batch that begins with `lsn`, which is entry `index` of `feed`: its size when it may be the first one
     # of a run; 0: it is none, or not in the page cache.
     cdef size_t seek(self, Resident resident, uint64_t lsn, Feed feed, uint64_t index, uint64_t limit) except? 0
-    # Read as many whole batches as `room` takes, from the one that `seek` found on: bytes, 0 for none.
-    cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, uint8_t enc, bint timeless,
-                         uint8_t* into, size_t room, Run* run) noexcept
+    # As many whole batches as `room` takes, from the one that `seek` found on; None: they are to be read, for their heads
+    # do not tell enough, or the page cache does not have them.
+    cdef Stretch find_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, size_t room,
+                          Run* run)
+    # Read as many: bytes, 0 for none.
+    cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, uint8_t* into,
+                         size_t room, Run* run) noexcept

@@ -2,25 +2,7 @@
 
 from collections.abc import Callable
 
-from penstock.log_core.segment import Marks
-
-class SegmentFile:
-    """An open segment. Owns its descriptor `fd` (-1: closed)."""
-
-    fd: int
-    number: int
-    base_lsn: int
-    next_lsn: int
-    """Behind its last record when it was opened."""
-    end: int
-    """File offset behind its last batch."""
-    epoch: int
-
-    def __init__(
-        self, number: int, fd: int, base_lsn: int, next_lsn: int, end: int, epoch: int, marks: Marks
-    ) -> None: ...
-    def close(self) -> None:
-        """Close the descriptor. Repeating it is harmless."""
+from penstock.log_core._segment_file import SegmentFile
 
 class Resident:
     """The segments that are open, at most 16; the loop's.
@@ -32,6 +14,8 @@ class Resident:
     """Reads so far."""
     bytes: int
     """Bytes of batches they gave."""
+    sent: int
+    """Bytes of batches that went out without being read."""
 
     def __init__(self, open_behind: Callable[[int], object]) -> None: ...
     def has(self, number: int) -> bool:
@@ -39,6 +23,9 @@ class Resident:
 
     def offer(self, file: SegmentFile) -> None:
         """Take over an open segment, on the loop; it is closed again if there is one of that number."""
+
+    def distrust(self, number: int) -> None:
+        """There is damage in the segment of that number: what is read of it is looked at."""
 
     def forget(self) -> None:
         """Close those that nobody read from since the last call."""

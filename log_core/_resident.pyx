@@ -15,66 +15,20 @@ a second is closed, so that the file of a segment that is deleted does not stay.
 the next one is opened, too.
 """
 
-from libc.errno cimport EAGAIN, errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
 
 from penstock.log_core._batch cimport (
-    BATCH_HEADER, KIND_BLOCK, KIND_RECORDS, BatchHeader, Found, RecordHeader, check_batch, is_uniform,
+    ATTR_AMQP091, ATTR_LASTING, BATCH_HEADER, BATCH_MAGIC, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader, Found,
+    check_batch, is_plain, padded,
 )
 from penstock.log_core._feed cimport Feed
-
-import os
-
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void* iov_base
-        size_t iov_len
-    ssize_t preadv2(int fd, const iovec* vector, int count, int64_t offset, int flags)
-    enum:
-        RWF_NOWAIT
-
-cdef extern from "<unistd.h>" nogil:
-    int c_close "close"(int fd)
+from penstock.log_core._segment_file cimport SegmentFile, Stretch, stretch_of
 
 cdef enum:
     FILES_MAX = 16
     HEADS_MAX = 256                 # of batches that a seek looks at
     COUNT_MIN = 16                  # records of a batch that is worth its head
-
-
-cdef class SegmentFile:
-    def __cinit__(self, uint64_t number, int fd, uint64_t base_lsn, uint64_t next_lsn, uint64_t end, uint32_t epoch,
-                  object marks not None):
-        self.fd = fd
-        self.number = number
-        self.base_lsn = base_lsn
-        self.next_lsn = next_lsn
-        self.end = end
-        self.epoch = epoch
-        self.marks = marks
-        self.used = True
-
-    def __dealloc__(self):
-        if self.fd >= 0:
-            c_close(self.fd)
-
-    def close(self):
-        if self.fd >= 0:
-            c_close(self.fd)
-            self.fd = -1
-
-    cdef Py_ssize_t read(self, uint8_t* p, size_t size, uint64_t offset) noexcept:
-        """How many bytes of the file the page cache has from there on; 0 for every trouble, which is `Reader`'s."""
-        cdef iovec vector
-        cdef ssize_t got
-        if self.fd < 0:
-            return 0
-        vector.iov_base = p
-        vector.iov_len = size
-        got = preadv2(self.fd, &vector, 1, <int64_t>offset, RWF_NOWAIT)
-        if got < 0 and errno != EAGAIN:
-            self.close()            # a file system that cannot say what it has at once, or a disk that fails
-        return max(got, 0)
+    SENT_MIN = 32768                # bytes of a batch whose head is worth a read of its own
 
 
 cdef class Resident:
@@ -85,7 +39,7 @@ cdef class Resident:
     cdef SegmentFile find(self, uint64_t lsn):
         cdef SegmentFile file
         for file in self.files:
-            if file.base_lsn <= lsn < file.next_lsn and file.fd >= 0:
+            if file.base_lsn <= lsn < file.next_lsn and file.is_open():
                 return file
         return None
 
@@ -112,6 +66,12 @@ cdef class Resident:
         if len(self.files) > FILES_MAX:
             oldest = self.files.pop(0)
             oldest.close()
+
+    def distrust(self, uint64_t number):
+        cdef SegmentFile file
+        for file in self.files:
+            if file.number == number:
+                file.whole = False
 
     def forget(self):
         cdef SegmentFile file
@@ -144,7 +104,7 @@ cdef class Place:
         cdef SegmentFile file = self.file
         cdef BatchHeader head
         cdef int looks
-        if file is None or file.fd < 0 or not file.base_lsn <= lsn < file.next_lsn:
+        if file is None or not file.is_open() or not file.base_lsn <= lsn < file.next_lsn:
             file = self.file = resident.find(lsn)
             self.lsn = 0
             if file is None:
@@ -164,8 +124,38 @@ cdef class Place:
         self.lsn = 0
         return 0
 
-    cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, uint8_t enc, bint timeless,
-                         uint8_t* into, size_t room, Run* run) noexcept:
+    cdef Stretch find_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, size_t room,
+                          Run* run):
+        cdef SegmentFile file = self.file
+        cdef BatchHeader head
+        cdef uint64_t offset = self.offset, lsn = self.lsn
+        cdef uint16_t plain = ATTR_AMQP091 if timeless else ATTR_AMQP091 | ATTR_LASTING
+        run.count = 0
+        run.blobs = 0
+        while (offset + BATCH_HEADER <= file.end
+               and file.read(<uint8_t*>&head, BATCH_HEADER, offset) == BATCH_HEADER
+               and is_next(&head, lsn, feed, index + run.count, limit)
+               and head.len >= SENT_MIN and head.len <= file.end - offset
+               and (offset == self.offset or offset + head.len - self.offset <= room)
+               and head.magic == BATCH_MAGIC and head.codec == 0 and head.shard_epoch == file.epoch
+               and head.attrs & plain == plain
+               and head.blob_off >= BATCH_HEADER + RECORD_HEADER * <uint64_t>head.count
+               and padded(<size_t>head.blob_off + head.blob_raw) == head.len):
+            offset += head.len
+            lsn += head.count
+            run.count += head.count
+            run.blobs += head.blob_raw
+        if run.count == 0 or not file.whole or not file.has_pages(self.offset, offset - self.offset):
+            return None
+        file.used = True
+        resident.sent += offset - self.offset
+        stretch = stretch_of(file, self.offset, offset - self.offset, True)
+        self.offset = offset
+        self.lsn = lsn
+        return stretch
+
+    cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, uint8_t* into,
+                         size_t room, Run* run) noexcept:
         cdef SegmentFile file = self.file
         cdef size_t got, at = 0
         cdef const BatchHeader* head
@@ -178,7 +168,7 @@ cdef class Place:
             if (head.len > got - at or head.shard_epoch != file.epoch
                     or not is_next(head, self.lsn, feed, index + run.count, limit)
                     or check_batch(into + at, got - at, &found) <= 0
-                    or not is_uniform(<const RecordHeader*>(into + at + BATCH_HEADER), head.count, enc, timeless)):
+                    or not is_plain(head, timeless)):
                 break
             run.count += head.count
             run.blobs += head.blob_raw

@@ -15,8 +15,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from penstock.log_core._batch cimport (
-    ATTR_MORE, BATCH_ALIGN, BATCH_HEADER, BATCH_MAGIC, F_LIST, KIND_NOTE, KIND_RECORDS, RECORD_HEADER, BatchHeader,
-    RecordHeader, columns_size,
+    BATCH_ALIGN, BATCH_HEADER, BATCH_MAGIC, F_LIST, KIND_NOTE, KIND_RECORDS, RECORD_HEADER, BatchHeader,
+    RecordHeader, columns_size, common_attrs,
 )
 from penstock.log_core._blocks cimport Walker
 from penstock.log_core._crc cimport crc32c_of
@@ -281,7 +281,7 @@ cdef size_t put(uint8_t* at, const BatchHeader* source, const RecordHeader* reco
     header.count = count
     header.base_lsn = source.base_lsn + first
     header.base_pos = source.base_pos + first
-    header.attrs = source.attrs & <uint16_t>~ATTR_MORE
+    header.attrs = common_attrs(records + first, count) if source.kind == KIND_RECORDS else 0
     memcpy(record, records + first, RECORD_HEADER * <size_t>count)
     for bit in range(5):
         if source.cols >> bit & 1:

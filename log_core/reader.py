@@ -21,8 +21,9 @@ from penstock.log_core._batch import RECORDS_MAX, Batch, Record
 from penstock.log_core._delays import Key, decode_entry
 from penstock.log_core._feed import Feed
 from penstock.log_core._io import read_batches
-from penstock.log_core._resident import Resident, SegmentFile
+from penstock.log_core._resident import Resident
 from penstock.log_core._scan import Scanner, lost_batch, persistent_entries
+from penstock.log_core._segment_file import SegmentFile
 from penstock.log_core._tail import Cache
 from penstock.log_core.damages import Damages
 from penstock.log_core.errors import Damage
@@ -153,8 +154,16 @@ class Reader:
                 marks = self._segments.marks_of(segment)
                 fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
                 file = SegmentFile(
-                    segment.number, fd, segment.base_lsn, segment.next_lsn, segment.end, segment.epoch, marks
+                    segment.number,
+                    fd,
+                    segment.base_lsn,
+                    segment.next_lsn,
+                    segment.end,
+                    segment.epoch,
+                    marks,
+                    self.submit,
                 )
+            file.whole = all(damage.path != segment.path for damage in self._damages.places())
         except (FileNotFoundError, Damage):
             return  # the one was deleted meanwhile, the other noted when it was read
         self._post(self.resident.offer, file)
@@ -179,12 +188,16 @@ class Reader:
         except FileNotFoundError:
             batches = []  # deleted in the meantime: nobody needs it any more
         except Damage as damage:
-            self._damages.note(damage)
+            self._note(segment, damage)
             batches = []
         if not any(batch.base_lsn <= lsn < batch.base_lsn + batch.count for batch in batches):
             behind = batches[0].base_lsn if batches else lsn + 1
             batches.insert(0, lost_batch(lsn, min(behind - lsn, RECORDS_MAX), segment.epoch))
         return _without_gaps(batches) if segment.gaps else batches
+
+    def _note(self, segment: Segment, damage: Damage) -> None:
+        self._damages.note(damage)
+        self._post(self.resident.distrust, segment.number)
 
     def _loaded(self, lsn: int) -> None:
         for done in self._loading.pop(lsn):
@@ -256,7 +269,7 @@ class Reader:
         try:
             batches, damage = read_batches(fd, offset, end, size, lsn)
             if damage is not None and not batches:
-                self._damages.note(Damage(segment.path, *damage))
+                self._note(segment, Damage(segment.path, *damage))
                 batches = self._read_behind(fd, segment, damage[0], lsn)
             if size == self._read_bytes:
                 os.posix_fadvise(fd, offset + size, size, os.POSIX_FADV_WILLNEED)

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
+from penstock.log_core._segment_file cimport Stretch
 from penstock.protocols._stream cimport QuickReader, Stream, Wire
 
 
@@ -18,9 +19,10 @@ cdef class SocketTransport(Wire):
     cdef int fd
     cdef bint watched_read, watched_write       # by the loop
     cdef bint reading, lost, write_paused
-    cdef object waiting             # deque of bytes that the socket did not take yet
+    cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet
     cdef Py_ssize_t front_sent      # of its first element
     cdef object early               # deque of what is read before whatever the socket has
+    cdef bint loading               # the first element is, and the rest waits for that
     cdef Py_ssize_t unsaid          # bytes of output that the peer has got already
     cdef Py_ssize_t high, low
 
@@ -30,6 +32,9 @@ cdef class SocketTransport(Wire):
     cdef int keep(self, bytes data, Py_ssize_t sent) except -1
     cdef int read_early(self) except -1
     cdef int drain(self) except -1
+    cdef int send_front(self) except -1
+    cdef int load(self, Stretch stretch) except -1
+    cdef int send_stretches(self, bytes data, list stretches) except -1
     cdef int watch(self) except -1
     cdef int lose(self, object exc) except -1
     cdef int mark(self) except -1

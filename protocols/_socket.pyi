@@ -46,6 +46,9 @@ class SocketTransport(Wire):
     def send(self, data: bytes) -> int:
         """The same without a copy. Returns 0."""
 
+    def take_in(self) -> None:
+        """Have what waits of files read into memory: none stays open for a peer that takes nothing."""
+
     def close(self) -> None:
         """Read no more; when all that waits is sent, the connection is lost."""
 

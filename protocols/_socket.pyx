@@ -17,6 +17,7 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, strerror
 
+from penstock.log_core._segment_file cimport STRETCH_MOST, Stretch
 from penstock.protocols.outbuffer cimport OutBuffer
 
 cdef extern from "sys/socket.h" nogil:
@@ -24,6 +25,7 @@ cdef extern from "sys/socket.h" nogil:
     ssize_t c_send "send"(int fd, const void* buf, size_t size, int flags)
     enum:
         MSG_NOSIGNAL
+        MSG_MORE
 
 cdef enum:
     HIGH_DEFAULT = 65536
@@ -55,6 +57,7 @@ cdef class SocketTransport:
         self.low = HIGH_DEFAULT // 4
         self.reading = True
         self.unsaid = unsaid
+        self.sends_files = unsaid == 0
         protocol.connection_made(self)
         self.watch()
         if early:
@@ -143,7 +146,7 @@ cdef class SocketTransport:
 
     cdef int watch(self) except -1:
         """Have the loop watch for what we want now."""
-        cdef bint reads = self.reading and not self.lost, writes = self.waiting_size > 0 and not self.lost
+        cdef bint reads = self.reading and not self.lost, writes = self.waiting_size > 0 and not self.lost and not self.loading
         if reads != self.watched_read:
             self.watched_read = reads
             if reads:
@@ -242,6 +245,9 @@ cdef class SocketTransport:
         return self.keep(data, sent)
 
     cdef int send_output(self, OutBuffer out) except -1:
+        cdef list stretches = out.take_stretches()
+        if stretches is not None:
+            return self.send_stretches(out.take(), stretches)
         if self.unsaid:
             return self.send(out.take())
         # As a rule the socket takes all, and no bytes object is made of it.
@@ -249,6 +255,27 @@ cdef class SocketTransport:
         if sent < 0 or sent == out.size:
             return out.drop()
         return self.keep(out.take(), sent)
+
+    cdef int send_stretches(self, bytes data, list stretches) except -1:
+        """Send `data` with stretches of files in it, as much as the socket takes now."""
+        cdef bint waits = self.waiting_size > 0
+        cdef Py_ssize_t at = 0
+        cdef Stretch stretch
+        for stretch in stretches:
+            stretch.there = stretch.there and not waits
+            if stretch.at > at:
+                self.waiting.append(data[at:stretch.at])
+                at = stretch.at
+            self.waiting.append(stretch)
+            self.waiting_size += stretch.size
+        if at < PyBytes_GET_SIZE(data):
+            self.waiting.append(data[at:])
+        self.waiting_size += PyBytes_GET_SIZE(data)
+        if not waits:
+            self.drain()
+        if self.waiting_size:
+            self.watch()
+        return self.mark()
 
     cdef Py_ssize_t send_now(self, const void* start, Py_ssize_t size) except -2:
         """How many bytes the socket takes at once; -1: the connection is lost."""
@@ -274,21 +301,10 @@ cdef class SocketTransport:
 
     cdef int drain(self) except -1:
         """Send what waits, until the socket takes no more."""
-        cdef bytes data
-        cdef ssize_t sent
-        while self.waiting_size:
-            data = self.waiting[0]
-            sent = c_send(self.fd, PyBytes_AS_STRING(data) + self.front_sent,
-                          PyBytes_GET_SIZE(data) - self.front_sent, MSG_NOSIGNAL)
-            if sent < 0:
-                if errno == EAGAIN or errno == EINTR:
-                    break
-                return self.lose(_error(errno))
-            self.waiting_size -= sent
-            self.front_sent += sent
-            if self.front_sent == PyBytes_GET_SIZE(data):
-                self.waiting.popleft()
-                self.front_sent = 0
+        while self.waiting_size and not self.loading and self.send_front():
+            pass
+        if self.lost:
+            return 0
         if self.waiting_size == 0:
             if self.closing:
                 return self.lose(None)
@@ -297,6 +313,70 @@ cdef class SocketTransport:
             self.write_paused = False
             self.protocol.resume_writing()
         return 0
+
+    cdef int send_front(self) except -1:
+        """Send of the first element what the socket takes; 0: no more for now."""
+        cdef object front = self.waiting[0]
+        cdef bytes data
+        cdef Stretch stretch = None
+        cdef ssize_t sent, wanted
+        cdef bint cold = False, over
+        if isinstance(front, Stretch):
+            stretch = <Stretch>front
+            wanted = min(stretch.size, <size_t>STRETCH_MOST)
+            cold = stretch.loads
+            sent = 0 if cold else stretch.send(self.fd, &cold)
+            over = stretch.size == 0
+            if cold:
+                self.loading = True
+                self.watch()
+                self.load(stretch)
+                return 0
+            if sent == 0:
+                self.lose(OSError("a segment became shorter while it was sent"))
+                return 0
+        else:
+            data = <bytes>front
+            # What follows goes into the same segment.
+            wanted = PyBytes_GET_SIZE(data) - self.front_sent
+            sent = c_send(self.fd, PyBytes_AS_STRING(data) + self.front_sent, wanted,
+                          MSG_NOSIGNAL | (MSG_MORE if len(self.waiting) > 1 else 0))
+            over = sent == wanted
+        if sent < 0:
+            if errno != EAGAIN and errno != EINTR:
+                self.lose(_error(errno))
+            return 0
+        self.waiting_size -= sent
+        if over:
+            self.waiting.popleft()
+            self.front_sent = 0
+        elif stretch is None:
+            self.front_sent += sent
+        return sent == wanted
+
+    cdef int load(self, Stretch stretch) except -1:
+        """Have a thread read a stretch that waits: its bytes are sent in its place."""
+
+        def loaded(found):
+            if self.lost or stretch not in self.waiting:
+                return
+            if isinstance(found, OSError):
+                self.lose(found)
+                return
+            self.waiting[self.waiting.index(stretch)] = found
+            if self.loading:
+                self.loading = False
+                self.watch()
+                self._writable()
+
+        if not stretch.loads:
+            stretch.load(loaded)
+        return 0
+
+    def take_in(self):
+        for waiting in self.waiting:
+            if isinstance(waiting, Stretch):
+                self.load(<Stretch>waiting)
 
     cdef int mark(self) except -1:
         if self.waiting_size > self.high and not self.write_paused:

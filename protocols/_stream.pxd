@@ -18,6 +18,7 @@ cdef class QuickReader:             # what handles a read without a call into Py
 cdef class Wire:                    # a socket, as a stream uses it
     cdef bint closing
     cdef Py_ssize_t waiting_size    # bytes that wait for the socket
+    cdef bint sends_files           # `send_output` knows of stretches
     cpdef int send(self, bytes data) except -1
     cdef int send_output(self, OutBuffer out) except -1
 

@@ -80,6 +80,7 @@ cdef class Stream(Sink):
     def attach(self, transport not None):
         self.transport = transport
         self.wire = transport if isinstance(transport, Wire) else None
+        self.out.takes_files = self.wire is not None and self.wire.sends_files
 
     # Reading
 
@@ -214,7 +215,7 @@ cdef class Stream(Sink):
 
     cdef int send_out(self) except -1:
         cdef Wire wire = self.wire
-        cdef Py_ssize_t size = self.out.size
+        cdef Py_ssize_t size = self.out.size + self.out.attached
         cdef bytes data
         if size:
             # What a receiver does not wait for comes behind the send.
@@ -249,7 +250,7 @@ cdef class Stream(Sink):
         cdef Py_ssize_t left
         if self.closing:
             return 0
-        left = self.output_mark - self.out.size if self.writable else 0
+        left = self.output_mark - self.out.size - self.out.attached if self.writable else 0
         if left <= 0:
             self.throttled = True
             return 0

@@ -65,6 +65,8 @@ _LINGER_S: Final = 10.0
 _JUDGED_S: Final = 60.0
 """How long the gateway may take to judge a login, beyond the client's time for it."""
 _LOOK_S: Final = 0.5
+_FILES_HELD_S: Final = 2.0
+"""How long a peer that takes nothing keeps segments open; their bytes are read into memory then."""
 
 LATE_S: Final = 0.1
 """A timer that fires so late says that the loop was busy, not that the client was silent."""
@@ -479,6 +481,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if waiting < self._waiting or not waiting:
             self._stuck_since = now
         self._waiting = waiting
+        if now - self._stuck_since > _FILES_HELD_S and isinstance(transport, SocketTransport):
+            transport.take_in()
         if "output" in self._holds and now - self._stuck_since > self.wiring.limits.output_stuck_s:
             self.abort(f"took none of its output for {self.wiring.limits.output_stuck_s:.0f} s")
             return

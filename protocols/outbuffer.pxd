@@ -3,6 +3,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
+from penstock.log_core._segment_file cimport Stretch
+
 
 cdef class OutBuffer:
     cdef PyObject* _bytes           # the bytes object being filled; NULL while nothing was reserved
@@ -10,6 +12,12 @@ cdef class OutBuffer:
     cdef Py_ssize_t _capacity       # bytes it can hold
     cdef Py_ssize_t _last           # size of the last taken buffer: the next one begins about as large
     cdef readonly Py_ssize_t size   # bytes committed and not yet taken
+    cdef list stretches             # of files, that go out between them; None: there are none
+    cdef readonly Py_ssize_t attached   # bytes of these
+    cdef public bint takes_files    # whoever sends it can send stretches
+
+    cdef int attach(self, Stretch stretch) except -1
+    cdef list take_stretches(self)
 
     cdef int _grow(self, Py_ssize_t n) except -1
     cpdef int write(self, const uint8_t[::1] data) except -1

@@ -20,6 +20,8 @@ from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
+from penstock.log_core._segment_file cimport Stretch
+
 cdef extern from "Python.h":
     PyObject* _fresh_bytes "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size) except NULL
     int _PyBytes_Resize(PyObject** object, Py_ssize_t size) except -1
@@ -49,6 +51,7 @@ cdef class OutBuffer:
             self._bytes = NULL
             self._start = NULL
             self._capacity = self.size = 0
+        self.take_stretches()
         return 0
 
     cdef int _grow(self, Py_ssize_t n) except -1:
@@ -75,6 +78,22 @@ cdef class OutBuffer:
         self._start = <uint8_t*>_bytes_start(self._bytes)
         return 0
 
+    cdef int attach(self, Stretch stretch) except -1:
+        """Have a stretch of a file go out behind what is committed so far."""
+        stretch.at = self.size
+        if self.stretches is None:
+            self.stretches = []
+        self.stretches.append(stretch)
+        self.attached += stretch.size
+        return 0
+
+    cdef list take_stretches(self):
+        """Those attached, before `take`; None: there are none."""
+        cdef list stretches = self.stretches
+        self.stretches = None
+        self.attached = 0
+        return stretches
+
     cpdef int write(self, const uint8_t[::1] data) except -1:
         """Append a copy of `data` (any bytes-like object)."""
         cdef Py_ssize_t n = data.shape[0]
@@ -86,6 +105,8 @@ cdef class OutBuffer:
     cpdef bytes take(self):
         """Everything committed, in order; the buffer is empty afterwards. b"" when there is nothing."""
         cdef bytes result
+        if self.stretches is not None:
+            raise AssertionError("stretches of files are taken first")
         if self.size == 0:
             return b""
         self._last = self.size

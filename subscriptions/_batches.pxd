@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from penstock.log_core._batch cimport Batch
 from penstock.log_core._resident cimport Place, Run
+from penstock.log_core._segment_file cimport Stretch
 from penstock.subscriptions._cursor cimport Cursor
 
 
@@ -25,5 +26,7 @@ cdef Batch next_batch(Cursor cursor, Py_ssize_t most)
 cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) except? 0
 # Behind next_run: read that batch and whole ones that follow, as `room` has place for; bytes, or 0.
 cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0
+# The same, but where they lie; None: they are to be read.
+cdef Stretch find_run(Cursor cursor, Place place, Next* next, size_t room, Run* run)
 # Take that many, from position `first` on: settled at once, or out under the seqs from the one that is returned on.
 cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint settled) except 0

@@ -11,9 +11,10 @@ A cursor that gave back something, that sorts or counts what waits, or that is b
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from penstock.log_core._batch cimport ENC_AMQP091, KIND_RECORDS, Batch, is_uniform
+from penstock.log_core._batch cimport KIND_RECORDS, Batch, is_plain
 from penstock.log_core._feed cimport Feed
 from penstock.log_core._resident cimport Place, Run
+from penstock.log_core._segment_file cimport Stretch
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._events cimport ACK, DELIVER, EVENTS, note_message
 from penstock.subscriptions._members cimport Member, count_active
@@ -69,7 +70,7 @@ cdef Batch next_batch(Cursor cursor, Py_ssize_t most):
     if last >= next.limit or (<Feed>next.feed).position_known(last) != next.first + READ.count - 1:
         return None
     batch = <Batch>READ.batch
-    if batch.kind != KIND_RECORDS or not is_uniform(batch.headers, batch.count, ENC_AMQP091, next.timeless):
+    if batch.kind != KIND_RECORDS or not is_plain(batch.header, next.timeless):
         return None
     return batch
 
@@ -85,8 +86,11 @@ cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) ex
 
 
 cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0:
-    return place.read_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, ENC_AMQP091, next.timeless,
-                          into, room, run)
+    return place.read_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, into, room, run)
+
+
+cdef Stretch find_run(Cursor cursor, Place place, Next* next, size_t room, Run* run):
+    return place.find_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, room, run)
 
 
 cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint settled) except 0:

@@ -1,8 +1,9 @@
 """The consuming side of the native protocol. The words are in _consumer.pyx."""
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from penstock.log_core._resident cimport Place
+from penstock.log_core._segment_file cimport Stretch
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._batches cimport BatchOutlet
 from penstock.subscriptions._cursor cimport Cursor
@@ -14,6 +15,12 @@ cdef struct Unacked:            # a delivery, by its tag
     double at                   # when it was delivered, seconds
     uint16_t count              # deliveries before it
     bint out                    # it awaits its acknowledgement
+
+
+cdef enum Fate:                 # of a delivery
+    DONE
+    REJECTED
+    GIVEN_BACK
 
 
 cdef class Outgoing:                # what the consumers of one connection share
@@ -41,7 +48,8 @@ cdef class Consumer(BatchOutlet):
     cdef readonly bint auto             # what is delivered is settled at once
     cdef public bint attached
     cdef public bint paused             # it is given nothing
-    cdef readonly int64_t messages, size        # credit: may be below 0 for bytes
+    cdef readonly int64_t messages, size        # credit: may be below 0
+    cdef readonly int64_t window                # the most messages that it ever was
     cdef readonly list pulls            # of Pull, the oldest first
     cdef readonly bint starving         # asked, and had no credit
     cdef readonly int64_t unacked_max
@@ -62,9 +70,10 @@ cdef class Consumer(BatchOutlet):
     cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,
                                int64_t size_most, uint32_t request, int64_t* used) except -1
     cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most) except -1
-    cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, uint64_t first, uint32_t count,
-                               uint64_t blobs) except -1
+    cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, Stretch stretch, uint64_t first,
+                               uint32_t count, uint64_t blobs) except -1
     cdef int hold(self, Item* item, double now) except -1
     cdef int have_room(self, uint64_t more) except -1
     cdef void hold_all(self, uint64_t seq, uint32_t count, double now) noexcept
+    cdef Py_ssize_t end(self, uint64_t first, uint64_t last, Fate fate, int32_t delay_ms) except -1
     cdef void advance(self) noexcept

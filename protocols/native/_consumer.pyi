@@ -72,7 +72,7 @@ class Consumer(BatchOutlet):
     paused: bool
     """It is given nothing, whatever its credit."""
     messages: int
-    """Credit in messages that it has left."""
+    """Credit in messages that it has left; below 0 when a batch overdrew it."""
     size: int
     """Credit in bytes; the last message may overdraw it."""
     pulls: list[Pull]

@@ -36,7 +36,8 @@ from penstock.protocols.native._frames cimport (
 from penstock.protocols.native.packing import pack
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.log_core._resident cimport Place, Run
-from penstock.subscriptions._batches cimport BatchOutlet, Next, next_batch, next_run, read_run, take_whole
+from penstock.log_core._segment_file cimport Stretch
+from penstock.subscriptions._batches cimport BatchOutlet, Next, find_run, next_batch, next_run, read_run, take_whole
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._taken cimport TAKEN, Item
 from penstock.subscriptions._keys cimport slot_of
@@ -46,7 +47,8 @@ cdef enum:
     STORED_HEAD = 24
     DELIVER_SPLIT = 262144      # a delivery goes on in another frame from this size on
     TAKE_MAX = 1024             # items a cursor gives at once
-    RUN_BYTES = 1048576         # that are read at once from the page cache
+    RUN_BYTES = 1048576         # that go at once out of the page cache, or one batch:
+    BATCH_MOST = 4194304        # more than a batch of several records has
     PACK_MIN = 512              # bytes of a delivery that is worth compressing
 
 
@@ -133,6 +135,7 @@ cdef class Consumer(BatchOutlet):
 
     def grant(self, uint32_t messages, uint32_t size):
         self.messages = min(self.messages + messages, <int64_t>1 << 40)
+        self.window = max(self.window, self.messages)
         self.size = min(self.size + size, <int64_t>1 << 40)
         self.feed()
 
@@ -287,9 +290,10 @@ cdef class Consumer(BatchOutlet):
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1:
         """The next batch, or a run of them, as it is stored. What can fail comes before it is taken."""
         cdef Batch batch
-        cdef int64_t most = self.messages
+        # A batch that is small beside the credit may overdraw it: else each window would end with one taken apart.
+        cdef int64_t most = self.messages + self.window // 4
         cdef uint8_t* p
-        if not self.outgoing.stores or self.outgoing.packs or self.pulls or self.size <= 0:
+        if not self.outgoing.stores or self.outgoing.packs or self.pulls or self.messages <= 0 or self.size <= 0:
             return 0
         if not self.auto:
             most = min(most, self.unacked_max - self.unacked)
@@ -299,29 +303,36 @@ cdef class Consumer(BatchOutlet):
         p = self.outgoing.out.reserve(HEAD + STORED_HEAD + batch.nbytes) + HEAD + STORED_HEAD
         memcpy(p, batch.header, batch.head_size)
         memcpy(p + batch.head_size, batch.blob, batch.nbytes - batch.head_size)
-        return self.put_stored(cursor, p, batch.nbytes, batch.base_lsn, batch.count, batch.header.blob_raw)
+        return self.put_stored(cursor, p, batch.nbytes, None, batch.base_lsn, batch.count, batch.header.blob_raw)
 
     cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most) except -1:
-        """What is not in memory is read to where it is sent from, if it need not be waited for."""
+        """What is not in memory goes out of the page cache, if it need not be waited for: as a stretch of its file, or
+        read to where it is sent from."""
         cdef Next next
         cdef Run run
         cdef Py_ssize_t room
         cdef size_t size
         cdef uint8_t* p
+        cdef Stretch stretch
         if self.place is None:
             self.place = Place()
         size = next_run(cursor, self.place, most, &next)
-        if size == 0 or size > RUN_BYTES:
+        if size == 0 or size > BATCH_MOST:
             return 0
         room = min(<Py_ssize_t>self.room(), <Py_ssize_t>RUN_BYTES)
         room = max(min(room, <Py_ssize_t>self.size), <Py_ssize_t>size)
+        if self.outgoing.out.takes_files:
+            stretch = find_run(cursor, self.place, &next, room, &run)
+            if stretch is not None:
+                p = self.outgoing.out.reserve(HEAD + STORED_HEAD) + HEAD + STORED_HEAD
+                return self.put_stored(cursor, p, stretch.size, stretch, next.first, run.count, run.blobs)
         p = self.outgoing.out.reserve(HEAD + STORED_HEAD + room) + HEAD + STORED_HEAD
         size = read_run(cursor, self.place, &next, p, room, &run)
-        return self.put_stored(cursor, p, size, next.first, run.count, run.blobs) if size else 0
+        return self.put_stored(cursor, p, size, None, next.first, run.count, run.blobs) if size else 0
 
-    cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, uint64_t first, uint32_t count,
-                               uint64_t blobs) except -1:
-        """Batches of `size` bytes lie at p in the output, behind room for their heads: take them."""
+    cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, Stretch stretch, uint64_t first,
+                               uint32_t count, uint64_t blobs) except -1:
+        """Batches of `size` bytes lie at p in the output, behind room for their heads, or are the stretch: take them."""
         cdef uint64_t seq
         if self.cursor is not cursor:
             self.forget()
@@ -334,7 +345,11 @@ cdef class Consumer(BatchOutlet):
         store64(p - 16, first)
         store32(p - 8, count)
         store32(p - 4, 0)
-        self.outgoing.out.commit(HEAD + STORED_HEAD + size)
+        if stretch is None:
+            self.outgoing.out.commit(HEAD + STORED_HEAD + size)
+        else:
+            self.outgoing.out.commit(HEAD + STORED_HEAD)
+            self.outgoing.out.attach(stretch)
         if self.auto:
             self.next += count
             self.first = self.next
@@ -405,53 +420,40 @@ cdef class Consumer(BatchOutlet):
 
     # Settling
 
-    def ack(self, uint64_t first, uint64_t last):
-        cdef uint64_t tag
+    cdef Py_ssize_t end(self, uint64_t first, uint64_t last, Fate fate, int32_t delay_ms) except -1:
+        """The deliveries of these tags that are out are not any more; how many."""
+        cdef uint64_t tag = max(first, self.first)
+        cdef uint64_t behind = min(last, self.next - 1) + 1
         cdef Unacked* entry
         cdef Py_ssize_t n = 0
-        if self.next == self.first:
-            return 0
-        first = max(first, self.first)
-        last = min(last, self.next - 1)
-        tag = first
-        while tag <= last:
+        while tag < behind:
             entry = &self.ring[tag & self.mask]
-            if entry.out:
-                self.cursor.settle(entry.seq)
-                entry.out = False
-                n += 1
             tag += 1
+            if not entry.out:
+                continue
+            if fate == DONE:
+                self.cursor.settle(entry.seq)
+            elif fate == REJECTED:
+                self.cursor.reject(entry.seq)
+            elif delay_ms == 0:
+                self.cursor.requeue(entry.seq)
+            else:
+                self.cursor.unhold(entry.seq)
+                self.host.give_back_later(self, self.cursor, entry.seq, entry.count, delay_ms)
+            entry.out = False
+            n += 1
         self.unacked -= n
-        self.acknowledged += n
-        self.outgoing.acknowledged += n
         self.advance()
         return n
 
-    def nack(self, uint64_t first, uint64_t last, int32_t delay_ms, bint reject):
-        cdef uint64_t tag
-        cdef Unacked* entry
-        cdef Py_ssize_t n = 0
-        if self.next == self.first:
-            return 0
-        first = max(first, self.first)
-        last = min(last, self.next - 1)
-        tag = first
-        while tag <= last:
-            entry = &self.ring[tag & self.mask]
-            if entry.out:
-                n += 1
-                if reject:
-                    self.cursor.reject(entry.seq)
-                elif delay_ms == 0:
-                    self.cursor.requeue(entry.seq)
-                else:
-                    self.cursor.unhold(entry.seq)
-                    self.host.give_back_later(self, self.cursor, entry.seq, entry.count, delay_ms)
-                entry.out = False
-            tag += 1
-        self.unacked -= n
-        self.advance()
+    def ack(self, uint64_t first, uint64_t last):
+        cdef Py_ssize_t n = self.end(first, last, DONE, 0)
+        self.acknowledged += n
+        self.outgoing.acknowledged += n
         return n
+
+    def nack(self, uint64_t first, uint64_t last, int32_t delay_ms, bint reject):
+        return self.end(first, last, REJECTED if reject else GIVEN_BACK, delay_ms)
 
     def planned(self, uint64_t first, uint64_t last):
         """The tags of [first, last] that await an acknowledgement."""
@@ -469,19 +471,12 @@ cdef class Consumer(BatchOutlet):
         """Give back what was delivered before that moment; how many."""
         cdef Unacked* entry
         cdef uint64_t tag = self.first
-        cdef Py_ssize_t n = 0
         while tag < self.next:
             entry = &self.ring[tag & self.mask]
-            if entry.out:
-                if entry.at >= before:
-                    break
-                n += 1
-                self.cursor.requeue(entry.seq)
-                entry.out = False
+            if entry.out and entry.at >= before:
+                break
             tag += 1
-        self.unacked -= n
-        self.advance()
-        return n
+        return self.end(self.first, tag - 1, GIVEN_BACK, 0)
 
     def oldest(self):
         """When the oldest unacknowledged delivery was made, in seconds; None: there is none."""
@@ -491,13 +486,7 @@ cdef class Consumer(BatchOutlet):
 
     def release(self):
         """Give back everything that is not acknowledged; how many."""
-        cdef uint64_t tag
-        cdef Py_ssize_t n = 0
-        for tag in range(self.first, self.next):
-            if self.ring[tag & self.mask].out:
-                self.cursor.requeue(self.ring[tag & self.mask].seq)
-                self.ring[tag & self.mask].out = False
-                n += 1
+        cdef Py_ssize_t n = self.end(self.first, self.next - 1, GIVEN_BACK, 0)
         self.forget()
         return n
 

@@ -60,7 +60,7 @@ def batches(draw: st.DrawFn) -> reference.Batch:
         kind=draw(st.integers(1, 3)),
         lp=draw(U32),
         epoch=draw(U32),
-        attrs=draw(st.integers(0, 1)),
+        attrs=draw(st.integers(0, 7)),
         synced_lsn=draw(st.integers(0, 2**63)),
         base_ts=draw(st.integers(0, 2**41)),
         columns=columns,
@@ -126,7 +126,8 @@ def test_the_kernel_writes_what_the_reference_writes(
     [batch] = out.take_closed()
     used = origins[: len(records)]
     columns = {16: used} if any(used) else {}
-    expected = reference.Batch(77, records, 1, lp, 9, 0, 55, 1234, columns)
+    attrs = 2 * all(record.enc == 1 for record in records) + 4 * all(not record.ttl for record in records)
+    expected = reference.Batch(77, records, 1, lp, 9, attrs, 55, 1234, columns)
     assert bytes(batch) == reference.encode(expected)
     same(batch, expected)
     for number, feed in feeds.items():

@@ -90,6 +90,7 @@ class Client:
         self._compression = compression
         self._timeout_s = connect_timeout_s
         self._reconnects = reconnect
+        self._stored = True
         self._link: Link | None = None
         self._error: ClientError | None = None
         self._members: dict[int, Resumable] = {}
@@ -110,13 +111,20 @@ class Client:
 
     async def _open(self) -> Link:
         return await open_link(
-            self.target, self._tls, self._certified, self._compression, self._timeout_s, self._on_lost
+            self.target,
+            self._tls,
+            self._certified,
+            self._compression,
+            self._stored,
+            self._timeout_s,
+            self._on_lost,
         )
 
     def _on_lost(self, link: Link, why: ClientError) -> None:
         if link is not self._link or self._closed:
             return
         self._link = None
+        self._stored = self._stored and not link.damaged
         self._connected.clear()
         for member in list(self._members.values()):
             member.paused()

@@ -21,7 +21,7 @@ from penstock.sdk.url import Target
 __all__ = ["Link", "Receiver", "open_link"]
 
 _HEAD: Final = struct.Struct(">IBBHI")
-_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", kinds.STORED)
+_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek")
 _DELIVERY_MAX: Final = 2**31
 
 
@@ -29,7 +29,7 @@ class Receiver(Protocol):
     """Who has a handle."""
 
     def frame(self, kind: int, payload: bytes) -> None:
-        """A frame for it. Must not raise."""
+        """A frame for it. Must not raise; ValueError: it is a DELIVER_STORED, and damaged."""
 
 
 class Link(asyncio.Protocol):
@@ -50,6 +50,8 @@ class Link(asyncio.Protocol):
         self.welcome: dict[str, Any] = {}
         self.packs = ""
         """How batches are compressed; "": they are not."""
+        self.damaged = False
+        """It was dropped, because a stored batch came that is damaged."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._steps: asyncio.Queue[dict[str, Any] | ClientError] = asyncio.Queue()
 
@@ -63,7 +65,7 @@ class Link(asyncio.Protocol):
         buffer = self._buffer
         buffer += data
         at, end = 0, len(buffer)
-        while end - at >= 4:
+        while end - at >= 4 and not self.damaged:
             size = int.from_bytes(buffer[at : at + 4], "big") + 4
             if end - at < size:
                 break
@@ -111,7 +113,12 @@ class Link(asyncio.Protocol):
             ):
                 receiver = self._receivers.get(handle)
                 if receiver is not None:
-                    receiver.frame(kind, payload)
+                    try:
+                        receiver.frame(kind, payload)
+                    except ValueError as damage:
+                        if kind != kinds.DELIVER_STORED:
+                            raise
+                        self._drop_damaged(damage)
             case kinds.RESPONSE:
                 answer = self._answers.pop(handle, None)
                 if answer is not None and not answer.done():
@@ -130,6 +137,18 @@ class Link(asyncio.Protocol):
                 self.send(kinds.PONG, handle, b"")
             case kinds.WELCOME | kinds.READY:
                 self._steps.put_nowait(json.loads(payload))
+
+    def _drop_damaged(self, error: ValueError) -> None:
+        """What the gateway hands on as it is stored it does not look at: damage on its disk is found here.
+
+        Message by message it looks, and passes over what is damaged.
+        """
+        self.damaged = True
+        self._error = ConnectionLost(
+            f"a delivery cannot be read: {error}",
+            remedy="it is asked for again, without stored batches",
+        )
+        self.abort()
 
     # Writing
 
@@ -195,13 +214,14 @@ class Link(asyncio.Protocol):
 
     # Opening and closing
 
-    async def login(self, target: Target, certified: bool, compression: str | None) -> None:
+    async def login(self, target: Target, certified: bool, compression: str | None, stored: bool) -> None:
         """Introduce ourselves. Raises LoginRefused, ConnectionLost, ClientError: no such compression."""
         from penstock import __version__
 
         if compression is not None:
             _check_here(compression)
-        capabilities = [*_CAPABILITIES, *([] if compression is None else [compression])]
+        wanted = [kinds.STORED] if stored else []
+        capabilities = [*_CAPABILITIES, *wanted, *([compression] if compression else [])]
         hello = {"versions": [1], "client": f"penstock-python/{__version__}", "capabilities": capabilities}
         login: dict[str, Any] = {"mechanism": "EXTERNAL", "vhost": target.vhost}
         if not certified:
@@ -257,10 +277,11 @@ async def open_link(
     tls: ssl.SSLContext | None,
     certified: bool,
     compression: str | None,
+    stored: bool,
     timeout_s: float,
     lost: Callable[[Link, ClientError], None],
 ) -> Link:
-    """A connection that is logged in.
+    """A connection that is logged in; `stored`: batches may come as they are stored.
 
     Raises:
         ConnectionLost: nobody is there, or not in time.
@@ -274,7 +295,7 @@ async def open_link(
     try:
         async with asyncio.timeout(timeout_s):
             _, link = await loop.create_connection(lambda: Link(lost), target.host, target.port, ssl=context)
-            await link.login(target, certified, compression)
+            await link.login(target, certified, compression, stored)
             ready = True
             return link
     except (OSError, TimeoutError) as error:

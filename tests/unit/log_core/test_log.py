@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import StartError
 from penstock.log_core._appender import Target
-from penstock.log_core._batch import LIST, PERSISTENT, UNROUTED
+from penstock.log_core._batch import AMQP091, LIST, MORE, MQTT5, PERSISTENT, UNROUTED
 from penstock.log_core._crc import crc32c
 from penstock.log_core.log import Log
 from penstock.log_core.recovery import LSN_JUMP
@@ -183,7 +183,23 @@ def test_an_atomic_unit_is_one_chain_of_batches(tmp_path: Path) -> None:
         last = append(log, [feed], b"in too")
     log.flush()
     batches = [log.cache.get(lsn) for lsn in (before, first, last)]
-    assert [batch.attrs for batch in batches if batch is not None] == [0, 1, 0]
+    assert [batch.attrs & MORE for batch in batches if batch is not None] == [0, MORE, 0]
+    log.close_sync()
+
+
+@pytest.mark.parametrize(
+    ("others", "attrs"),
+    [([], 2 | 4), ([(AMQP091, 5)], 2), ([(MQTT5, 0)], 4), ([(MQTT5, 0), (AMQP091, 5)], 0)],
+)
+def test_a_batch_says_what_all_of_its_records_are(
+    tmp_path: Path, others: list[tuple[int, int]], attrs: int
+) -> None:
+    log = open_log(tmp_path)
+    target = Target([log.new_feed()])
+    for enc, ttl_ms in [(AMQP091, 0), *others, (AMQP091, 0)]:
+        log.appender.append_record(0, target, b"", b"", b"body", enc=enc, ttl_ms=ttl_ms)
+    [*_, batch] = log.appender.take_closed()
+    assert batch.attrs == attrs
     log.close_sync()
 
 
@@ -194,7 +210,7 @@ def test_a_unit_whose_last_batch_was_closed_by_its_size_has_an_end(tmp_path: Pat
         large = append(log, [feed], bytes(2 * KIB * KIB))
         log.appender.append_note()
     [*_, last] = log.appender.take_closed()
-    assert last.attrs == 0
+    assert not last.attrs & MORE
     assert last.base_lsn == large + 1
     log.close_sync()
 

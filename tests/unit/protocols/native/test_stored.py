@@ -90,6 +90,24 @@ def test_what_is_more_than_the_credit_goes_message_by_message(world: World) -> N
     assert deliveries(client) == [(kinds.DELIVER, BODIES[30:] + BODIES)]  # the rest, and what it reaches into
 
 
+def test_a_batch_that_is_small_beside_the_credit_may_overdraw_it(world: World) -> None:
+    client = stored(world)
+    client.produce(1, *BODIES)
+    client.produce(1, *BODIES)
+    found = reads(client, wire.credit(2, 110, 1 << 20))
+    assert found == [(kinds.DELIVER_STORED, BODIES), (kinds.DELIVER, BODIES[:10])]  # 90 were too many
+    client.send(wire.credit(2, 490, 1 << 20))
+    assert deliveries(client) == [(kinds.DELIVER, BODIES[10:])]
+    for _ in range(5):
+        client.produce(1, *BODIES)
+    assert deliveries(client) == [(kinds.DELIVER_STORED, BODIES)] * 4
+    client.send(wire.credit(2, 50, 1 << 20))
+    assert deliveries(client) == [(kinds.DELIVER_STORED, BODIES)]  # the credit was 490 once
+    consumer = client.session.codec.consumer(2)
+    assert consumer is not None
+    assert consumer.messages == -50
+
+
 def test_a_batch_of_two_topics_is_taken_apart(world: World) -> None:
     client = stored(world)
     client.request("open_producer", handle=3, topic="other", create=True)

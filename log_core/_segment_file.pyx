@@ -1,0 +1,175 @@
+# cython: auto_pickle=False
+"""Segments' files that are open to be read on the loop: without a wait, or not at all.
+
+What the page cache has is read by a read that does not wait (RWF_NOWAIT), or goes from there to a socket without
+passing through our memory (`Stretch`, by sendfile). sendfile would wait for the disk, so the system is asked before
+what it has: `mincore`, of a mapping that nothing else is done with. What has left the page cache between the promise
+and the sending is read by a thread.
+
+A file stays open as long as a stretch of it waits to be sent: who is not done with a segment finds it whole, for what
+is deleted is only shortened when nobody has it open (`releaser`).
+"""
+
+from libc.errno cimport EAGAIN, errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+import os
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t preadv2(int fd, const iovec* vector, int count, int64_t offset, int flags)
+    enum:
+        RWF_NOWAIT
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close"(int fd)
+
+cdef extern from "<sys/mman.h>" nogil:
+    void* mmap(void* address, size_t size, int protection, int flags, int fd, int64_t offset)
+    int munmap(void* address, size_t size)
+    int mincore(void* address, size_t size, unsigned char* found)
+    void* MAP_FAILED
+    enum:
+        PROT_READ
+        MAP_SHARED
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int to, int fd, int64_t* offset, size_t size)
+
+cdef enum:
+    PAGE = 4096                     # or a multiple of it, where pages are larger: then mincore says no
+    PAGES_MAX = 256                 # that are asked for at once
+
+
+cdef class SegmentFile:
+    def __cinit__(self, uint64_t number, int fd, uint64_t base_lsn, uint64_t next_lsn, uint64_t end, uint32_t epoch,
+                  object marks not None, object submit not None):
+        cdef void* pages
+        self.fd = fd
+        self.number = number
+        self.base_lsn = base_lsn
+        self.next_lsn = next_lsn
+        self.end = end
+        self.epoch = epoch
+        self.marks = marks
+        self.submit = submit
+        self.used = True
+        self.whole = True
+        pages = mmap(NULL, end, PROT_READ, MAP_SHARED, fd, 0)
+        if pages != MAP_FAILED:
+            self.pages = <uint8_t*>pages
+            self.pages_size = end
+
+    def __dealloc__(self):
+        self.stretches = 0
+        self.close()
+
+    def close(self):
+        self.ended = True
+        if self.fd >= 0 and self.stretches == 0:
+            if self.pages != NULL:
+                munmap(self.pages, self.pages_size)
+                self.pages = NULL
+            c_close(self.fd)
+            self.fd = -1
+
+    cdef bint is_open(self) noexcept:
+        return self.fd >= 0 and not self.ended
+
+    cdef Py_ssize_t read(self, uint8_t* p, size_t size, uint64_t offset) noexcept:
+        cdef iovec vector
+        cdef ssize_t got
+        if self.fd < 0:
+            return 0
+        vector.iov_base = p
+        vector.iov_len = size
+        got = preadv2(self.fd, &vector, 1, <int64_t>offset, RWF_NOWAIT)
+        if got < 0 and errno != EAGAIN:
+            self.close()            # a file system that cannot say what it has at once, or a disk that fails
+        return max(got, 0)
+
+    cdef bint has_pages(self, uint64_t offset, size_t size) noexcept:
+        cdef unsigned char[PAGES_MAX] found
+        cdef uint64_t at = offset & ~<uint64_t>(PAGE - 1)
+        cdef uint64_t behind = offset + size
+        cdef size_t n, k
+        cdef unsigned char every
+        if self.pages == NULL or behind > self.pages_size:
+            return False
+        while at < behind:
+            n = min((behind - at + PAGE - 1) // PAGE, <size_t>PAGES_MAX)
+            if mincore(self.pages + at, min(n * PAGE, self.pages_size - at), found) != 0:
+                return False
+            every = 1
+            for k in range(n):
+                every &= found[k]
+            if not every & 1:
+                return False
+            at += n * PAGE
+        return True
+
+    def stretch(self, uint64_t offset, size_t size):
+        return stretch_of(self, offset, size, False)
+
+
+def read_whole(int fd, uint64_t offset, size_t size):
+    """Bytes [offset, offset + size) of a file; blocks. Raises OSError."""
+    parts = []
+    while size:
+        part = os.pread(fd, size, offset)
+        if not part:
+            raise OSError(f"a segment ends {size} bytes too early")
+        parts.append(part)
+        offset += len(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+cdef Stretch stretch_of(SegmentFile file, uint64_t offset, size_t size, bint there):
+    cdef Stretch stretch = Stretch.__new__(Stretch)
+    stretch.file = file
+    stretch.offset = offset
+    stretch.size = size
+    stretch.there = there
+    file.stretches += 1
+    return stretch
+
+
+cdef class Stretch:
+    def __dealloc__(self):
+        if self.file is not None:
+            self.file.stretches -= 1
+            if self.file.ended:
+                self.file.close()
+
+    cdef ssize_t send(self, int socket, bint* cold) noexcept:
+        cdef int64_t offset = <int64_t>self.offset
+        cdef size_t size = min(self.size, <size_t>STRETCH_MOST)
+        cdef ssize_t sent
+        cold[0] = not self.there and not self.file.has_pages(self.offset, size)
+        self.there = False          # if not all of it goes now, there is time for it to leave
+        if cold[0]:
+            errno = EAGAIN
+            return -1
+        sent = sendfile(socket, self.file.fd, &offset, size)
+        if sent > 0:
+            self.offset += <uint64_t>sent
+            self.size -= <size_t>sent
+        return sent
+
+    def load(self, done not None):
+        cdef int fd = self.file.fd
+        cdef uint64_t offset = self.offset
+        cdef size_t size = self.size
+        self.loads = True
+
+        def read():
+            self            # so that the file stays open
+            try:
+                return read_whole(fd, offset, size)
+            except OSError as error:
+                return error
+
+        self.file.submit(read, done)

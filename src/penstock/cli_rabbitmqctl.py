@@ -98,6 +98,10 @@ def run(words: Sequence[str]) -> int:
 # Things
 
 
+_PROTOCOLS: Final = {"AMQP 0-9-1": "{0,9,1}"}
+"""As rabbitmqctl prints them."""
+
+
 def _list_queues(call: Call) -> None:
     call.say(f"Timeout: 60.0 seconds ...\nListing queues for vhost {call.parsed.vhost} ...")
     items = call.client.get(f"queues/{call.vhost}")
@@ -131,7 +135,10 @@ def _list_bindings(call: Call) -> None:
 def _list_connections(call: Call) -> None:
     call.say("Listing connections ...")
     columns = call.words or ("user", "peer_host", "peer_port", "state")
-    call.rows(call.client.get("connections"), columns, {"pid": "name"})
+    items = call.client.get("connections")
+    if call.parsed.formatter != "json":
+        items = [{**item, "protocol": _PROTOCOLS.get(item["protocol"], item["protocol"])} for item in items]
+    call.rows(items, columns, {"pid": "name"})
 
 
 def _list_channels(call: Call) -> None:

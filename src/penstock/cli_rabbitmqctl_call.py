@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.cli_client import ApiError, Client, segment
+from penstock.cli_rabbitmqctl_columns import COLUMNS
 from penstock.cli_tables import lookup, tabbed
 
 __all__ = ["Call", "Item", "Missing", "Usage", "object_of", "or_missing"]
@@ -56,8 +57,18 @@ class Call:
         *,
         headers: bool = True,
     ) -> None:
-        """Print columns of items; `names` says where a column's value is when not under its own name."""
+        """Print columns of items; `names` says where a column's value is when not under its own name.
+
+        Raises:
+            Usage: neither rabbitmqctl's list nor the API has a column of that name.
+
+        """
         names = names or {}
+        known = COLUMNS.get(self.parsed.verb)
+        if known is not None:
+            unknown = [one for one in columns if one not in known and not any(one in item for item in items)]
+            if unknown:
+                raise Usage(f"Info key(s) {','.join(unknown)} are not supported")
         values = [[lookup(item, names.get(column, column)) for column in columns] for item in items]
         if self.parsed.formatter == "json":
             print(json.dumps([dict(zip(columns, row, strict=True)) for row in values]))

@@ -193,6 +193,10 @@ def test_rabbitmqctls_mistakes_have_its_exit_codes(gateway: Gateway) -> None:
     ctl = ("rabbitmqctl", "-q")
     assert "not found" in penstock(gateway, *ctl, "make_coffee", code=64).stderr
     assert "not enough arguments" in penstock(gateway, *ctl, "set_permissions", "x", code=64).stderr
+    for verb in ("list_queues", "list_connections", "list_consumers", "list_exchanges"):
+        told = penstock(gateway, *ctl, verb, "nope", code=64).stderr
+        assert told.startswith("Error (argument validation): Info key(s) nope are not supported")
+    penstock(gateway, *ctl, "list_queues", "name", "memory", "slave_pids", "messages_ram")
     assert 'User "nobody" does not exist' in penstock(gateway, *ctl, "delete_user", "nobody", code=67).stderr
     penstock(gateway, *ctl, "trace_on", "-p", "nowhere", code=67)
     penstock(None, *ctl, "list_queues", code=69, url="http://127.0.0.1:9")

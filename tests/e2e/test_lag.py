@@ -51,6 +51,9 @@ async def by_management(gateway: Gateway) -> dict[str, Any]:
     (found,) = [queue for queue in listed if queue["name"] == "subscription-t/s"]
     shown = (await by_http(gateway, f"{queues}/%2F/subscription-t%2Fs")).json()
     assert shown["subscription"].keys() == found["subscription"].keys()
+    # The list is asked for first: it has to read what is not in memory, too.
+    ages = [one["subscription"]["head_age_ms"] for one in (found, shown)]
+    assert (ages[0] is None) == (ages[1] is None)
     assert "subscription" not in next(queue for queue in listed if queue["name"] == "t")
     counted = {"backlog": found["messages_ready"], "unacked": found["messages_unacknowledged"]}
     return {**counted, **shown["subscription"]}

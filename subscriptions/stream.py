@@ -222,8 +222,11 @@ class Stream(Queue):
         return None if row is None else int.from_bytes(row, "little")
 
     def keep(self, reader: Reader) -> None:
-        """Put where a reader got to, if it has a name."""
-        if reader.cursor_name and reader.cursor.dirty and not self.deleted:
+        """Put where a reader got to, if it has a name.
+
+        Of one that left, what is given back counts as done: it is not looked at any more.
+        """
+        if reader.cursor_name and reader in self._readers and reader.cursor.dirty and not self.deleted:
             reader.cursor.clean()
             offset = max(self.base + reader.index, 0).to_bytes(8, "little")
             self.log.tables.put(CURSORS, self._cursor_key(reader.cursor_name), offset)

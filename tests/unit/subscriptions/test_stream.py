@@ -196,6 +196,20 @@ def test_a_named_place_is_kept_and_is_one_consumers(streams: Streams) -> None:
     assert not streams.log.tables.keys("stream_cursor")
 
 
+def test_what_a_consumer_gives_back_when_it_leaves_is_not_done(streams: Streams) -> None:
+    streams.fill(50 * KIB)
+    settle(streams.log)
+    reader = streams.stream.reader(0, "mine")
+    consumer = Consumer(reader, 10)
+    reader.attach(consumer)
+    streams.loop.settle()
+    consumer.ack(7)
+    reader.detach(consumer)
+    reader.cursor.requeue_all()  # as its channel does then, before the time in which places are kept is over
+    streams.loop.advance(0.2)
+    assert streams.stream.kept_offset("mine") == 7
+
+
 def test_queue_operations_are_refused(streams: Streams) -> None:
     for operation in (lambda: streams.stream.get(lambda _: None), streams.stream.purge):
         with pytest.raises(NotForStreams):

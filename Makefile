@@ -77,9 +77,13 @@ delays: $(STAMPS)/extras kernels  ## schedule a million random delays and kill t
 spark-end-to-end: $(STAMPS)/extras kernels  ## a data set into tables while gateway and jobs are killed, checkpoints lost
 	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_end_to_end.py -k whole $(ARGS)
 
+.PHONY: spark-docs
+spark-docs: $(STAMPS)/extras kernels  ## run the command lines of docs/spark.md
+	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_pages.py $(ARGS)
+
 .PHONY: spark-cluster
 spark-cluster: $(STAMPS)/extras kernels  ## run Spark's tests with two executors in processes of their own
-	PENSTOCK_TEST_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest -q -p no:xdist -W default tests/spark $(ARGS)
+	PENSTOCK_TEST_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest -q -p no:xdist -W default --ignore tests/spark/test_pages.py tests/spark $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does

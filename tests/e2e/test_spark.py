@@ -17,6 +17,8 @@ from penstock.spark.session import find_java
 from tests.support.brokers import ROOT
 
 WHOLE = "tests/spark/test_end_to_end.py::test_the_tables_equal_what_was_published__as_a_whole"
+PAGES = "tests/spark/test_pages.py"
+"""Each line of docs/spark.md in a process of its own: `make spark-docs`."""
 TIMEOUT_S = 1800.0
 """Far more than it takes: something hangs."""
 
@@ -29,7 +31,18 @@ def test_spark() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     # Warnings are those of pyspark and py4j.
     process = subprocess.Popen(
-        [*command, "-W", "default", "--no-header", "--tb=short", "--deselect", WHOLE, "tests/spark"],
+        [
+            *command,
+            "-W",
+            "default",
+            "--no-header",
+            "--tb=short",
+            "--deselect",
+            WHOLE,
+            "--ignore",
+            PAGES,
+            "tests/spark",
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         stdin=subprocess.DEVNULL,

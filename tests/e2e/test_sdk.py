@@ -72,6 +72,23 @@ async def test_messages_come_as_they_were_sent(client: penstock.Client) -> None:
     assert (second.body, second.key, second.headers, second.redelivered) == (b"text", None, {}, False)
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
+async def test_no_more_waits_in_the_client_than_it_said(gateway: Gateway, compression: str | None) -> None:
+    """Batches that go out as they are stored may overdraw what was granted."""
+    async with penstock.connect(gateway.url, compression=compression) as client:
+        async with client.producer("t", batch_messages=130) as producer:
+            await producer.send_many([b"%d" % i for i in range(130 * 60)])
+        async with client.reader("t", start="earliest", prefetch=1000) as reader:
+            most = 0
+            for number in range(130 * 60):
+                message = await reader.receive(WAIT_S)
+                assert message is not None and message.body == b"%d" % number
+                most = max(most, 1 + reader.waiting)
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
+    assert 600 < most <= 1000
+
+
 @pytest.mark.parametrize("acks", ["all", "written", "none"])
 async def test_a_producer_gathers_batches_and_keeps_their_order(client: penstock.Client, acks: str) -> None:
     wanted = [b"%d" % i for i in range(2000)]

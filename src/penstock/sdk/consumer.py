@@ -117,7 +117,9 @@ class Consumer(Receiving):
         self._link = link
         self._used = self._used_bytes = 0
         if self._prefetch:
-            link.send(kinds.CREDIT, self.handle, _CREDIT.pack(self._prefetch, self._prefetch_bytes))
+            # A quarter more than this may come, and `prefetch` is what may wait here.
+            granted = self._prefetch - self._prefetch // 5 if link.stores else self._prefetch
+            link.send(kinds.CREDIT, self.handle, _CREDIT.pack(granted, self._prefetch_bytes))
 
     def paused(self) -> None:
         """The connection is lost: what waits comes again, what was given out is stale."""

@@ -50,6 +50,8 @@ class Link(asyncio.Protocol):
         self.welcome: dict[str, Any] = {}
         self.packs = ""
         """How batches are compressed; "": they are not."""
+        self.stores = False
+        """Batches may come as they are stored, and overdraw credit in messages by a quarter."""
         self.damaged = False
         """It was dropped, because a stored batch came that is damaged."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -246,6 +248,7 @@ class Link(asyncio.Protocol):
                 remedy="connect without compression, or to a newer gateway",
             )
         self.packs = compression or ""
+        self.stores = stored and not compression
 
     def abort(self) -> None:
         """Drop it."""

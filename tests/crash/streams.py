@@ -204,6 +204,8 @@ class AmqpStream(Stream):
             class_id, method_id = struct.unpack_from(">HH", payload)
             if class_id in (10, 20) and method_id in (40, 50):
                 raise EOFError(f"closed by the broker: {payload!r}")
+            if class_id == 10 and method_id in (60, 61):
+                continue  # blocked and unblocked, on a disk that is short
             if class_id != 60 or method_id not in (80, 120):
                 raise RuntimeError(f"unexpected method {class_id}.{method_id} for a publisher")
             tag, flags = struct.unpack_from(">QB", payload, 4)

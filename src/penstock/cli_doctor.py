@@ -191,10 +191,11 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
                 f"consume it, or: penstock queues purge {_words('--vhost', queue['vhost'], queue['name'])}",
             )
     for hook in client.get("webhooks"):
+        words = _words("--vhost", hook["vhost"], hook["name"])
+        about = f"webhook {hook['vhost']}/{hook['name']}"
+        text = f"{hook['state']}: {hook['reason'] or hook['last_error']}"
         if hook["state"] in ("disabled", "open"):
-            yield Finding(
-                "warning",
-                f"webhook {hook['vhost']}/{hook['name']}",
-                f"{hook['state']}: {hook.get('reason') or hook.get('last_error')}",
-                f"penstock webhooks attempts {_words('--vhost', hook['vhost'], hook['name'])}",
-            )
+            yield Finding("warning", about, text, f"penstock webhooks attempts {words}")
+        elif hook["state"] == "broken":
+            remedy = f"change the configuration, or: penstock webhooks set {words} JSON"
+            yield Finding("error", about, text, remedy)

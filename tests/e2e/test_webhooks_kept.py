@@ -105,6 +105,44 @@ def test_a_pause_and_its_settings_outlive_a_restart(
         assert hooks.client.get(f"webhooks/{unique}").status_code == 404
 
 
+def test_what_the_configuration_forbids_since_a_start_is_there_and_says_why(
+    tmp_path: Path, unique: str, hooks_of: Callable[[Gateway], Hooks]
+) -> None:
+    with Receiver() as receiver, Gateway(tmp_path / "gateway", settings=LOCAL) as gateway:
+        hooks = hooks_of(gateway)
+        hooks.queue(unique)
+        secret = hooks.put(unique, source={"queue": unique}, url=receiver.url)["secret"]
+        hooks.wait(unique, lambda shown: shown["state"] == "active")
+        gateway.settings["webhooks.allow_networks"] = "10.0.0.0/8"
+        gateway.restart()
+        hooks, api = hooks_of(gateway), Api(gateway)
+        hooks.publish(unique, "kept")
+        shown = hooks.show(unique)
+        assert shown["state"] == "broken" and "webhooks.allow_networks" in shown["reason"]
+        assert hooks.post(f"webhooks/{unique}/resume").json()["state"] == "broken"
+        refused = hooks.post(f"webhooks/{unique}/replay")
+        assert refused.status_code == 409 and shown["reason"] in refused.json()["detail"]
+        tried = hooks.post(f"webhooks/{unique}/test").json()
+        assert tried["answer"] == f"broken: {shown['reason']}"
+        for command in ("webhooks list", "doctor"):
+            url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
+            ran = subprocess.run(
+                [sys.executable, "-m", "penstock", *command.split(), "--url", url],
+                env={"PYTHONPATH": str(ROOT / "src")},
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            told = [line for line in ran.stdout.splitlines() if unique in line and "broken" in line]
+            assert len(told) == 1, ran.stdout + ran.stderr
+        assert [item["name"] for item in api.get("definitions")["webhooks"]] == [unique], "it is exported"
+        api.close()
+        gateway.settings["webhooks.allow_networks"] = LOCAL["webhooks.allow_networks"]
+        gateway.restart()
+        check_hmac(receiver.wait_count(1)[0], secret)
+        assert hooks_of(gateway).show(unique)["state"] == "active"
+
+
 @pytest.mark.parametrize(
     ("url", "word"),
     [

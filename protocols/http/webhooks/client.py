@@ -42,7 +42,7 @@ def look_up(host: str, port: int) -> list[str]:
 
 
 class NoAnswer(Exception):
-    """There is no answer: `kind` is forbidden, dns, connect, tls, timeout, closed or garbage."""
+    """There is no answer: `kind` is forbidden, broken, dns, connect, tls, timeout, closed or garbage."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)

@@ -259,6 +259,8 @@ class WebhookHandlers:
         return await self._reader.read_stream(request, entry.queue)
 
     def _running(self, worker: Worker) -> None:
+        if worker.broken:
+            raise HttpError(409, "wrong_mode", f"the webhook is broken: {worker.broken}")
         if worker.state in ("paused", "disabled", "pending"):
             raise HttpError(409, "wrong_mode", f"the webhook is {worker.state}")
 

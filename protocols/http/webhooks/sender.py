@@ -13,7 +13,7 @@ from penstock import __version__
 from penstock.protocols.http.messages import dumps
 from penstock.protocols.http.webhooks.access_token import AccessToken
 from penstock.protocols.http.webhooks.auth import Auth, BadCertificate, with_certificate
-from penstock.protocols.http.webhooks.client import Answer, Client
+from penstock.protocols.http.webhooks.client import Answer, Client, NoAnswer
 from penstock.protocols.http.webhooks.guard import Forbidden, Guard, Target
 from penstock.protocols.http.webhooks.handshake import Grant, ask_origin, read_challenge
 from penstock.protocols.http.webhooks.signing import signature
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.webhooks.belongings import Context
     from penstock.protocols.http.webhooks.store import Webhook
 
-__all__ = ["Sender"]
+__all__ = ["NoSender", "Sender"]
 
 
 class Sender:
@@ -98,6 +98,24 @@ class Sender:
             webhook.secrets, webhook.retire_ms = webhook.secrets[:1], 0
             self._context.store.put(webhook)
         return webhook.secrets
+
+
+class NoSender:
+    """In a `Sender`'s place where there can be none: the configuration forbids what was allowed before."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    async def send(self, headers: Mapping[str, str], body: bytes, name: str, attempt: int) -> Answer:
+        """Raises NoAnswer."""
+        raise NoAnswer("broken", self._why)
+
+    async def ask(self) -> Grant:
+        """Raises NoAnswer."""
+        raise NoAnswer("broken", self._why)
 
 
 def _target(guard: Guard, field: str, url: str) -> Target:

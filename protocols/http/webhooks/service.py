@@ -87,10 +87,10 @@ class Webhooks:
             worker = Worker(self._context, vhost, webhook)
         except (Forbidden, BadCertificate, OSError) as error:
             # The configuration has become narrower: it stays, and can be seen and changed.
-            logger.error(
-                "a webhook cannot be served: %s", error, extra=fields(webhook=webhook.name, vhost=vhost.name)
-            )
-            return
+            why = _told(error)
+            told = fields(webhook=webhook.name, vhost=vhost.name)
+            logger.error("a webhook cannot be served: %s", why, extra=told)
+            worker = Worker(self._context, vhost, webhook, broken=why)
         self._workers[vhost.name, webhook.name] = worker
         worker.start()
 
@@ -210,7 +210,7 @@ class Webhooks:
         except BadCertificate as error:
             raise HttpError(400, "bad_field", str(error)) from error
         except OSError as error:
-            raise HttpError(422, "forbidden_target", f"webhooks.ca_file: {error}") from error
+            raise HttpError(422, "forbidden_target", _told(error)) from error
         with self._broker.log.unit():
             lsn = max(self._declare(vhost, name, webhook.settings.source), self._store.put(webhook))
         if known is not None:
@@ -274,6 +274,11 @@ class Webhooks:
     async def drain(self, timeout_s: float) -> None:
         """Let what is under way end; nothing new begins."""
         await asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers.values()))
+
+
+def _told(error: Exception) -> str:
+    """Why there can be no worker; of files only `webhooks.ca_file` is read."""
+    return f"webhooks.ca_file: {error}" if isinstance(error, OSError) else str(error)
 
 
 def _binding(source: Source) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from penstock.protocols.http.webhooks.formats import encode, id_of
 from penstock.protocols.http.webhooks.handshake import Grant
 from penstock.protocols.http.webhooks.ledger import EXCERPT, Ledger
 from penstock.protocols.http.webhooks.receipts import Receipt, receipt_of
-from penstock.protocols.http.webhooks.sender import Sender
+from penstock.protocols.http.webhooks.sender import NoSender, Sender
 from penstock.protocols.http.webhooks.settings import Filter
 from penstock.protocols.http.webhooks.store import Webhook
 from penstock.subscriptions.errors import SubscriptionError
@@ -38,9 +38,10 @@ __all__ = ["STATES", "Worker"]
 
 logger: Final = logging.getLogger("penstock.webhooks")
 
-STATES: Final = ("active", "throttled", "open", "waiting", "pending", "paused", "disabled")
+STATES: Final = ("active", "throttled", "open", "waiting", "pending", "paused", "disabled", "broken")
 """Sends; rests as the receiver asked; only probes a receiver that fails; cannot consume its source;
-waits for the receiver's consent; was paused by somebody; was switched off by itself."""
+waits for the receiver's consent; was paused by somebody; was switched off by itself; the configuration
+forbids it since a start."""
 _LOOK_S: Final = 30.0
 """The longest timer: due times are of the wall clock, which may be set."""
 _ATTACH_S: Final = 5.0
@@ -49,16 +50,30 @@ _ATTACH_S: Final = 5.0
 class Worker:
     """See the module."""
 
-    def __init__(self, context: Context, vhost: Vhost, webhook: Webhook) -> None:
-        """Raises Forbidden, BadCertificate, and OSError when `webhooks.ca_file` cannot be read."""
+    def __init__(self, context: Context, vhost: Vhost, webhook: Webhook, *, broken: str = "") -> None:
+        """One webhook, which does nothing before `start`.
+
+        Args:
+            context: What all webhooks share.
+            vhost: Where its source is.
+            webhook: Its row.
+            broken: Why it can send nothing, as another try has shown; it is there to be seen and changed.
+
+        Raises:
+            Forbidden: it may not go where its URL leads.
+            BadCertificate: its certificate is none.
+            OSError: `webhooks.ca_file` cannot be read.
+
+        """
         self.webhook = webhook
+        self.broken = broken
         self._ledger = Ledger(context, vhost, webhook)
         self.counts = self._ledger.counts
         self.waiting_for = ""
         """Why it does not consume though it should."""
         self._context = context
         self._vhost = vhost
-        self._sender = Sender(context, webhook)
+        self._sender = NoSender(broken) if broken else Sender(context, webhook)
         wanted = webhook.settings.filter
         self._matcher = Matcher(wanted) if wanted != Filter() else None
         self._loop = asyncio.get_running_loop()
@@ -91,6 +106,8 @@ class Worker:
     def state(self) -> str:
         """One of STATES."""
         webhook = self.webhook
+        if self.broken:
+            return "broken"
         if webhook.disabled:
             return "disabled"
         if webhook.paused:
@@ -109,7 +126,7 @@ class Worker:
         source = self.source
         return {
             "state": self.state,
-            "reason": self.webhook.disabled or self.waiting_for,
+            "reason": self.broken or self.webhook.disabled or self.waiting_for,
             "backlog": source.ready_count if source is not None and not isinstance(source, Stream) else 0,
             "held": endpoint.held,
             "in_flight": endpoint.in_flight,
@@ -144,7 +161,7 @@ class Worker:
     def start(self) -> None:
         """Begin, or go on, as its row says."""
         webhook = self.webhook
-        if self._running or webhook.paused or webhook.disabled:
+        if self._running or self.broken or webhook.paused or webhook.disabled:
             return
         self._running = True
         if self._consent.given:

@@ -58,6 +58,7 @@ cdef class Consumer(BatchOutlet):
     cdef uint64_t mask
     cdef readonly uint64_t first, next
     cdef readonly int64_t unacked
+    cdef bint extended                  # some that are out count from later than they were delivered
     cdef readonly uint64_t delivered, acknowledged
     cdef readonly object host           # the session it belongs to
     cdef object room

@@ -120,10 +120,12 @@ class Consumer(BatchOutlet):
         """Give them back: now (0), after a delay, or after the subscription's (-1); or let them leave."""
     def planned(self, first: int, last: int) -> list[int]:
         """The tags in [first, last] that are out."""
+    def extend(self, first: int, last: int) -> int:
+        """Let the time of what is out in [first, last] begin anew; how many."""
     def expire(self, before: float) -> int:
-        """Give back what was delivered before that moment (`Host.now`); how many."""
+        """Give back what was delivered, or extended, before that moment (`Host.now`); how many."""
     def oldest(self) -> float | None:
-        """When the oldest delivery that is out was made; None: there is none."""
+        """When the oldest delivery that is out was made, or extended; None: there is none."""
     def release(self) -> int:
         """Give back everything that is out; how many."""
     def forget(self) -> None:

@@ -467,22 +467,49 @@ cdef class Consumer(BatchOutlet):
             tag += 1
         return found
 
+    def extend(self, uint64_t first, uint64_t last):
+        cdef uint64_t tag = max(first, self.first)
+        cdef uint64_t behind = min(last, self.next - 1) + 1
+        cdef double now = self.host.now()
+        cdef Py_ssize_t n = 0
+        while tag < behind:
+            if self.ring[tag & self.mask].out:
+                self.ring[tag & self.mask].at = now
+                n += 1
+            tag += 1
+        self.extended = self.extended or n > 0
+        return n
+
     def expire(self, double before):
-        """Give back what was delivered before that moment; how many."""
-        cdef Unacked* entry
+        """Give back what was delivered, or extended, before that moment; how many."""
         cdef uint64_t tag = self.first
+        cdef Unacked* entry
+        cdef Py_ssize_t n = 0
+        self.extended = self.extended and self.unacked > 0
         while tag < self.next:
             entry = &self.ring[tag & self.mask]
             if entry.out and entry.at >= before:
-                break
+                if not self.extended:
+                    break
+            elif entry.out:
+                n += self.end(tag, tag, GIVEN_BACK, 0)
             tag += 1
-        return self.end(self.first, tag - 1, GIVEN_BACK, 0)
+        return n
 
     def oldest(self):
-        """When the oldest unacknowledged delivery was made, in seconds; None: there is none."""
+        """When the oldest unacknowledged delivery was made, or extended, in seconds; None: there is none."""
+        cdef double found
+        cdef uint64_t tag
+        cdef Unacked* entry
         if self.unacked == 0:
             return None
-        return self.ring[self.first & self.mask].at
+        found = self.ring[self.first & self.mask].at
+        if self.extended:
+            for tag in range(self.first, self.next):
+                entry = &self.ring[tag & self.mask]
+                if entry.out and entry.at < found:
+                    found = entry.at
+        return found
 
     def release(self):
         """Give back everything that is not acknowledged; how many."""

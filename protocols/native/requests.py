@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.protocols.native import describing, raw
+from penstock.protocols.native import describing, queue_requests, raw
 from penstock.protocols.native.errors import RequestError
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import HANDLES_MAX
@@ -53,10 +53,9 @@ def _handle(session: Session, id: int, fields: Fields) -> int:
     return handle
 
 
-def _topic(session: Session, fields: Fields) -> tuple[Stream, int]:
-    """The stream that `topic` names, made if `create` says so; and the LSN to wait for."""
+def _topic(session: Session, fields: Fields, create: bool = False) -> tuple[Stream, int]:
+    """The stream that `topic` names, made if `create`; and the LSN to wait for."""
     name = fields.text("topic")
-    create = fields.switch("create", False)
     if create and name not in session.vhost.queues:
         return _create(session, name, {})
     queue = session.vhost.queue(name, session.actor, "read")
@@ -142,12 +141,12 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
 
 def subscribe(session: Session, id: int, fields: Fields) -> None:
     """{handle, topic, subscription, kind?, start?, durable?, create?, priority?, and the options} or
-    {handle, queue, exclusive?, priority?}."""
+    {handle, queue, exclusive?, priority?, auto?}."""
     handle = _handle(session, id, fields)
     priority = fields.number("priority", 0, least=-_PRIORITY_MAX, most=_PRIORITY_MAX)
     if fields.has("queue"):
         queue = session.vhost.queue(fields.text("queue"), session.actor, "read")
-        exclusive = fields.switch("exclusive", False)
+        exclusive, auto = fields.switch("exclusive", False), fields.switch("auto", False)
         fields.done()
         if isinstance(queue, Stream):
             raise RequestError(
@@ -155,19 +154,20 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
                 f"queue '{queue.name}' is a stream",
                 remedy="name it as topic",
             )
-        session.consuming.attach(handle, queue, priority=priority, exclusive=exclusive)
+        session.consuming.attach(handle, queue, priority=priority, exclusive=exclusive, auto=auto)
         session.answer(id, {"handle": handle}, session.vhost.queues[queue.name].lsn)
         return
-    stream, made = _topic(session, fields)
+    create = fields.switch("create", False)
+    stream, made = _topic(session, fields, create)
     name = fields.text("subscription", most=200)
     if not name:
         raise RequestError("bad_field", "the field 'subscription' is empty", remedy="give it a name")
     kind = _KINDS[fields.choice("kind", tuple(_KINDS), "shared")]
     durable = fields.switch("durable", True)
     start = fields.any("start", "latest")
-    options = _options(session, stream, fields)
+    options = _options(session, create, fields)
     consumer = fields.text("consumer", "") or f"{session.number}-{handle}"
-    ranges = _ranges(fields.any("ranges", []))
+    ranges = _pairs(fields.any("ranges", []), "slots", 2**16 - 1)
     if fields.switch("sticky", False):
         options["x-sticky"] = True
     if ranges and (kind is not Kind.KEY_SHARED or "x-sticky" not in options):
@@ -204,7 +204,7 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
     _at(session, start, _later(session, id, open_at))
 
 
-def _options(session: Session, stream: Stream, fields: Fields) -> dict[str, Any]:
+def _options(session: Session, create: bool, fields: Fields) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name, most in (
         ("ack_timeout_ms", 86_400_000),
@@ -218,19 +218,22 @@ def _options(session: Session, stream: Stream, fields: Fields) -> dict[str, Any]
     if fields.has("dead_letter"):
         topic = fields.text("dead_letter")
         if topic not in session.vhost.queues:
-            raise NotFound("queue", topic, session.vhost.name)
+            if not create:
+                raise NotFound("queue", topic, session.vhost.name)
+            _create(session, topic, {})
         options["x-dead-letter-exchange"] = ""
         options["x-dead-letter-routing-key"] = topic
     return options
 
 
-def _ranges(value: Any) -> list[tuple[int, int]]:
+def _pairs(value: Any, of: str, most: int) -> list[tuple[int, int]]:
     if not isinstance(value, list) or len(value) > 1000:
         raise RequestError("bad_field", "ranges is a list of at most 1,000 [first, last]")
     found = []
     for one in value:
-        if not (isinstance(one, list) and len(one) == 2 and all(type(end) is int for end in one)):
-            raise RequestError("bad_field", f"no range of slots: {str(one)[:100]}", remedy="[first, last]")
+        pair = isinstance(one, list) and len(one) == 2 and all(type(end) is int for end in one)
+        if not pair or not 0 <= one[0] <= one[1] <= most:
+            raise RequestError("bad_field", f"no range of {of}: {str(one)[:100]}", remedy="[first, last]")
         found.append((one[0], one[1]))
     return found
 
@@ -264,6 +267,17 @@ def close(session: Session, id: int, fields: Fields) -> None:
         session.consuming.detach(consumer)
     session.preparing.close(handle)
     session.answer(id, {})
+
+
+def extend(session: Session, id: int, fields: Fields) -> None:
+    """{handle, ranges}: the acknowledgement timeout of what is out with these tags begins anew."""
+    handle, ranges = fields.number("handle", most=2**32 - 1), fields.any("ranges")
+    fields.done()
+    consumer = session.codec.consumer(handle)
+    if consumer is None:
+        raise RequestError("unknown_handle", f"there is no consumer {handle}")
+    pairs = _pairs(ranges, "tags", 2**63 - 1)
+    session.answer(id, {"extended": sum(consumer.extend(first, last) for first, last in pairs)})
 
 
 def decide(session: Session, id: int, fields: Fields) -> None:
@@ -312,22 +326,11 @@ def delete_topic(session: Session, id: int, fields: Fields) -> None:
     session.answer(id, {}, session.vhost.delete_queue(name, session.actor).lsn)
 
 
-def bind(session: Session, id: int, fields: Fields) -> None:
-    """{topic, exchange, routing_key}: what the exchange routes by that key goes to the topic, too."""
-    topic, exchange, key = fields.text("topic"), fields.text("exchange"), fields.text("routing_key")
-    fields.done()
-    session.answer(id, {}, session.vhost.bind_queue(topic, exchange, key, session.actor))
-
-
-def unbind(session: Session, id: int, fields: Fields) -> None:
-    """{topic, exchange, routing_key}: not any more."""
-    topic, exchange, key = fields.text("topic"), fields.text("exchange"), fields.text("routing_key")
-    fields.done()
-    session.answer(id, {}, session.vhost.unbind_queue(topic, exchange, key, session.actor))
-
-
 def describe(session: Session, id: int, fields: Fields) -> None:
-    """{topic}: what it holds, and its subscriptions."""
+    """{topic}: what it holds, and its subscriptions; or {queue}."""
+    if fields.has("queue"):
+        queue_requests.describe(session, id, fields)
+        return
     stream, _ = _topic(session, fields)
     fields.done()
     describing.describe(session, id, stream)
@@ -390,8 +393,13 @@ REQUESTS: Final[dict[str, Handler]] = {
     "seek": seek,
     "create_topic": create_topic,
     "delete_topic": delete_topic,
-    "bind": bind,
-    "unbind": unbind,
+    "bind": queue_requests.bind,
+    "unbind": queue_requests.unbind,
+    "declare_queue": queue_requests.declare,
+    "delete_queue": queue_requests.delete,
+    "purge_queue": queue_requests.purge,
+    "queues": queue_requests.queues,
+    "extend": extend,
     "pause": pause,
     "resume": resume,
     "topics": describing.topics,

@@ -51,7 +51,18 @@ _PASSWORD_MAX: Final = 12 << 10
 _PROBE_S: Final = 5.0
 """How long a peer has to show that it is there."""
 
-CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "log", kinds.STORED)
+CAPABILITIES: Final = (
+    "delay",
+    "transact",
+    "prepare",
+    "pull",
+    "read",
+    "seek",
+    "extend",
+    "queues",
+    "log",
+    kinds.STORED,
+)
 
 
 _numbers: Final = itertools.count(1)

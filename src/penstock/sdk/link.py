@@ -21,7 +21,7 @@ from penstock.sdk.url import Target
 __all__ = ["Link", "Receiver", "open_link"]
 
 _HEAD: Final = struct.Struct(">IBBHI")
-_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek")
+_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "extend", "queues")
 _DELIVERY_MAX: Final = 2**31
 
 

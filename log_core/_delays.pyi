@@ -25,8 +25,8 @@ class DueHeap:
         """The key of the first one; None: there is none."""
     def pop(self) -> tuple[int, int, int, int]:
         """Take out the first entry. Raises IndexError."""
-    def find(self, due: int, place: int) -> bool:
-        """Whether there is an entry with this key. Linear."""
+    def find(self, due: int, place: int) -> int:
+        """The LSN of the entry with this key, the highest if there are two; 0: there is none. Linear."""
     def last(self) -> Key | None:
         """The key of the last one. Linear."""
     def encode(self) -> bytes:

@@ -132,13 +132,12 @@ cdef class DueHeap:
 
     def find(self, int64_t due, uint64_t place):
         cdef size_t k
+        cdef uint64_t lsn = 0
         with nogil:
             for k in range(self.count):
-                if self.entries[k].place == place and self.entries[k].due == due:
-                    break
-            else:
-                k = self.count
-        return k < self.count
+                if self.entries[k].place == place and self.entries[k].due == due and self.entries[k].lsn > lsn:
+                    lsn = self.entries[k].lsn
+        return lsn
 
     def last(self):
         cdef size_t k, at = 0

@@ -178,29 +178,48 @@ class Delays:
 
         It is so after a crash too when the next flush is durable. May look into index files: a few reads.
         """
-        key = (due_ms, place)
-        if place in self._cancelled:
+        if self.where(due_ms, place) is None:
             return False
-        under_way = next((one for one in self._under_way if (one.due, one.place) == key), None)
-        if under_way is not None:
-            under_way.cancelled, under_way.record = True, None
-        elif not self._waits(key):
-            return False
+        for one in self._under_way:
+            if (one.due, one.place) == (due_ms, place):
+                one.cancelled, one.record = True, None
         self._log.tables.put(_CANCELLED, _row(place), due_ms.to_bytes(8, "little", signed=True))
         self._cancelled.add(place)
         self.waiting -= 1
         return True
 
-    def _waits(self, key: Key) -> bool:
-        if key[1] in self._late:
-            return self._late[key[1]] != _TAKEN and any(heap.find(*key) for heap in self._heaps())
-        if key <= self._floor:
-            return False
-        if any(heap.find(*key) for heap in self._heaps()):
-            return True
-        return key > self._horizon and any(
-            self._log.reader.has_entry(segment, key) for segment in self._stored
-        )
+    def where(self, due_ms: int, place: int) -> int | None:
+        """The LSN of a record that waits, its newest copy; None: there is no such one (any more).
+
+        May look into index files: a few reads.
+        """
+        key = (due_ms, place)
+        if place in self._cancelled:
+            return None
+        for one in self._under_way:
+            if (one.due, one.place) == key:
+                return one.lsn
+        late = self._late.get(place)
+        if late == _TAKEN or (late is None and key <= self._floor):
+            return None
+        found = max((heap.find(*key) for heap in self._heaps()), default=0)
+        if not found and late is None and key > self._horizon:
+            stored = (self._log.reader.find_entry(segment, key) for segment in self._stored)
+            found = max(stored, default=0)
+        return found or None
+
+    def read(self, due_ms: int, place: int, lsn: int, done: Callable[[Record | None], object]) -> None:
+        """Read the record that `where` found, past the cache when it is not in memory. None: it cannot be."""
+        record, segment = self._in_memory((due_ms, place), lsn), self._log.segment_of(lsn)
+        if record is not None or segment is None:
+            done(record)
+            return
+
+        def fetched(found: dict[int, tuple[Key | None, Record]]) -> None:
+            key, record = found.get(lsn, (None, None))
+            done(record if key == (due_ms, place) else None)
+
+        self._log.reader.fetch([(segment, lsn)], fetched)
 
     # What is due
 
@@ -298,11 +317,14 @@ class Delays:
 
     def _read(self, one: Taken) -> bool:
         """Take a record from memory, if it is there."""
-        batch = self._log.cache.get(one.lsn)
-        if batch is None or batch.delay_of(one.lsn - batch.base_lsn) != (one.due, one.place):
-            return False
-        one.record = batch.record(one.lsn - batch.base_lsn)
-        return True
+        one.record = self._in_memory((one.due, one.place), one.lsn)
+        return one.record is not None
+
+    def _in_memory(self, key: Key, lsn: int) -> Record | None:
+        batch = self._log.cache.get(lsn)
+        if batch is None or batch.delay_of(lsn - batch.base_lsn) != key:
+            return None
+        return batch.record(lsn - batch.base_lsn)
 
     def _fetched(self, found: dict[int, tuple[Key | None, Record]]) -> None:
         for one in self._under_way:

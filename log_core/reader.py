@@ -252,10 +252,13 @@ class Reader:
             found = None
         self._post(done, found)
 
-    def has_entry(self, segment: Segment, key: Key) -> bool:
-        """Whether a segment's index has a delayed record's entry with this key; blocks. Raises OSError."""
+    def find_entry(self, segment: Segment, key: Key) -> int:
+        """The LSN that a segment's index has for a delayed record's key, 0: none; blocks. Raises OSError."""
         raw = entries_behind(self._folder, segment, (key[0], key[1] - 1), 1)
-        return bool(raw) and decode_entry(raw, 0)[:2] == key
+        if not raw:
+            return 0
+        due, place, lsn, _ = decode_entry(raw, 0)
+        return lsn if (due, place) == key else 0
 
     def read(self, segment: Segment, lsn: int, size: int = 0) -> list[Batch]:
         """The batches from the one with `lsn` on, about `size` bytes of them (0: 1 MiB); blocks.

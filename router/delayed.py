@@ -20,6 +20,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core._batch import DELAYED, RETAIN, Record
@@ -32,6 +33,7 @@ from penstock.router.retained import RetainedMessage
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
+    from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
 
 __all__ = ["HORIZON_MS", "DelayWords", "Delayed"]
@@ -75,7 +77,7 @@ class Delayed:
         self.words = words
         """None: headers exchanges get no delayed messages, and dead letters are not delayed."""
         self.names = DelayNames(broker.log, self.cancel)
-        """Those that have names."""
+        """Those that have names. Front ends cancel by `cancel_named`."""
         self._timer: Any = None
         self._armed_ms = 0
         self._closed = False
@@ -102,13 +104,15 @@ class Delayed:
         ttl_ms: int = 0,
         origin: int = 0,
         name: bytes | None = None,
+        keys: Sequence[bytes] = (),
     ) -> int:
         """Keep a message until `due_ms` (since the epoch, by the machine's clock); the LSN to wait for.
 
         Args:
             starts: The key blocks it is routed by, each naming an exchange; none: its own.
             ttl_ms: Counts from when it is due.
-            name: Its name while it waits (`delay_names`), which nobody else has.
+            name: Its name while it waits (`delay_names`); what it replaces was cancelled before.
+            keys: With a name: the key blocks it was published by; none: its own.
 
         Whether its publisher may publish there was asked before. The LSN is also its name for `cancel`.
 
@@ -123,14 +127,39 @@ class Delayed:
             due_ms, key, props, front + body, flags=flags, priority=priority, enc=enc, ttl_ms=ttl_ms
         )
         if name is not None:
-            self.names.give(name, due_ms, lsn)
+            self.names.give(name, due_ms, lsn, enc, keys or (key,))
         self._tick.schedule()
         if self._timer is None or due_ms < self._armed_ms:
             self._arm()
         return lsn
 
+    def cancel_named(self, vhost: Vhost, identity: Identity, name: bytes) -> bool:
+        """Have the message of this name never come; False: none waits that the identity may publish.
+
+        Whether it may publish to the exchange that the name is of was asked before.
+        """
+        return self.names.cancel(name, partial(vhost.publishing.may, identity))
+
+    def cancel_published(
+        self, vhost: str, key: bytes, due_ms: int, lsn: int, told: Callable[[bool], object]
+    ) -> None:
+        """Have a message never come that was published to `key` in this vhost, in AMQP's encoding.
+
+        `told` is called, at once or when the message was read: False, when no such message waits (any more).
+        So who may publish there learns nothing of other messages.
+        """
+        at = self._delays.where(due_ms, lsn)
+
+        def found(record: Record | None) -> None:
+            told(record is not None and _is_of(record, vhost, key) and self.cancel(due_ms, lsn))
+
+        if at is None:
+            told(False)
+        else:
+            self._delays.read(due_ms, lsn, at, found)
+
     def cancel(self, due_ms: int, lsn: int) -> bool:
-        """Have a message never come; False when it does not wait (any more)."""
+        """Have a message never come; False when it does not wait (any more). Nobody's rights are asked."""
         cancelled = self._delays.cancel(due_ms, lsn)
         if cancelled:
             self._tick.schedule()
@@ -202,19 +231,11 @@ class Delayed:
             self.dropped += 1
 
     def _route_and_append(self, record: Record) -> None:
-        size, origin, width = _FIRST.unpack_from(record.body)
-        at = _FIRST.size + width
-        vhost = self._broker.vhosts.get(text(record.body[_FIRST.size : at]))
+        size, origin, place, starts = _front(record)
+        vhost = self._broker.vhosts.get(place)
         if vhost is None:
             self.dropped += 1
             return
-        (n,) = _U16.unpack_from(record.body, at)
-        at += 2
-        starts = []
-        for _ in range(n):
-            (width,) = _U16.unpack_from(record.body, at)
-            starts.append(record.body[at + 2 : at + 2 + width])
-            at += 2 + width
         found = [self._route(vhost, record, start) for start in starts or (record.key,)]
         routes = [route for route in found if route.error is None]
         if not routes:
@@ -273,3 +294,24 @@ class Delayed:
             "delayed_published": self.published,
             "delayed_dropped": self.dropped,
         }
+
+
+def _front(record: Record) -> tuple[int, int, str, list[bytes]]:
+    """What a record's body begins with: size, origin, vhost, and the key blocks it is routed by."""
+    size, origin, width = _FIRST.unpack_from(record.body)
+    at = _FIRST.size + width
+    vhost = text(record.body[_FIRST.size : at])
+    (n,) = _U16.unpack_from(record.body, at)
+    at += 2
+    starts = []
+    for _ in range(n):
+        (width,) = _U16.unpack_from(record.body, at)
+        starts.append(record.body[at + 2 : at + 2 + width])
+        at += 2 + width
+    return size, origin, vhost, starts
+
+
+def _is_of(record: Record, vhost: str, key: bytes) -> bool:
+    """Whether it was published to this key block alone, in AMQP's encoding, in this vhost."""
+    _, _, place, starts = _front(record)
+    return record.enc == ENC_AMQP091 and place == vhost and record.key == key and set(starts) <= {key}

@@ -139,17 +139,32 @@ class Publishing:
             subject = Subject(dotted(key), key, headers)
         if identity is None:
             return self._resolver.resolve(exchange, subject, from_client=False, held=held)
+        refusal = self._refusal(identity, enc, key, exchange, subject.key)
+        if refusal is not None:
+            return self._resolver.refused(refusal)
+        return self._resolver.resolve(exchange, subject, held=held)
+
+    def may(self, identity: Identity, enc: int, key: bytes) -> bool:
+        """Whether the identity may publish by this key block now."""
+        if enc != ENC_AMQP091:
+            return self._refusal(identity, enc, key, MQTT_EXCHANGE, dotted(key)) is None
+        parts = split_key_block(key)
+        return parts is not None and self._refusal(identity, enc, key, *parts) is None
+
+    def _refusal(
+        self, identity: Identity, enc: int, key: bytes, exchange: str, routing_key: bytes
+    ) -> AccessRefused | None:
         user, vhost = identity.username, self._vhost
         if not self._authorizer.allow(identity, vhost, "write", exchange):
-            return self._resolver.refused(AccessRefused("exchange", exchange, vhost, user, "write"))
+            return AccessRefused("exchange", exchange, vhost, user, "write")
         if self._resolver.is_topic(exchange) and not self._authorizer.allow_topic(
-            identity, vhost, "write", exchange, subject.key
+            identity, vhost, "write", exchange, routing_key
         ):
-            return self._resolver.refused(TopicRefused(exchange, vhost, user, "write", subject.key))
+            return TopicRefused(exchange, vhost, user, "write", routing_key)
         guard = self._authorizer.topic_guard
         if guard is not None and enc != ENC_AMQP091 and not guard.allow(identity, "write", text(key)):
-            return self._resolver.refused(TopicRefused(exchange, vhost, user, "write", subject.key))
-        return self._resolver.resolve(exchange, subject, held=held)
+            return TopicRefused(exchange, vhost, user, "write", routing_key)
+        return None
 
     def publish(
         self,

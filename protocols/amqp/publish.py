@@ -255,16 +255,17 @@ def _seen(channel: Channel, message: Message) -> Seen | None:
 
 
 def _append(channel: Channel, message: Message, way: Way) -> Published:
-    waiting = channel.vhost.broker.delayed.names
+    vhost, identity = channel.vhost, channel.actor.identity
+    delayed = vhost.broker.delayed
     if message.cancels is not None:
-        cancelled = waiting.cancel(message.cancels)
+        cancelled = delayed.cancel_named(vhost, identity, message.cancels)
         if message.mandatory and not cancelled:
             channel.core.encode_return(312, b"NO_ROUTE", message.keys[0], message.block, message.body)
         return Published(channel.session.log.appender.next_lsn - 1, way.route)
     if message.name is None:
         return _append_in_time(channel, message, way)
     with channel.session.log.unit():
-        waiting.cancel(message.name)
+        delayed.cancel_named(vhost, identity, message.name)
         return _append_in_time(channel, message, way)
 
 
@@ -295,6 +296,7 @@ def _append_in_time(channel: Channel, message: Message, way: Way) -> Published:
         priority=message.priority,
         ttl_ms=message.ttl_ms,
         name=message.name,
+        keys=message.keys,
     )
     return Published(lsn, way.route, published.refused)
 

@@ -382,7 +382,7 @@ class Messages:
             return self._append_in_time(vhost, identity, one)
         self.route(vhost, identity, one)  # what is refused takes no other one's name
         with vhost.broker.log.unit():
-            vhost.broker.delayed.names.cancel(one.delay_name)
+            vhost.broker.delayed.cancel_named(vhost, identity, one.delay_name)
             return self._append_in_time(vhost, identity, one)
 
     def _append_in_time(self, vhost: Vhost, identity: Identity, one: Prepared) -> Published:
@@ -441,6 +441,7 @@ class Messages:
             priority=one.priority,
             ttl_ms=one.ttl_ms,
             name=one.delay_name,
+            keys=one.keys,
         )
 
     def encode_properties(self, properties: dict[str, Any]) -> bytes:

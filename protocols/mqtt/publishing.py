@@ -86,9 +86,9 @@ def publish(
     error = vhost.route(identity, ENC_MQTT5, delay.topic, {}).error
     if error is not None:
         return Published(0, _scan.NOW, reason_of(error))
-    log, names = vhost.broker.log, vhost.broker.delayed.names
+    log, delayed = vhost.broker.log, vhost.broker.delayed
     with log.unit():
-        cancelled = names.cancel(_name_of(vhost, delay.cancels or delay.name or ""))
+        cancelled = delayed.cancel_named(vhost, identity, _name_of(vhost, delay.cancels or delay.name or ""))
         if delay.cancels is None:
             return _publish(vhost, identity, delay, payload, qos, retain, ttl_ms, origin)
     reason = reasons.SUCCESS if cancelled else reasons.NO_MATCHING_SUBSCRIBERS

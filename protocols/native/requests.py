@@ -373,15 +373,26 @@ def delete_subscription(session: Session, id: int, fields: Fields) -> None:
 
 
 def cancel(session: Session, id: int, fields: Fields) -> None:
-    """{due_ms, position, topic}: a delayed message, as its confirm named it, never comes."""
+    """{due_ms, position, topic} or {due_ms, position, exchange, routing_key}: a delayed message, as its
+    confirm named it, never comes. One that was published elsewhere is as good as none.
+    """
     due_ms, position = fields.number("due_ms"), fields.number("position")
-    topic = fields.text("topic")
+    if fields.has("topic"):
+        key = join_key_block("", fields.text("topic"))
+    else:
+        key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
     fields.done()
-    route = session.codec.route(join_key_block("", topic))
-    if route.error is not None:
-        raise RequestError("access_refused", f"write access to topic '{topic}' refused")
-    cancelled = session.broker.delayed.cancel(due_ms, position)
-    session.answer(id, {"cancelled": cancelled}, session.log.appender.next_lsn - 1 if cancelled else 0)
+    error = session.codec.route(key).error
+    if error is not None:
+        assert isinstance(error, PenstockError)
+        raise error
+
+    def told(cancelled: bool) -> None:
+        if session.running:
+            lsn = session.log.appender.next_lsn - 1 if cancelled else 0
+            session.answer(id, {"cancelled": cancelled}, lsn)
+
+    session.broker.delayed.cancel_published(session.vhost.name, key, due_ms, position, told)
 
 
 REQUESTS: Final[dict[str, Handler]] = {

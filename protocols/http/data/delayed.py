@@ -23,7 +23,7 @@ class DelayedHandlers:
         self._access = access
 
     async def cancel(self, request: Request) -> Response:
-        """Have it never come; for those who may publish to the exchange."""
+        """Have it never come; for those who may publish to the exchange, and as it was published."""
         access = self._access
         vhost, identity = access.vhost(request), access.identity(request)
         exchange, name = request.names["exchange"], request.names["delayed"]
@@ -32,7 +32,7 @@ class DelayedHandlers:
             raise NotFound("exchange", exchange, vhost.name)
         if not access.broker.authorizer.allow(identity, vhost.name, "write", known):
             raise AccessRefused("exchange", exchange, vhost.name, identity.username, "write")
-        if not access.broker.delayed.names.cancel(delay_name(vhost.name, known, name)):
+        if not access.broker.delayed.cancel_named(vhost, identity, delay_name(vhost.name, known, name)):
             raise HttpError(404, "not_found", f"no message called '{name}' waits for exchange '{exchange}'")
         await access.kept(access.broker.log.appender.next_lsn - 1, "fsync")
         return Response(204)

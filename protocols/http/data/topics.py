@@ -122,7 +122,7 @@ class _ToTopic:
         self.route()  # what is refused takes no other one's name
         broker = self._way.vhost.broker
         with broker.log.unit():
-            broker.delayed.names.cancel(self._delay_name)
+            broker.delayed.cancel_named(self._way.vhost, self._way.identity, self._delay_name)
             return self._append()
 
     def _append(self) -> Published:

@@ -372,9 +372,26 @@ class Client:
 
         return Admin(self)
 
-    async def cancel(self, topic: str, id: MessageId) -> bool:
-        """Have a delayed message never come; False: it came already, or there is none of this id."""
-        answer = await self.request("cancel", topic=topic, position=id.position, due_ms=id.due_ms)
+    async def cancel(
+        self,
+        topic: str | None,
+        id: MessageId,
+        *,
+        exchange: str | None = None,
+        routing_key: str = "",
+    ) -> bool:
+        """Have a delayed message never come.
+
+        Args:
+            topic: What it was sent to; None: to `exchange`, by `routing_key`.
+            id: What `Producer.send` gave for it.
+
+        Returns:
+            False: it came already, or none of this id was sent there.
+
+        """
+        where = {"topic": topic} if exchange is None else {"exchange": exchange, "routing_key": routing_key}
+        answer = await self.request("cancel", **where, position=id.position, due_ms=id.due_ms)
         return bool(answer["cancelled"])
 
     # Closing

@@ -133,7 +133,7 @@ def test_entries_sort_by_time_then_place_and_the_newer_copy_first() -> None:
     raw = sorted_entries(heap.encode())
     ordered = [decode_entry(raw, i) for i in range(5)]
     assert ordered == [(-1, 4, 4, 10), (3, 2, 7, 10), (3, 2, 2, 10), (3, 9, 9, 10), (5, 1, 1, 10)]
-    assert (heap.last(), total_size(raw), heap.find(3, 9), heap.find(9, 3)) == ((5, 1), 50, True, False)
+    assert (heap.last(), total_size(raw), heap.find(3, 2), heap.find(9, 3)) == ((5, 1), 50, 7, 0)
     assert [heap.pop() for _ in range(len(heap))] == ordered
     assert heap.push_between(raw, 3, 2, 5, 0) == 1 and heap.first() == (3, 9)
 

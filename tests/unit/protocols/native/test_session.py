@@ -401,6 +401,24 @@ def test_a_delayed_message_is_not_early_by_its_own_time_either(world: World) -> 
     assert message["time_ms"] >= due_ms
 
 
+def test_a_delayed_message_that_lies_on_the_disk_is_cancelled_where_it_was_published(world: World) -> None:
+    client = opened(world)
+    due_ms = int(world.clock() * 1000) + 60_000
+    payload = struct.pack(">QBBHIq", 0, 2, 0, 0, 1, due_ms)
+    client.send(wire.frame(0x11, 1, payload + wire.records([(PLAIN, b"never")])))
+    ((_, _, confirm),) = client.take()
+    position = struct.unpack(">QQII", confirm)[1]
+    world.restart()
+    client = opened(world)
+    assert world.log.cache.get(position) is None, "it is read from the disk"
+    for key in ({"topic": "u"}, {"exchange": "amq.direct", "routing_key": "t"}):
+        told = client.request("cancel", due_ms=due_ms, position=position, **key)
+        assert told == {"cancelled": False}
+    assert world.log.delays.waiting == 1
+    assert client.request("cancel", due_ms=due_ms, position=position, topic="t") == {"cancelled": True}
+    assert world.log.delays.waiting == 0
+
+
 def test_a_delayed_batch_comes_when_it_is_due_and_not_when_it_is_cancelled(world: World) -> None:
     client = opened(world)
     now_ms = int(world.clock() * 1000)

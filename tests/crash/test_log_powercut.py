@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from penstock.log_core._feed import Feed
 from penstock.log_core.files import Files
 from penstock.log_core.log import Log
+from tests.support.examples import histories
 from tests.support.logs import KIB, append, batch_of, durable_feed, load_entries, open_log, settle
 
 PAGE = 4096
@@ -78,7 +79,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=histories(60), deadline=None)
 @given(st.data(), st.lists(STEPS, min_size=1, max_size=3))
 def test_what_was_synced_survives_any_loss_of_unsynced_pages(
     data: st.DataObject, lives: list[list[tuple[str, int]]]

@@ -30,6 +30,7 @@ from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.queue import Queue
 from penstock.subscriptions.tick import Tick
 from tests.reference.naive_broker import Message, NaiveBinding, NaiveBroker
+from tests.support.examples import histories
 from tests.support.queues import Clock, Loop
 
 QUEUES = ("q0", "q1", "q2")
@@ -411,4 +412,4 @@ class BrokerMachine(RuleBasedStateMachine):
 
 
 TestBroker = BrokerMachine.TestCase
-TestBroker.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBroker.settings = settings(max_examples=histories(60), stateful_step_count=40, deadline=None)

@@ -19,6 +19,7 @@ from penstock.log_core._tail import Cache
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions._window import set_ring_kept
 from tests.reference.cursor import Record, ReferenceCursor
+from tests.support.examples import histories
 
 feed_numbers = st.integers(0, 2)
 tags = st.integers(0, 3)
@@ -287,4 +288,4 @@ class CursorMachine(RuleBasedStateMachine):
 
 
 TestCursor = CursorMachine.TestCase
-TestCursor.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestCursor.settings = settings(max_examples=histories(100), stateful_step_count=30, deadline=None)

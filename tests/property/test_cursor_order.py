@@ -16,6 +16,7 @@ from penstock.log_core._feed import Feed
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions._window import set_ring_kept
 from tests.property.test_cursor import MemoryLog
+from tests.support.examples import histories
 
 
 @dataclass
@@ -219,13 +220,13 @@ class OrderMachine(RuleBasedStateMachine):
 
 
 TestCursorOrder = OrderMachine.TestCase
-TestCursorOrder.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestCursorOrder.settings = settings(max_examples=histories(100), stateful_step_count=30, deadline=None)
 
 
 @given(
     sizes=st.lists(st.integers(0, 300), max_size=40), takes=st.lists(st.tuples(st.booleans(), st.booleans()))
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=histories(100), deadline=None)
 def test_bytes_are_exact_when_nothing_expires(sizes: list[int], takes: list[tuple[bool, bool]]) -> None:
     log = MemoryLog()
     feed = Feed(1, log)

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from penstock.log_core import delays
 from penstock.log_core._batch import PERSISTENT
 from penstock.log_core.log import Log
+from tests.support.examples import histories
 from tests.support.logs import durable_feed, open_log, settle, wait
 
 SEGMENT = 8 * 1024
@@ -208,6 +209,6 @@ class DelayedRecords(RuleBasedStateMachine):
 
 
 DelayedRecords.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=histories(12), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDelayedRecords = DelayedRecords.TestCase

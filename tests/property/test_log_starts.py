@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.log_core.log import Log
+from tests.support.examples import histories
 from tests.support.logs import open_log, settle
 
 
@@ -60,7 +61,7 @@ STEPS = (History.write, History.checkpoint, History.stop, History.kill)
 write, checkpoint, stop, kill = STEPS
 
 
-@settings(max_examples=40)
+@settings(max_examples=histories(40))
 @given(st.lists(st.sampled_from(STEPS), max_size=16))
 @example([write, stop, kill, stop, stop, kill, kill, stop, stop, write, kill, kill])
 def test_every_row_is_there_after_each_start(steps: list[Callable[[History], None]]) -> None:

@@ -35,6 +35,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from penstock.protocols.mqtt._deliver import forget_runs
 from tests.reference import mqtt_frames as f
+from tests.support.examples import FUZZING, histories
 from tests.support.mqtt import Gateway, Peer
 
 EXPIRY = b"\x11\0\0\x10\0"
@@ -518,11 +519,9 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-EXAMPLES = settings.default.max_examples
-FUZZING = EXAMPLES > 1_000
 TestHistories.settings = settings(
     deadline=None,
-    max_examples=EXAMPLES if FUZZING else min(EXAMPLES, 40),
+    max_examples=histories(40),
     derandomize=not FUZZING,  # the same histories each time: new ones are looked for with `make fuzz`
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow],

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from penstock.protocols.mqtt._deliver import forget_runs
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
+from tests.support.examples import histories
 from tests.support.mqtt import Gateway, Peer
 
 EXPIRY = b"\x11\0\0\x10\0"
@@ -79,7 +80,7 @@ STEPS = st.one_of(
 STRATEGIES = st.sampled_from(["round-robin", "hash-topic", "hash-clientid", "sticky"])
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=histories(80), suppress_health_check=[HealthCheck.too_slow])
 @given(STRATEGIES, st.lists(STEPS, min_size=5, max_size=60))
 def test_every_message_reaches_a_member_and_at_qos_2_one_member_once(
     strategy: str, steps: list[tuple[str, int]]

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tests.reference.queue_model import Arguments, QueueModel
+from tests.support.examples import histories
 from tests.support.queue_drivers import PATIENCE_S, Driver, Inside, Outside
 
 ARGUMENTS = st.builds(
@@ -173,7 +174,7 @@ def test_a_queue_with_any_arguments_behaves_as_the_model(
     run_state_machine_as_test(
         lambda: QueueMachine(make()),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=examples,
+            max_examples=histories(examples),
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -17,6 +17,7 @@ from penstock.router._routes import Route, RouteTable, Topology
 from penstock.router.exchanges import Exchange, Syntax
 from penstock.router.names import dotted, slashed, split_key_block
 from tests.reference.route_table import Truth
+from tests.support.examples import histories
 
 AMQP, MQTT = 1, 2
 WORDS = st.sampled_from([b"a", b"a", b"b", b"", b"c.d"])
@@ -115,4 +116,4 @@ class Tables(RuleBasedStateMachine):
 
 
 TestTables = Tables.TestCase
-TestTables.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTables.settings = settings(max_examples=histories(150), stateful_step_count=40, deadline=None)

@@ -19,6 +19,7 @@ from penstock.router._routes import Route
 from penstock.router.exchanges import PREDECLARED
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
 from tests.reference.routes import Bound, Topology
+from tests.support.examples import histories
 from tests.unit.router.conftest import World
 
 EXCHANGES = st.sampled_from(["t", "d", "f", "h", "x", "amq.topic", "amq.fanout"])
@@ -198,5 +199,8 @@ class Routing(RuleBasedStateMachine):
 
 TestRouting = Routing.TestCase
 TestRouting.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=histories(60),
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )

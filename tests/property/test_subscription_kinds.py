@@ -30,6 +30,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.subscriptions._keys import slot
 from tests.reference import native_frames as wire
+from tests.support.examples import histories
 from tests.support.native_session import Client, World, keyed
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
@@ -436,7 +437,7 @@ def test_a_kind_keeps_its_promises(kind: str) -> None:
     case = machine.TestCase
     # A machine that stands still for a while is no mistake of ours.
     case.settings = settings(
-        max_examples=20,
+        max_examples=histories(20),
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],

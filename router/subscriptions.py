@@ -13,6 +13,7 @@ with its last consumer. Its options are queue arguments, in the row of the table
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from penstock.router.arguments import Arguments, encode_table
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.router.vhost import Vhost
 
 __all__ = ["Subscriptions"]
+
+logger = logging.getLogger("penstock.router")
 
 KIND: Final = "subscription"
 
@@ -77,8 +80,11 @@ class Subscriptions:
 
         Raises:
             Inequivalent: it is there with another kind or other options.
+            NotFound: the stream was deleted, perhaps while the position was looked for.
 
         """
+        if stream.deleted:
+            raise NotFound("queue", stream.name, self._vhost.name)
         entry = self.entries.get((stream.name, name))
         arguments = {
             **options,
@@ -141,9 +147,18 @@ class Subscriptions:
         return entry
 
     def restore(self, qid: int, name: str, arguments: Arguments) -> None:
-        """Put back a durable one of the last run, when its stream is there."""
-        stream = self._vhost.queues[str(arguments["x-stream"])].queue
-        assert isinstance(stream, Stream)
+        """Put back a durable one of the last run.
+
+        One without its stream is forgotten: versions before this could make it while the stream was deleted.
+        """
+        topic = str(arguments["x-stream"])
+        found = self._vhost.queues.get(topic)
+        stream = None if found is None else found.queue
+        if not isinstance(stream, Stream):
+            logger.warning("the subscription %r has no stream any more, and is forgotten", name)
+            row = row_key(self._vhost.name, KIND, topic, str(arguments["x-subscription"]))
+            self._vhost.broker.log.tables.delete("queue", row)
+            return
         queue = self._vhost.broker.queues.restore(
             qid,
             name,

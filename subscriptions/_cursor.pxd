@@ -29,6 +29,7 @@ cdef class Cursor(Bounds):
     cdef int _take_merged(self, Py_ssize_t n, int64_t* now) except -1
     cdef uint32_t _match_of(self, Py_ssize_t heads) except? 0xFFFFFFFF
     cdef int _admit(self, uint64_t pos, uint32_t match, bint unwanted, int64_t* now) except -1
+    cdef void _loose(self, Entry* entry) noexcept
     cdef void _give(self, uint64_t seq, Entry* entry) noexcept
     cdef void _missing(self, uint64_t pos)
     cdef int _stale(self, uint64_t pos, int64_t* now) except -1

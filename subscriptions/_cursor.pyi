@@ -248,10 +248,14 @@ class Cursor:
         """READY again at its place, not counted: it was taken and given to nobody. False: it was not out."""
 
     def unhold(self, seq: int) -> None:
-        """It stays out, but no message of its key waits for it any more (`_keys`)."""
+        """It stays out, but no consumer has it, and no message of its key waits for it any more (`_keys`)."""
 
     def requeue_all(self) -> int:
-        """Requeue everything that is out; how many."""
+        """Requeue everything that some consumer has; how many.
+
+        What is out without one stays so: it waits until it is given back (`unhold`), or was refused or has
+        expired, and is dead-lettered.
+        """
 
     def purge(self, before: int = ...) -> int:
         """Drop what is ready, below position `before`; what is out stays out. How many were dropped."""

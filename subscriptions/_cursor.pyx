@@ -46,6 +46,7 @@ from penstock.subscriptions._taken cimport (
 )
 from penstock.subscriptions._window cimport (
     DONE,
+    LOOSE,
     OUT,
     READY,
     SEQ_BITS,
@@ -139,6 +140,7 @@ cdef class Cursor(Bounds):
             entry.state = OUT
             self.outstanding += 1
             if stale:
+                self._loose(entry)
                 self._rules.dropped.append(seq)
                 continue
             self._give(seq, entry)
@@ -306,9 +308,11 @@ cdef class Cursor(Bounds):
         entry.state = OUT
         self.outstanding += 1
         if stale:
+            self._loose(entry)
             rules.dropped.append(seq)
             return 0
         if self._gathers:
+            self._loose(entry)
             rules.excess.append(seq)
             return 1
         self._give(seq, entry)
@@ -429,6 +433,7 @@ cdef class Cursor(Bounds):
         if self._rules is None or self._rules.on_refused is None or entry == NULL or entry.state != OUT:
             self._drop(seq, "rejected")
         else:
+            self._loose(entry)
             self._rules.on_refused(seq, "rejected")
         return 0
 
@@ -440,6 +445,7 @@ cdef class Cursor(Bounds):
             if self._rules.on_refused is None:
                 self._drop(seq, "delivery_limit")
             else:
+                self._loose(entry)
                 self._rules.on_refused(seq, "delivery_limit")
             return True
         self._ready(seq, entry)
@@ -476,8 +482,15 @@ cdef class Cursor(Bounds):
 
     cpdef void unhold(self, uint64_t seq) noexcept:
         cdef Entry* entry = place_of(&self._window, seq)
-        if entry != NULL and entry.state == OUT and entry.slot:
-            let_go(self._rules, entry)
+        if entry != NULL and entry.state == OUT:
+            if entry.slot:
+                let_go(self._rules, entry)
+            self._loose(entry)
+
+    cdef void _loose(self, Entry* entry) noexcept:
+        """No consumer has it any more, though it is out. A key that it holds stays held until it is not."""
+        if entry.slot == 0:
+            entry.slot = LOOSE
 
     cpdef Py_ssize_t requeue_all(self) except -1:
         cdef uint64_t seq
@@ -485,7 +498,8 @@ cdef class Cursor(Bounds):
         if self.outstanding == 0:
             return 0
         for seq in self._out():
-            n += self.requeue(seq)
+            if place_of(&self._window, seq).slot != LOOSE:
+                n += self.requeue(seq)
         return n
 
     def _out(self):

@@ -174,7 +174,7 @@ cdef class KeyShares(Holds):
         cdef Entry* entry
         for seq in cursor._out():
             entry = place_of(&cursor._window, seq)
-            if entry.slot and self.holder[entry.slot - 1] == number:
+            if entry.slot - 1 < <uint32_t>SLOTS and self.holder[entry.slot - 1] == number:
                 let_go(cursor._rules, entry)
 
     def gone(self, uint16_t number):

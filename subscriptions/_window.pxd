@@ -7,6 +7,7 @@ cdef enum:
     READY = 2
     DONE = 3
     SEQ_BITS = 56               # of a place in the heap; above them its level
+    LOOSE = 0xFFFFFFFF          # instead of a slot: it is out, and no consumer has it
 
 
 cdef struct Entry:              # one place of the window
@@ -16,7 +17,7 @@ cdef struct Entry:              # one place of the window
     uint16_t count
     uint8_t state
     uint8_t level               # 0: the highest priority of its queue
-    uint32_t slot               # 1 + the slot of its key while somebody holds that (`_keys`); 0: nobody is to be told
+    uint32_t slot               # 1 + the slot of its key while somebody holds that (`_keys`); 0: nobody is to be told; LOOSE
 
 
 cdef struct Straggler:          # a place that was set aside

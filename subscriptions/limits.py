@@ -248,6 +248,8 @@ class Limits:
         if not seqs:
             self._evict_before = 0
             return True
+        for seq in seqs:
+            cursor.unhold(seq)
         self._refused.extend((seq, "maxlen") for seq in seqs)
         self._on_evicted(len(seqs))
         queue.wake()

@@ -179,23 +179,21 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
             stream, name, kind, options, durable=durable, position=position
         )
 
-        def attach(lsn: int) -> None:
-            if session.codec.has(handle):
-                raise RequestError("handle_in_use", f"the handle {handle} is in use", remedy="take another")
-            session.consuming.attach(handle, subscription, priority=priority, name=consumer, ranges=ranges)
-            session.answer(id, {"handle": handle}, lsn)
-
+        if session.codec.has(handle):
+            raise RequestError("handle_in_use", f"the handle {handle} is in use", remedy="take another")
         try:
-            attach(max(made, lsn))
+            session.consuming.attach(handle, subscription, priority=priority, name=consumer, ranges=ranges)
+            session.answer(id, {"handle": handle}, max(made, lsn))
         except ConsumerRefused as refused:
             holder = session.consuming.holder(subscription)
             if holder is None or holder is session:
                 raise
-            busy, late = refused, _later(session, id, attach)
+            # One that is not durable goes with its dead consumer, and is made again.
+            busy, again = refused, _later(session, id, open_at)
 
             def told(there: bool) -> None:
                 if not there:
-                    late(max(made, lsn))
+                    again(position)
                 elif session.running:
                     session.answer_error(id, busy)
 
@@ -247,6 +245,8 @@ def read(session: Session, id: int, fields: Fields) -> None:
     fields.done()
 
     def read_at(position: int) -> None:
+        if queue.deleted:
+            raise NotFound("queue", queue.name, session.vhost.name)
         if isinstance(queue, Stream):
             offset = queue.base + queue.feed.index_of(position)
             source: Queue = queue.reader(offset)
@@ -296,6 +296,8 @@ def seek(session: Session, id: int, fields: Fields) -> None:
     fields.done()
 
     def seek_to(position: int) -> None:
+        if subscription.deleted:
+            raise NotFound("subscription", subscription.name, session.vhost.name)
         session.answer(id, {"position": position}, subscription.seek(position))
 
     _at(session, to, _later(session, id, seek_to))

@@ -25,6 +25,29 @@ class Record:
 
 _Kind = TypeVar("_Kind", bound=Record)
 
+class MessageId:
+    """Where a message is: the position in the log, which rises with each message of a topic. Immutable."""
+
+    position: int
+    """0: it is kept, but was sent twice over a lost connection, and where is not known any more."""
+    due_ms: int
+    """Of a delayed message: when it is published; `Client.cancel` needs both."""
+
+    def __init__(self, position: int, due_ms: int = 0) -> None: ...
+    def __lt__(self, other: MessageId) -> bool: ...
+    def __le__(self, other: MessageId) -> bool: ...
+    def __gt__(self, other: MessageId) -> bool: ...
+    def __ge__(self, other: MessageId) -> bool: ...
+
+def message_ids(position: int, count: int, due_ms: int) -> list[MessageId]:
+    """Of a batch whose first message is at `position`; 0: nobody knows where, of none of them."""
+
+def fitting(bodies: list[bytes], at: int, most: int, most_bytes: int) -> tuple[int, int]:
+    """(end, bytes) of the bodies from `at` on that make one batch: the last one may exceed `most_bytes`.
+
+    Raises TypeError: one is not bytes.
+    """
+
 def encode_records(bodies: list[bytes], props: list[bytes] | None, same: bytes) -> bytes:
     """Records one behind the other; `props` None: all have the properties `same`."""
 

@@ -5,8 +5,9 @@ The layouts stand in `_producer.pyx` and `_consumer.pyx`. Knows nothing of the g
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport Py_EQ, Py_GT, Py_LE, Py_LT, Py_NE, PyObject, PyTypeObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from penstock.protocols._tables cimport load16, load32, load64, store32, store64
 
@@ -20,22 +21,6 @@ cdef extern from *:
     """
 
 crc32c_prepare()
-
-cdef packed struct StoredHead:      # of a batch, docs/format.md
-    uint32_t len, head_crc, blob_off, blob_crc
-    uint8_t magic, kind, codec, cols
-    uint16_t attrs, producer_epoch
-    uint32_t lp, shard_epoch
-    uint64_t base_lsn, base_pos, synced_lsn
-    int64_t base_ts, max_ts
-    uint64_t producer_id
-    uint32_t base_seq, count, blob_raw, raw
-
-cdef packed struct StoredRecord:
-    uint32_t off, size, props, feed, ts, ttl
-    uint16_t key, flags
-    uint8_t priority, enc
-    uint16_t reserved
 
 cdef enum:
     STORED_HEAD = 24
@@ -98,108 +83,221 @@ def encode_produce(uint32_t handle, uint64_t sequence, uint8_t acks, list bodies
     return made
 
 
-cdef class Record:
+def fitting(list bodies not None, Py_ssize_t at, Py_ssize_t most, Py_ssize_t most_bytes):
+    """(end, bytes) of the bodies from `at` on that make one batch."""
+    cdef Py_ssize_t size = 0, end = at, last = min(len(bodies), at + most)
+    while end < last and size < most_bytes:
+        size += PyBytes_GET_SIZE(<bytes?>bodies[end])
+        end += 1
+    return end, size
+
+
+cdef class MessageId:
     cdef readonly uint64_t position
-    cdef readonly int64_t timestamp_ms
-    cdef readonly uint64_t tag
-    cdef readonly bytes body
-    cdef readonly bytes key_block
-    cdef readonly bytes block
-    cdef readonly int given_back
-    cdef readonly bint redelivered
-    cdef public object source
+    cdef readonly int64_t due_ms
+
+    def __cinit__(self, uint64_t position, int64_t due_ms=0):
+        self.position = position
+        self.due_ms = due_ms
+
+    def __richcmp__(self, other, int op):
+        if not isinstance(other, MessageId):
+            return NotImplemented
+        cdef MessageId one = self, two = other
+        cdef int order = (one.position > two.position) - (one.position < two.position)
+        if not order:
+            order = (one.due_ms > two.due_ms) - (one.due_ms < two.due_ms)
+        if op == Py_EQ:
+            return order == 0
+        if op == Py_NE:
+            return order != 0
+        if op == Py_LT:
+            return order < 0
+        if op == Py_LE:
+            return order <= 0
+        if op == Py_GT:
+            return order > 0
+        return order >= 0
+
+    def __hash__(self):
+        return hash((self.position, self.due_ms))
+
+    def __reduce__(self):
+        return MessageId, (self.position, self.due_ms)
+
+    def __str__(self):
+        return f"pos:{self.position}"
+
+    def __repr__(self):
+        return f"MessageId(position={self.position}, due_ms={self.due_ms})"
+
+
+def message_ids(uint64_t position, Py_ssize_t count, int64_t due_ms):
+    """Of a batch whose first message is at `position`; 0: nobody knows where, of none of them."""
+    cdef Py_ssize_t i
+    return [MessageId(position + i if position else 0, due_ms) for i in range(count)]
+
+
+cdef tuple NOTHING = ()
+
+
+cdef class Record:
+    """The words are in _records.pyi."""
+
+
+cdef class Chunk:
+    @staticmethod
+    cdef Chunk of_delivery(bytes payload, uint32_t* pull):
+        """Of the payload of a DELIVER frame, whose pull is told. Raises ValueError."""
+        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
+        cdef const uint8_t* end = p + PyBytes_GET_SIZE(payload)
+        cdef uint64_t size
+        cdef Py_ssize_t i
+        cdef Chunk self = Chunk.__new__(Chunk)
+        if end - p < 16:
+            raise ValueError("a delivery that is cut short")
+        self.payload = payload
+        self.tag = load64(p)
+        self.left = load32(p + 8)
+        pull[0] = load32(p + 12)
+        self.p = p = p + 16
+        for i in range(self.left):
+            if end - p < DELIVERED_HEAD:
+                raise ValueError("a delivery that is cut short")
+            size = <uint64_t>load16(p + 16) + load32(p + 20) + load32(p + 24)
+            if size > <uint64_t>(end - p - DELIVERED_HEAD):
+                raise ValueError("a delivery that is cut short")
+            p += DELIVERED_HEAD + size
+        if p != end:
+            raise ValueError("a delivery with bytes left over")
+        return self
+
+    @staticmethod
+    cdef Chunk of_stored(bytes payload):
+        """Of the payload of a DELIVER_STORED frame. Raises ValueError."""
+        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
+        cdef const uint8_t* end = p + PyBytes_GET_SIZE(payload)
+        cdef uint64_t position, end_position
+        cdef Chunk self = Chunk.__new__(Chunk)
+        if end - p < STORED_HEAD:
+            raise ValueError("a stored batch that is cut short")
+        self.payload = payload
+        self.stored = True
+        self.tag = load64(p)
+        self.left = load32(p + 16)
+        position = load64(p + 8)
+        end_position = position + <uint64_t>self.left
+        self.p = p = p + STORED_HEAD
+        while p < end:
+            check_stored(p, end, position)
+            position += (<const StoredHead*>p).count
+            if position > end_position:
+                break
+            p += (<const StoredHead*>p).len
+        if position != end_position:
+            raise ValueError("a stored batch that is not of the delivery it came in")
+        return self
+
+    cdef void look(self, Spot* spot) noexcept:
+        """Where the next record lies, and step behind it; only while something is left."""
+        cdef const StoredHead* head
+        cdef const StoredRecord* stored
+        cdef const uint8_t* p
+        spot.tag = self.tag
+        self.tag += 1
+        self.left -= 1
+        if self.stored:
+            head = <const StoredHead*>self.p
+            while self.index >= head.count:
+                self.p += head.len
+                head = <const StoredHead*>self.p
+                self.index = 0
+            stored = <const StoredRecord*>(self.p + sizeof(StoredHead)) + self.index
+            spot.position = head.base_lsn + self.index
+            spot.timestamp_ms = head.base_ts + stored.ts
+            spot.flags = 0
+            spot.key = self.p + head.blob_off + stored.off
+            spot.key_size = stored.key
+            spot.props_size = stored.props
+            spot.body_size = stored.size - stored.key - stored.props
+            self.index += 1
+        else:
+            p = self.p
+            spot.position = load64(p)
+            spot.timestamp_ms = <int64_t>load64(p + 8)
+            spot.key_size = load16(p + 16)
+            spot.flags = load16(p + 18)
+            spot.props_size = load32(p + 20)
+            spot.body_size = load32(p + 24)
+            spot.key = p + DELIVERED_HEAD
+            self.p = spot.key + spot.key_size + spot.props_size + spot.body_size
+
+    cdef Record next(self, type kind, object source, uint64_t* size):
+        """The next record; only while something is left. What it counts as credit is added to `size`."""
+        cdef Spot spot
+        cdef const uint8_t* p
+        # As kind.__new__(kind), without looking that up and without a call of Python's.
+        cdef Record record = <Record>(<PyTypeObject*>kind).tp_new(kind, <PyObject*>NOTHING, NULL)
+        self.look(&spot)
+        record.position = spot.position
+        record.timestamp_ms = spot.timestamp_ms
+        record.tag = spot.tag
+        record.given_back = spot.flags & 0x7FFF
+        record.redelivered = spot.flags >> 15
+        p = spot.key
+        # Neighbours mostly have the same keys and properties: then they share the objects.
+        if self.key_block is None or not same(p, spot.key_size, self.key_block):
+            self.key_block = p[:spot.key_size]
+        record.key_block = self.key_block
+        p += spot.key_size
+        if self.block is None or not same(p, spot.props_size, self.block):
+            self.block = p[:spot.props_size]
+        record.block = self.block
+        record.body = (p + spot.props_size)[:spot.body_size]
+        record.source = source
+        size[0] += spot_size(&spot)
+        return record
+
+    cdef Chunk copied(self):
+        """One of the same records, to be taken apart from these."""
+        cdef Chunk other = Chunk.__new__(Chunk)
+        other.payload = self.payload
+        other.stored = self.stored
+        other.p = self.p
+        other.index = self.index
+        other.tag = self.tag
+        other.left = self.left
+        return other
+
+
+cdef inline bint same(const uint8_t* p, uint32_t size, bytes known) noexcept:
+    return <Py_ssize_t>size == PyBytes_GET_SIZE(known) and memcmp(p, PyBytes_AS_STRING(known), size) == 0
+
+
+cdef list all_of(Chunk chunk, type kind, object source):
+    cdef uint64_t size = 0
+    if not issubclass(kind, Record):
+        raise TypeError("kind is a class of records")
+    return [chunk.next(kind, source, &size) for _ in range(chunk.left)]
 
 
 def decode_delivery(bytes payload not None, type kind not None, object source):
     """(first tag, pull, records) of the payload of a DELIVER frame."""
-    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
-    cdef const uint8_t* end = p + PyBytes_GET_SIZE(payload)
-    cdef uint64_t first
-    cdef uint32_t count, pull, i, props_size, body_size
-    cdef uint16_t key_size, flags
-    cdef list records = []
-    cdef Record record
-    cdef bytes key_block = b"", block = b""
-    if not issubclass(kind, Record):
-        raise TypeError("kind is a class of records")
-    if end - p < 16:
-        raise ValueError("a delivery that is cut short")
-    first = load64(p)
-    count = load32(p + 8)
-    pull = load32(p + 12)
-    p += 16
-    for i in range(count):
-        if end - p < DELIVERED_HEAD:
-            raise ValueError("a delivery that is cut short")
-        key_size = load16(p + 16)
-        flags = load16(p + 18)
-        props_size = load32(p + 20)
-        body_size = load32(p + 24)
-        if <uint64_t>key_size + props_size + body_size > <uint64_t>(end - p - DELIVERED_HEAD):
-            raise ValueError("a delivery that is cut short")
-        record = <Record>kind.__new__(kind)
-        record.position = load64(p)
-        record.timestamp_ms = <int64_t>load64(p + 8)
-        record.tag = first + i
-        record.given_back = flags & 0x7FFF
-        record.redelivered = flags >> 15
-        p += DELIVERED_HEAD
-        # Neighbours mostly have the same keys and properties: then they share the objects.
-        if key_size != PyBytes_GET_SIZE(key_block) or p[:key_size] != key_block:
-            key_block = p[:key_size]
-        record.key_block = key_block
-        p += key_size
-        if props_size != PyBytes_GET_SIZE(block) or p[:props_size] != block:
-            block = p[:props_size]
-        record.block = block
-        p += props_size
-        record.body = p[:body_size]
-        p += body_size
-        record.source = source
-        records.append(record)
-    if p != end:
-        raise ValueError("a delivery with bytes left over")
-    return first, pull, records
+    cdef uint32_t pull = 0
+    cdef Chunk chunk = Chunk.of_delivery(payload, &pull)
+    return chunk.tag, pull, all_of(chunk, kind, source)
 
 
 def decode_stored(bytes payload not None, type kind not None, object source):
     """The records of the payload of a DELIVER_STORED frame."""
-    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
-    cdef const uint8_t* end = p + PyBytes_GET_SIZE(payload)
-    cdef uint64_t tag, position, end_position
-    cdef list records = []
-    cdef Blocks blocks = Blocks()
-    if not issubclass(kind, Record):
-        raise TypeError("kind is a class of records")
-    if end - p < STORED_HEAD:
-        raise ValueError("a stored batch that is cut short")
-    tag = load64(p)
-    position = load64(p + 8)
-    end_position = position + load32(p + 16)
-    p += STORED_HEAD
-    while p < end:
-        p = check_stored(p, end, position)
-        position += (<const StoredHead*>p).count
-        if position > end_position:
-            break
-        take_stored(<const StoredHead*>p, tag, kind, source, blocks, records)
-        tag += (<const StoredHead*>p).count
-        p += (<const StoredHead*>p).len
-    if position != end_position:
-        raise ValueError("a stored batch that is not of the delivery it came in")
-    return records
+    return all_of(Chunk.of_stored(payload), kind, source)
 
 
-cdef class Blocks:              # the last record's: neighbours mostly have the same, then they share the objects
-    cdef bytes key, properties
-
-    def __cinit__(self):
-        self.key = self.properties = b""
-
-
-cdef const uint8_t* check_stored(const uint8_t* p, const uint8_t* end, uint64_t position) except NULL:
-    """`p`, where a valid batch lies that begins with the position."""
+cdef int check_stored(const uint8_t* p, const uint8_t* end, uint64_t position) except -1:
+    """Whether a valid batch lies at `p` that begins with the position."""
     cdef const StoredHead* head = <const StoredHead*>p
+    cdef const StoredRecord* stored
+    cdef uint32_t i
     if end - p < <Py_ssize_t>sizeof(StoredHead) or head.len < sizeof(StoredHead) or head.len > <size_t>(end - p):
         raise ValueError("a stored batch that is cut short")
     if head.magic != 1 or head.kind != 1 or head.codec:
@@ -212,37 +310,9 @@ cdef const uint8_t* check_stored(const uint8_t* p, const uint8_t* end, uint64_t 
     if (crc32c_update(0, p + 8, head.blob_off - 8) != head.head_crc
             or crc32c_update(0, p + head.blob_off, head.blob_raw) != head.blob_crc):
         raise ValueError("a stored batch that was damaged on its way: its checksum does not fit")
-    return p
-
-
-cdef int take_stored(const StoredHead* head, uint64_t tag, type kind, object source, Blocks blocks,
-                     list records) except -1:
-    """Append the records of a valid batch."""
-    cdef const StoredRecord* stored = <const StoredRecord*>(<const uint8_t*>head + sizeof(StoredHead))
-    cdef const uint8_t* at
-    cdef uint32_t i
-    cdef Py_ssize_t key_size, props_size
-    cdef Record record
+    stored = <const StoredRecord*>(p + sizeof(StoredHead))
     for i in range(head.count):
-        if (<uint64_t>stored.off + stored.size > head.blob_raw
-                or <uint64_t>stored.key + stored.props > stored.size):
+        if (<uint64_t>stored[i].off + stored[i].size > head.blob_raw
+                or <uint64_t>stored[i].key + stored[i].props > stored[i].size):
             raise ValueError("a stored batch with a record outside of it")
-        at = <const uint8_t*>head + head.blob_off + stored.off
-        key_size = stored.key
-        props_size = stored.props
-        record = <Record>kind.__new__(kind)
-        record.position = head.base_lsn + i
-        record.timestamp_ms = head.base_ts + stored.ts
-        record.tag = tag + i
-        if key_size != PyBytes_GET_SIZE(blocks.key) or at[:key_size] != blocks.key:
-            blocks.key = at[:key_size]
-        record.key_block = blocks.key
-        at += key_size
-        if props_size != PyBytes_GET_SIZE(blocks.properties) or at[:props_size] != blocks.properties:
-            blocks.properties = at[:props_size]
-        record.block = blocks.properties
-        record.body = at[props_size:stored.size - stored.key]
-        record.source = source
-        records.append(record)
-        stored += 1
     return 0

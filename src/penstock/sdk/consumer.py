@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native import kinds
-from penstock.protocols.native._records import decode_delivery, decode_stored
+from penstock.protocols.native._inbox import Inbox
+from penstock.sdk.batch import Batch
 from penstock.sdk.errors import ClientError, Closed, StaleDelivery
 from penstock.sdk.message import Message
 
@@ -33,8 +34,6 @@ _PULL: Final = struct.Struct(">IIIIII")
 _ACK: Final = struct.Struct(">IBBH")
 _NACK: Final = struct.Struct(">iBBH")
 _RANGE: Final = struct.Struct(">QQ")
-_RECORD_BYTES: Final = 28
-"""Of a message in a delivery, besides what is its own."""
 _CREDIT_MAX: Final = 2**32 - 1
 
 
@@ -54,7 +53,7 @@ class Receiving:
         """At least one message and what else is here, `most` at most; [] when none came in time."""
         raise NotImplementedError
 
-    async def batches(self, most: int = 1000) -> AsyncIterator[list[Message]]:
+    async def batches(self, most: int = 1000) -> AsyncIterator[Sequence[Message]]:
         """`receive_many`, until it is closed."""
         while True:
             try:
@@ -77,9 +76,9 @@ class Consumer(Receiving):
         self._fields = dict(fields)
         self._prefetch = prefetch
         self._prefetch_bytes = min(prefetch_bytes, _CREDIT_MAX)
-        self._waiting: deque[Message] = deque()
-        self._used = 0
-        self._used_bytes = 0
+        self.source = Source(self)
+        """What messages belong to that are ours."""
+        self._inbox = Inbox(Message, self.source, -(-prefetch // 2), -(-self._prefetch_bytes // 2))
         self._arrived: deque[asyncio.Future[None]] = deque()
         self._pulls: dict[int, tuple[list[Message], asyncio.Future[dict[str, Any]]]] = {}
         self._link: Link | None = None
@@ -89,7 +88,6 @@ class Consumer(Receiving):
         self.give_back: Callable[[Message], Awaitable[None]] = self.nack
         """What becomes of a message whose `process` block raised."""
         self._loop: asyncio.AbstractEventLoop
-        self._source = Source(self)
         self.events: deque[dict[str, Any]] = deque(maxlen=100)
         """What the gateway said of it, e.g. {"event": "void"}."""
 
@@ -115,7 +113,7 @@ class Consumer(Receiving):
         if self._is_paused:
             await link.request("pause", handle=self.handle)
         self._link = link
-        self._used = self._used_bytes = 0
+        self._inbox.granted()
         if self._prefetch:
             # A quarter more than this may come, and `prefetch` is what may wait here.
             granted = self._prefetch - self._prefetch // 5 if link.stores else self._prefetch
@@ -123,8 +121,10 @@ class Consumer(Receiving):
 
     def paused(self) -> None:
         """The connection is lost: what waits comes again, what was given out is stale."""
-        if self._do == "read" and self._waiting:
-            self._fields["start"] = f"pos:{self._waiting[0].position}"
+        if self._do == "read":
+            first = self._inbox.position + 1 if self._inbox.position else self._inbox.head()
+            if first is not None:
+                self._fields["start"] = f"pos:{first}"
         self._link = None
         self._void()
         for _, answer in self._pulls.values():
@@ -133,14 +133,16 @@ class Consumer(Receiving):
         self._pulls.clear()
 
     def _void(self) -> None:
-        self._source = Source(self)
-        self._waiting.clear()
+        self.source = self._inbox.source = Source(self)
+        self._inbox.clear()
         self._acks.clear()
 
     def failed(self, error: ClientError) -> None:
         """It cannot go on."""
         self._error = error
         self._link = None
+        # What was given out comes again, to others.
+        self.source = Source(self)
         for future in self._arrived:
             if not future.done():
                 future.set_result(None)
@@ -173,16 +175,15 @@ class Consumer(Receiving):
     def frame(self, kind: int, payload: bytes) -> None:
         """DELIVER, DELIVER_STORED, PULLED or EVENT."""
         if kind == kinds.DELIVER_STORED:
-            self._waiting.extend(decode_stored(payload, Message, self._source))
+            self._inbox.deliver_stored(payload)
             self._wake()
         elif kind == kinds.DELIVER:
-            _, pull, messages = decode_delivery(payload, Message, self._source)
+            pull, messages = self._inbox.deliver(payload)
             if pull:
                 waiting = self._pulls.get(pull)
                 if waiting is not None:
                     waiting[0].extend(messages)
             else:
-                self._waiting.extend(messages)
                 self._wake()
         elif kind == kinds.PULLED:
             request, _ = struct.unpack(">II", payload)
@@ -194,8 +195,6 @@ class Consumer(Receiving):
             self.events.append(event)
             if event["event"] == "void":
                 # What waits here is void, and the credit it took is given again.
-                for message in self._waiting:
-                    self._count(message)
                 self._void()
                 self._regrant()
             elif event["event"] == "closed":
@@ -206,10 +205,10 @@ class Consumer(Receiving):
     @property
     def waiting(self) -> int:
         """Messages that are here and not given out."""
-        return len(self._waiting)
+        return self._inbox.waiting
 
     def arrival(self) -> asyncio.Future[None]:
-        """Done when there may be something to receive; cancel it when it is not waited for. Raises Closed,
+        """Done when there may be something to receive; to be given to `leave` in any case. Raises Closed,
         ClientError."""
         if self._error is not None:
             raise self._error
@@ -226,62 +225,79 @@ class Consumer(Receiving):
 
     # Receiving
 
-    async def receive(self, timeout_s: float | None = None) -> Message | None:
-        """The next message; None: none came in time. Raises Closed, ClientError."""
-        while not self._waiting:
+    async def _wait(self, timeout_s: float | None) -> bool:
+        """Whether something is here, at last. Raises Closed, ClientError."""
+        while not self._inbox.waiting:
             future = self.arrival()
             try:
                 async with asyncio.timeout(timeout_s):
                     await future
             except TimeoutError:
-                return None
+                return False
             finally:
-                if future in self._arrived:
-                    self._arrived.remove(future)
-        message = self._waiting.popleft()
-        self._give(message)
-        if self._waiting:
+                self.leave(future)
+        return True
+
+    def leave(self, future: asyncio.Future[None]) -> None:
+        """Who waited for this `arrival` goes: what it was woken for another one may have."""
+        if future in self._arrived:
+            self._arrived.remove(future)
+        elif self._inbox.waiting:
             self._wake()
+
+    def _given(self) -> None:
+        """Messages were given out."""
+        if self._inbox.due:
+            self._regrant()
+        if self._arrived and self._inbox.waiting:
+            self._wake()
+
+    async def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message; None: none came in time. Raises Closed, ClientError."""
+        if not self._inbox.waiting:
+            await self._wait(timeout_s)
+        message = self._inbox.next()
+        self._given()
         return message
 
-    def _count(self, message: Message) -> None:
-        self._used += 1
-        self._used_bytes += _RECORD_BYTES + len(message.key_block) + len(message.block) + len(message.body)
-
-    def _give(self, message: Message) -> None:
-        self._count(message)
-        if self._do == "read":
-            self._fields["start"] = f"pos:{message.position + 1}"
-        if 2 * self._used >= self._prefetch or 2 * self._used_bytes >= self._prefetch_bytes:
-            self._regrant()
-
     def _regrant(self) -> None:
-        used, size = self._used, min(self._used_bytes, _CREDIT_MAX)
-        self._used = self._used_bytes = 0
+        used, size = self._inbox.granted()
         if self._link is not None and used:
             self._link.send(kinds.CREDIT, self.handle, _CREDIT.pack(used, size))
 
     async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
         """At least one message and what else is here, `most` at most; [] when none came in time."""
-        first = await self.receive(timeout_s)
-        if first is None:
-            return []
-        found = [first]
-        waiting = self._waiting
-        while waiting and len(found) < most:
-            message = waiting.popleft()
-            self._give(message)
-            found.append(message)
+        if not self._inbox.waiting:
+            await self._wait(timeout_s)
+        found = self._inbox.take(max(most, 1))
+        self._given()
         return found
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
+    async def batches(self, most: int = 1000) -> AsyncIterator[Batch]:
+        """What is here, `most` at most and one at least, until it is closed."""
         while True:
             try:
-                message = await self.receive()
+                await self._wait(None)
             except Closed:
                 return
-            if message is not None:
-                yield message
+            batch = Batch(self._inbox.columns(max(most, 1)))
+            self._given()
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        inbox = self._inbox
+        while True:
+            # What is here needs no coroutine of its own.
+            message = inbox.next()
+            if message is None:
+                try:
+                    await self._wait(None)
+                except Closed:
+                    return
+                continue
+            if inbox.due or self._arrived:
+                self._given()
+            yield message
 
     async def pull(
         self,
@@ -307,14 +323,14 @@ class Consumer(Receiving):
         finally:
             self._pulls.pop(request, None)
         if self._do == "read" and found:
-            self._fields["start"] = f"pos:{found[-1].position + 1}"
+            self._inbox.position = found[-1].position
         return [message for message in found if not self.is_stale(message)]
 
     # Settling
 
     def is_stale(self, message: Message) -> bool:
         """Whether the message is not ours any more."""
-        return message.source is not self._source
+        return message.source is not self.source
 
     async def ack(self, messages: Message | Iterable[Message], *, durable: bool = False) -> None:
         """They are done.
@@ -326,53 +342,66 @@ class Consumer(Receiving):
             StaleDelivery: one of them is not ours any more; none is acknowledged.
 
         """
-        self._add_acks(self.tags(messages))
         if durable:
             link = await self.client.link()
+            self._note_acks(self.ranges(messages))
             answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
             ranges, self._acks = self._acks, []
-            request = link.number(answer)
-            link.send(kinds.ACK, self.handle, _ACK.pack(request, 0, 0, 0) + packed(ranges))
+            link.send(
+                kinds.ACK, self.handle, _ACK.pack(link.number(answer), 0, 0, 0) + packed(joined(ranges))
+            )
             await answer
+        else:
+            self._note_acks(self.ranges(messages))
+
+    def _note_acks(self, ranges: list[tuple[int, int]]) -> None:
+        """They are sent with others of this turn of the loop."""
+        acks = self._acks
+        if not acks:
+            self._acks = ranges
+            self._loop.call_soon(self._send_acks, self.handle)
+        elif len(ranges) == 1 and ranges[0][0] == acks[-1][1] + 1:
+            # One after the other, as they came.
+            acks[-1] = acks[-1][0], ranges[0][1]
+        else:
+            acks += ranges
 
     async def ack_cumulative(self, message: Message) -> None:
         """This one and all before it are done; for subscriptions where one consumer gets everything."""
-        self.tags(message)
+        self.ranges(message)
         if self._link is not None:
             self._send_acks(self.handle)
             self._link.send(kinds.ACK, self.handle, _ACK.pack(0, 1, 0, 0) + _RANGE.pack(0, message.tag))
 
     async def nack(self, messages: Message | Iterable[Message], *, delay_s: float | None = None) -> None:
         """They come again: after `delay_s`, or after the subscription's backoff."""
-        tags = self.tags(messages)
+        ranges = joined(self.ranges(messages))
         if self._link is not None:
             delay_ms = -1 if delay_s is None else min(int(delay_s * 1000), 2**31 - 1)
-            self._link.send(kinds.NACK, self.handle, _NACK.pack(delay_ms, 0, 0, 0) + packed(_ranges(tags)))
+            self._link.send(kinds.NACK, self.handle, _NACK.pack(delay_ms, 0, 0, 0) + packed(ranges))
 
     async def reject(self, messages: Message | Iterable[Message]) -> None:
         """They leave the subscription undone: to its dead-letter topic, when it has one."""
-        tags = self.tags(messages)
+        ranges = joined(self.ranges(messages))
         if self._link is not None:
-            self._link.send(kinds.NACK, self.handle, _NACK.pack(0, 1, 0, 0) + packed(_ranges(tags)))
+            self._link.send(kinds.NACK, self.handle, _NACK.pack(0, 1, 0, 0) + packed(ranges))
 
-    def tags(self, messages: Message | Iterable[Message]) -> list[int]:
-        """The delivery tags of messages. Raises StaleDelivery."""
-        some: Sequence[Message] = [messages] if isinstance(messages, Message) else list(messages)
-        source = self._source
+    def ranges(self, messages: Message | Iterable[Message]) -> list[tuple[int, int]]:
+        """(first, last) of runs of the messages' delivery tags, in their order. Raises StaleDelivery."""
+        source = self.source
+        if isinstance(messages, Message):
+            if messages.source is not source:
+                raise _stale(messages)
+            return [(messages.tag, messages.tag)]
+        if isinstance(messages, Batch):
+            if messages.source is not source:
+                raise _stale(messages[0])
+            return messages.tag_ranges
+        some = list(messages)
         for message in some:
             if message.source is not source:
-                raise StaleDelivery(
-                    f"the message at {message.id} is not this consumer's any more",
-                    remedy="drop it: it comes again, flagged as redelivered",
-                )
-        return [message.tag for message in some]
-
-    def _add_acks(self, tags: list[int]) -> None:
-        if not tags:
-            return
-        if not self._acks:
-            self._loop.call_soon(self._send_acks, self.handle)
-        self._acks += _ranges(tags)
+                raise _stale(message)
+        return [(message.tag, message.tag) for message in some]
 
     def _send_acks(self, handle: int) -> None:
         ranges, self._acks = self._acks, []
@@ -403,12 +432,15 @@ class Consumer(Receiving):
         )
 
 
-def _ranges(tags: Iterable[int]) -> list[tuple[int, int]]:
-    """As few ranges as hold these tags and no others."""
-    return joined([(tag, tag) for tag in tags])
+def _stale(message: Message) -> StaleDelivery:
+    return StaleDelivery(
+        f"the message at {message.id} is not this consumer's any more",
+        remedy="drop it: it comes again, flagged as redelivered",
+    )
 
 
 def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """As few ranges as hold these and no others."""
     ranges.sort()
     found: list[tuple[int, int]] = []
     for first, last in ranges:

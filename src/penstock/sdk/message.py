@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.native._records import Record
+from penstock.protocols.native._records import MessageId, Record
 from penstock.protocols.native.kinds import KEY_HEADER
 
 if TYPE_CHECKING:
@@ -17,19 +16,6 @@ __all__ = ["Message", "MessageId", "properties_block"]
 
 PLAIN: Final = b"\x10\x00\x02"
 """The properties of a message that has none but to be kept: delivery-mode 2."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class MessageId:
-    """Where a message is: the position in the log, which rises with each message of a topic."""
-
-    position: int
-    """0: it is kept, but was sent twice over a lost connection, and where is not known any more."""
-    due_ms: int = 0
-    """Of a delayed message: when it is published; `Client.cancel` needs both."""
-
-    def __str__(self) -> str:
-        return f"pos:{self.position}"
 
 
 def properties_block(

@@ -17,7 +17,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native import kinds
-from penstock.protocols.native._records import encode_produce, encode_records
+from penstock.protocols.native._records import (
+    encode_produce,
+    encode_records,
+    fitting,
+    message_ids,
+)
 from penstock.sdk.errors import BufferFull, ClientError, Closed, Fenced, from_wire
 from penstock.sdk.half import Answering, Half
 from penstock.sdk.message import PLAIN, MessageId, properties_block
@@ -56,7 +61,7 @@ class _Batch:
         sequence: int,
         bodies: list[bytes],
         props: list[bytes] | None,
-        futures: list[_Future | None] | None,
+        futures: list[_Future] | None,
         future: asyncio.Future[list[MessageId]] | None,
         size: int,
         due_ms: int,
@@ -89,18 +94,19 @@ class _Batch:
     def done(self, position: int) -> None:
         """It is confirmed: its first message is at `position`."""
         if self.futures is not None:
-            for i, future in enumerate(self.futures):
-                if future is not None and not future.done():
-                    future.set_result(MessageId(position and position + i, self.due_ms))
+            for future, id in zip(self.futures, message_ids(position, self.count, self.due_ms), strict=True):
+                if not future.done():
+                    future.set_result(id)
         if self.future is not None and not self.future.done():
-            ids = [MessageId(position and position + i, self.due_ms) for i in range(self.count)]
-            self.future.set_result(ids)
+            self.future.set_result(message_ids(position, self.count, self.due_ms))
 
     def failed(self, error: ClientError) -> None:
         """It was refused."""
-        for future in (*(self.futures or ()), self.future):
-            if future is not None and not future.done():
+        for future in self.futures or ():
+            if not future.done():
                 future.set_exception(error)
+        if self.future is not None and not self.future.done():
+            self.future.set_exception(error)
 
 
 class Producer:
@@ -135,7 +141,7 @@ class Producer:
         self._bodies: list[bytes] = []
         self._props: list[bytes] = []
         self._plain = True
-        self._futures: list[_Future | None] = []
+        self._futures: list[_Future] = []
         self._gathered = 0
         self._timer: asyncio.Handle | None = None
         self._sequence = 0
@@ -285,11 +291,9 @@ class Producer:
         bodies = bodies if isinstance(bodies, list) else list(bodies)
         while at < len(bodies):
             await self._wait_for_room(1)
-            end, size = at, 0
-            while end < len(bodies) and end - at < self._batch_messages and size < self._batch_bytes:
-                size += len(bodies[end]) + len(block)
-                end += 1
+            end, size = fitting(bodies, at, self._batch_messages, self._batch_bytes)
             some = bodies[at:end]
+            size += len(block) * len(some)
             self._flush()
             future: asyncio.Future[list[MessageId]] = self._loop.create_future()
             props = None if block is PLAIN else [block] * len(some)
@@ -406,7 +410,7 @@ class Producer:
         self,
         bodies: list[bytes],
         props: list[bytes] | None,
-        futures: list[_Future | None] | None,
+        futures: list[_Future] | None,
         future: asyncio.Future[list[MessageId]] | None,
         size: int,
         due_ms: int,

@@ -133,12 +133,14 @@ class RetryingConsumer(Receiving):
     async def _arrival(self) -> None:
         """Wait until one of the consumers has something. Raises Closed, ClientError."""
         while not any(consumer.waiting for consumer in self._consumers):
-            arrivals = [consumer.arrival() for consumer in self._consumers]
+            arrivals: list[tuple[Consumer, asyncio.Future[None]]] = []
             try:
-                await asyncio.wait(arrivals, return_when=asyncio.FIRST_COMPLETED)
+                for consumer in self._consumers:
+                    arrivals.append((consumer, consumer.arrival()))
+                await asyncio.wait([one for _, one in arrivals], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for arrival in arrivals:
-                    arrival.cancel()
+                for consumer, arrival in arrivals:
+                    consumer.leave(arrival)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         async for found in self.batches(1):
@@ -175,7 +177,7 @@ class RetryingConsumer(Receiving):
 
         """
         consumer = message.source.consumer
-        consumer.tags(message)
+        consumer.ranges(message)
         retries = retries_of(message)
         headers: dict[str, Any] = {
             FIRST_TOPIC: self._topic,

@@ -57,7 +57,7 @@ class Transaction:
         """They are done with the commit."""
         for message in [messages] if isinstance(messages, Message) else messages:
             consumer = message.source.consumer
-            consumer.tags(message)
+            consumer.ranges(message)
             self._acks.setdefault(consumer, []).append(message)
 
     async def commit(self) -> None:
@@ -73,8 +73,7 @@ class Transaction:
             records = encode_records(bodies, props, b"")
             parts += struct.pack(">III", producer.handle, len(bodies), len(records)), records
         for consumer, messages in acks.items():
-            tags = consumer.tags(messages)
-            ranges = joined([(tag, tag) for tag in tags])
+            ranges = joined(consumer.ranges(messages))
             parts += struct.pack(">II", consumer.handle, len(ranges)), packed(ranges)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         link.send(kinds.TRANSACT, link.number(answer), b"".join(parts))

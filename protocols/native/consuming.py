@@ -13,6 +13,7 @@ from penstock.protocols.native._consumer import Consumer, Pull
 from penstock.protocols.native.errors import RequestError
 from penstock.router.errors import RoutingError
 from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.looking import look
 from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -156,9 +157,18 @@ class Consuming:
             return
         pull = Pull(request, messages, size, max(messages_min, 1), size_min)
         wait_s = min(wait_ms, _WAIT_MAX_MS) / 1000
-        pull.timer = session.broker.tick.after(wait_s, lambda: consumer.end_pull(pull))
+        pull.timer = session.broker.tick.after(wait_s, lambda: self._over(consumer, pull))
         consumer.pull(pull)
         consumer.queue.credit_gained()
+
+    @staticmethod
+    def _over(consumer: Consumer, pull: Pull) -> None:
+        """Its time is up: it ends, with nothing only when there is nothing."""
+
+        def served() -> bool:
+            return bool(pull.got) or not consumer.attached or pull not in consumer.pulls
+
+        look(consumer.queue, served, lambda: consumer.end_pull(pull))
 
     # Settling
 

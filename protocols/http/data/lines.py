@@ -21,6 +21,7 @@ from penstock.protocols.http.data.polls import give_back
 from penstock.protocols.http.messages import HttpError, Request, dumps
 from penstock.protocols.http.taking import Taken, each_taken
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+from penstock.subscriptions.looking import look
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.members import Member
@@ -133,8 +134,11 @@ async def lines(
             queue.credit_gained()  # taking made room
             quiet_s = _QUIET_S if wait_s is None else min(last_at + wait_s - loop.time(), _QUIET_S)
             if quiet_s <= 0:
-                window.end(f"nothing came for {wait_s} s")
-                break
+                look(queue, lambda: bool(window.pending or window.ended or request.gone), window.more.set)
+                await window.more.wait()
+                if not window.pending:
+                    window.end(f"nothing came for {wait_s} s")
+                continue
             timer = loop.call_later(quiet_s, window.more.set)
             try:
                 await window.more.wait()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.protocols.http.messages import HttpError, Request
 from penstock.protocols.http.taking import Taken, each_taken
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+from penstock.subscriptions.looking import look
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.members import Member
@@ -26,9 +27,6 @@ __all__ = ["BYTES_MAX", "Poll", "Polls"]
 BYTES_MAX: Final = 1 << 20
 """Of bodies in one answer, unless asked otherwise; one message comes whatever its size."""
 _PARKED_MAX: Final = 10_000
-_READ_S: Final = 30.0
-"""The longest wait for what is being read from the disk."""
-_LOOK_S: Final = 0.005
 
 
 class Poll:
@@ -151,25 +149,12 @@ class Polls:
         self._tick.schedule()
         try:
             await poll.done
-            await self._read(request, queue, poll)
+            poll.done = loop.create_future()
+            look(queue, lambda: bool(poll.taken or poll.gone or request.gone), poll.wake)
+            await poll.done
         finally:
             self._parked -= 1
             timer.cancel()
-
-    async def _read(self, request: Request, queue: Queue, poll: Poll) -> None:
-        """Until the poll has what is being read from the disk for its queue, or there was nothing for it."""
-        loop = asyncio.get_running_loop()
-        last_s = loop.time() + _READ_S
-        while not (poll.taken or poll.gone or request.gone):
-            queue.pump()  # as a turn does: it hands out what has come, or reads on
-            if poll.taken or not queue.is_reading or loop.time() > last_s:
-                return
-            poll.done = loop.create_future()
-            timer = loop.call_later(_LOOK_S, poll.wake)
-            try:
-                await poll.done
-            finally:
-                timer.cancel()
 
 
 def give_back(taken: list[Taken]) -> None:

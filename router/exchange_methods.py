@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.router.arguments import Arguments, encode_table, same_value
-from penstock.router.choosing import check_choosing
-from penstock.router.deduplication import DEDUPLICATING_TYPE, Seen, check_cache
+from penstock.router.arguments import Arguments, encode_table
+from penstock.router.deduplication import DEDUPLICATING_TYPE, Seen
 from penstock.router.entries import Binding
 from penstock.router.errors import (
-    Inequivalent,
     InUse,
-    InvalidArgument,
     InvalidParameter,
     NotFound,
     ReservedName,
     SystemExchange,
-    UnknownType,
 )
-from penstock.router.exchanges import DELAYED_TYPE, INNER_TYPES, RECENT_TYPE, TYPES, Exchange
+from penstock.router.exchange_arguments import check_exchange, check_exchange_type, check_same_exchange
+from penstock.router.exchanges import RECENT_TYPE, Exchange
 from penstock.router.identity import Actor
 from penstock.router.metadata import row_key
 from penstock.router.names import RESERVED_PREFIX, clean_name
-from penstock.router.recent_history import Recent, check_length, hand_over
+from penstock.router.recent_history import Recent, hand_over
 from penstock.router.vhost_state import VhostState
 
 __all__ = ["NO_ARGUMENTS", "ExchangeMethods"]
@@ -64,30 +61,26 @@ class ExchangeMethods(VhostState):
                 raise NotFound("exchange", name, self.name)
             return 0
         arguments = arguments or NO_ARGUMENTS
-        if type_ == DELAYED_TYPE:
-            self._check_delayed_type(name, arguments)
-        elif type_ not in TYPES:
-            raise UnknownType("exchange", type_, name, self.name)
+        check_exchange_type(type_, arguments, name, self.name)
         self._not_default(name)
         self._permit(actor, "configure", "exchange", name)
         found = self.exchanges.get(name)
-        if found is None:
-            if type_ == DEDUPLICATING_TYPE:
-                check_cache(arguments)
-            if type_ == RECENT_TYPE:
-                check_length(arguments)
-            check_choosing(str(arguments["x-delayed-type"]) if type_ == DELAYED_TYPE else type_, arguments)
-        else:
-            self._check_same_exchange(found, type_, durable, auto_delete, internal, arguments)
+        if found is not None:
+            check_same_exchange(
+                found,
+                type_,
+                arguments,
+                self.name,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+            )
             return found.lsn
+        check_exchange(type_, arguments, name, self.name)
         if name.startswith(RESERVED_PREFIX):
             raise ReservedName("exchange", name, self.name)
         alternate = arguments.get("alternate-exchange")
-        if alternate is not None:
-            if not isinstance(alternate, str):
-                raise InvalidArgument(
-                    "exchange", name, self.name, "alternate-exchange", alternate, "invalid_type"
-                )
+        if isinstance(alternate, str):
             self._permit(actor, "read", "exchange", name)
             self._permit(actor, "write", "exchange", alternate)
         with self.changing():
@@ -125,38 +118,6 @@ class ExchangeMethods(VhostState):
             exchange.recent = Recent(exchange.arguments, self.headers_of)
         self._names.touch_all()
         return exchange
-
-    def _check_same_exchange(
-        self,
-        found: Exchange,
-        type_: str,
-        durable: bool,
-        auto_delete: bool,
-        internal: bool,
-        arguments: Arguments,
-    ) -> None:
-        current = {
-            "type": found.type,
-            "durable": found.durable,
-            "auto_delete": found.auto_delete,
-            "internal": found.internal,
-        }
-        received = {"type": type_, "durable": durable, "auto_delete": auto_delete, "internal": internal}
-        for prop, value in received.items():
-            if value != current[prop]:
-                raise Inequivalent("exchange", found.name, self.name, prop, value, current[prop])
-        # The delayed type too: RabbitMQ's plugin lets it pass, and keeps the old one without a word.
-        for argument in ("alternate-exchange", "x-delayed-type") if found.delays else ("alternate-exchange",):
-            values = arguments.get(argument), found.arguments.get(argument)
-            if not same_value(*values):
-                raise Inequivalent("exchange", found.name, self.name, argument, *values)
-
-    def _check_delayed_type(self, name: str, arguments: Arguments) -> None:
-        inner = arguments.get("x-delayed-type")
-        if not isinstance(inner, str):
-            raise InvalidArgument("exchange", name, self.name, "x-delayed-type", inner, "no_exchange_type")
-        if inner not in INNER_TYPES:
-            raise UnknownType("exchange", inner, name, self.name)
 
     def delete_exchange(self, name: str, actor: Actor, *, if_unused: bool = False) -> int:
         """Remove an exchange with its bindings, both ways; fine when there is none. The LSN to wait for.

@@ -127,20 +127,12 @@ class QueueMethods(ExchangeMethods):
         self._permit(actor, "configure", "queue", name)
         # An exclusive queue cannot outlive its connection, whatever was asked for.
         durable = durable and not exclusive
-        default_type = self.metadata.default_queue_type
-        if default_type and durable and not auto_delete and "x-queue-type" not in arguments:
-            arguments = {**arguments, "x-queue-type": default_type}
+        arguments = self._with_default_type(arguments, durable=durable, auto_delete=auto_delete)
         entry = self.queues.get(name)
         if entry is not None:
             if entry.owner is not (actor.owner if exclusive else None):
                 raise ResourceLocked(name, self.name)
-            for prop, received, current in (
-                ("durable", durable, entry.durable),
-                ("auto_delete", auto_delete, entry.auto_delete),
-            ):
-                if received != current:
-                    raise Inequivalent("queue", name, self.name, prop, received, current)
-            check_equivalent(entry.arguments, arguments, name, self.name)
+            self._check_same(entry, arguments, durable=durable, auto_delete=auto_delete)
             return self._declared(entry)
         most = over(self.limits, "max-queues", len(self.queues) + len(self.sessions))
         if most is not None:
@@ -191,6 +183,50 @@ class QueueMethods(ExchangeMethods):
             self._join_default_slot(entry, wire(name))
         assert entry.default_slot is not None
         return replace(declared, history=self._history(entry, entry.default_slot, since))
+
+    def check_queue(self, name: str, *, durable: bool, auto_delete: bool, arguments: Arguments) -> None:
+        """Change nothing, and find what `declare_queue` would, of one that is not exclusive, limits apart.
+
+        Raises:
+            InvalidArgument, InvalidProperty, UnknownType: its arguments are impossible.
+            ResourceLocked: it is exclusive to a connection.
+            Inequivalent: it exists otherwise.
+
+        """
+        arguments = self._with_default_type(arguments, durable=durable, auto_delete=auto_delete)
+        entry = self.queues.get(name)
+        if entry is None:
+            check_arguments(
+                arguments,
+                name,
+                self.name,
+                durable=durable,
+                exclusive=False,
+                auto_delete=auto_delete,
+                server_named=False,
+            )
+        elif entry.owner is not None:
+            raise ResourceLocked(name, self.name)
+        else:
+            self._check_same(entry, arguments, durable=durable, auto_delete=auto_delete)
+
+    def _with_default_type(self, arguments: Arguments, *, durable: bool, auto_delete: bool) -> Arguments:
+        type_ = self.metadata.default_queue_type
+        if not type_ or not durable or auto_delete or "x-queue-type" in arguments:
+            return arguments
+        return {**arguments, "x-queue-type": type_}
+
+    def _check_same(
+        self, entry: QueueEntry, arguments: Arguments, *, durable: bool, auto_delete: bool
+    ) -> None:
+        """Raises Inequivalent."""
+        for prop, received, current in (
+            ("durable", durable, entry.durable),
+            ("auto_delete", auto_delete, entry.auto_delete),
+        ):
+            if received != current:
+                raise Inequivalent("queue", entry.name, self.name, prop, received, current)
+        check_equivalent(entry.arguments, arguments, entry.name, self.name)
 
     def _add_queue(self, queue: Queue, owner: object | None, row: bytes) -> QueueEntry:
         entry = QueueEntry(

@@ -373,6 +373,41 @@ def test_a_mistake_is_found_before_anything_changes(api: Api, change: Any, reaso
     assert api.get("definitions") == before
 
 
+def test_all_mistakes_are_named_at_once(api: Api, unique: str) -> None:
+    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
+    assert api.status("PUT", f"exchanges/%2F/{unique}", {"type": "topic", "durable": True}) == 201
+    own, new = {"name": unique, "vhost": "/"}, {"name": "made", "vhost": unique}
+    body = {
+        "vhosts": [{"name": unique}],
+        "policies": [{**own, "pattern": "(", "definition": {}}],
+        "queues": [
+            {**own, "arguments": {"x-max-length": 5}},
+            {**new, "arguments": {"x-max-length": -1}},
+            {"name": unique, "vhost": "nowhere"},
+        ],
+        "exchanges": [{**own, "type": "fanout"}, {**new, "type": "x-delayed-message"}],
+        "permissions": [{"user": unique, "vhost": "/", "configure": "", "write": "", "read": ""}],
+    }
+    before = api.get("definitions")
+    answer = api.send("POST", "definitions", body)
+    assert answer.status_code == 400
+    found = answer.json()["reason"].split("; ")
+    wanted = {
+        f"permissions: '{unique}'": "no such user",
+        f"policies: '{unique}'": "pattern",
+        f"queues: '{unique}'": "x-max-length",
+        "queues: 'made'": "x-max-length",
+        f"exchanges: '{unique}'": "type",
+        "exchanges: 'made'": "x-delayed-type",
+    }
+    for thing, about in wanted.items():
+        assert any(one.startswith(thing) and about in one for one in found), (thing, found)
+    assert any("vhost 'nowhere' does not exist" in one for one in found)
+    assert api.get("definitions") == before
+    many = {"queues": [{"name": f"q{n}", "vhost": "nowhere"} for n in range(500)]}
+    assert api.send("POST", "definitions", many).json()["reason"].endswith("; and 480 more")
+
+
 def test_one_vhost_is_exported_and_imported_into_another(api: Api) -> None:
     api.send("POST", "definitions", EXPORTED)
     exported = api.get("definitions/shop")

@@ -14,8 +14,9 @@ from penstock.protocols.http.management.context import (
     Management,
     fields_of,
 )
+from penstock.protocols.http.management.defined import is_own
 from penstock.protocols.http.management.differing import difference
-from penstock.protocols.http.management.loading import Import, is_own
+from penstock.protocols.http.management.loading import Import
 from penstock.protocols.http.management.rates import queue_type
 from penstock.protocols.http.management.users import user_view
 from penstock.protocols.http.management.vhosts import (
@@ -205,8 +206,10 @@ class _Definitions:
             told = "a dry run knows one worker's vhosts only, and there are several; compare with an export"
             raise HttpError(400, "bad_request", told)
         importing = await self._importing(request, None)
-        file = importing.wanted()
-        return json_response({**difference(await self._whole(), file), "unknown": importing.unknown()})
+        await importing.check(conflicts=False)
+        file = importing.file
+        changes = difference(await self._whole(), file.wanted())
+        return json_response({**changes, "unknown": file.unknown()})
 
     async def load_vhost(self, request: Request) -> Response:
         api = self._api

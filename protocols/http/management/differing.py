@@ -2,7 +2,7 @@
 
 create     it is not there
 change     it is there, and would become what the file says
-conflict   it is there with other properties, which cannot change: the import would end here
+conflict   it is there with other properties, which cannot change: the import would be refused
 kept       it is there with other properties, and would stay as it is
 """
 

@@ -1,17 +1,17 @@
 """Definitions, as RabbitMQ's definitions.json has them, into the broker: by the API, or from a file at start.
 
-What can be known beforehand is checked before anything changes; then things are put in the order in which
-they need one another: vhosts, users, permissions, limits, policies, queues, exchanges, bindings. What is
-there already stays as it is if it is equal; queues and exchanges that differ are a mistake of the file, as in
-RabbitMQ, and end the import where it stands. Predeclared exchanges (`amq.*`) are left out. What penstock has
-nothing for (parameters of plug-ins, unknown keys) is left out and logged.
+What can be known beforehand is checked before anything changes (`checking`); then things are put in the order
+in which they need one another: vhosts, users, permissions, limits, policies, queues, exchanges, bindings.
+What is there already stays as it is if it is equal; queues and exchanges that differ are a mistake of the
+file, as in RabbitMQ. A mistake that only shows when a thing is put ends the import where it stands.
+Predeclared exchanges (`amq.*`) are left out. What penstock has nothing for (parameters of plug-ins, unknown
+keys) is left out and logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,54 +19,39 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.logs import fields
-from penstock.protocols.definitions import OF_FRONTS, OF_VHOST, Item, Part
+from penstock.protocols.definitions import Item, Part
 from penstock.protocols.http.app import HttpApp, Words
-from penstock.protocols.http.management.context import fields_of, flag_of, table_of, text_of
+from penstock.protocols.http.management.checking import check
+from penstock.protocols.http.management.context import fields_of, table_of, text_of
+from penstock.protocols.http.management.defined import (
+    COMPONENTS,
+    IN_VHOSTS,
+    Defined,
+    exchange_of,
+    is_own,
+    is_session,
+    named,
+    queue_of,
+)
 from penstock.protocols.http.management.users import stored_hash, tags_of
 from penstock.protocols.http.management.vhosts import GLOBAL_TABLE
 from penstock.protocols.http.messages import HttpError, parsed
 from penstock.protocols.http.traffic import kept
 from penstock.router.arguments import encode_table
 from penstock.router.errors import NotFound
-from penstock.router.exchanges import TYPES
 from penstock.router.identity import BROKER, Actor
 from penstock.router.metadata import row_key
-from penstock.router.names import RESERVED_PREFIX
 from penstock.router.permissions import Permission, TopicPermission
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
 
-__all__ = ["Import", "is_own", "load_file", "load_parts"]
+__all__ = ["Import", "load_file", "load_parts"]
 
 logger: Final = logging.getLogger("penstock.http")
 
 _AT_ONCE: Final = 200
 """Things made before the loop does something else."""
-_IN_VHOSTS: Final = OF_VHOST.union(OF_FRONTS)
-_MQTT_QUEUE: Final = re.compile(r"mqtt-subscription-.*qos[01]", re.DOTALL)
-"""The queue of a session, as RabbitMQ names it."""
-_KNOWN: Final = _IN_VHOSTS | {
-    "users",
-    "vhosts",
-    "permissions",
-    "topic_permissions",
-    "global_parameters",
-    "rabbit_version",
-    "rabbitmq_version",
-    "product_name",
-    "product_version",
-    "rabbitmq_definition_format",
-    "original_cluster_name",
-    "original_vhost_name",
-    "explanation",
-    "metadata",
-    "description",
-    "default_queue_type",
-    "limits",
-    "name",
-}
-_COMPONENTS: Final = ("vhost-limits", "operator_policy")
 
 
 async def load_file(broker: Broker, words: Words, path: str, *, default_user: str = "") -> Import:
@@ -83,7 +68,7 @@ async def load_file(broker: Broker, words: Words, path: str, *, default_user: st
     try:
         body = fields_of(parsed(Path(path).read_bytes()))
         importing = Import(broker, HttpApp(words).told, body, user=option)
-        importing.check()
+        await importing.check()
         users = {user.get("name") for user in body.get("users", [])}
         if default_user and users and default_user not in users and broker.options.worker == 0:
             broker.administration.delete_user(default_user)
@@ -140,11 +125,10 @@ class Import:
         self._parts = parts or {}
         self._broker = broker
         self._told = told
-        self._body = body
+        self.file = Defined(body, vhost)
         self._user = user
         # An administrator imports what others may use: no permission is asked for, as in RabbitMQ.
         self._actor = Actor(BROKER, self)
-        self._vhost = vhost
         self._done = 0
         self._lsn = 0
         self.elsewhere: dict[int, dict[str, list[Item]]] = {}
@@ -154,12 +138,12 @@ class Import:
         """Do it all, and wait for the disk.
 
         Raises:
-            HttpError: 400, the file is wrong; the thing and the reason are named.
+            HttpError: 400, the file is wrong; what is and why are named.
 
         """
-        self.check()
+        await self.check()
         admin = self._broker.administration
-        if self._vhost is None and self._in_common:
+        if self.file.vhost is None and self._in_common:
             await self._each("vhosts", self._put_vhost)
             await self._each("users", self._put_user)
             await self._each(
@@ -175,7 +159,7 @@ class Import:
         await self._each("policies", self._put_policy)
         await self._each("queues", self._put_queue)
         await self._each("exchanges", self._put_exchange)
-        if self._vhost is None and self._in_common:
+        if self.file.vhost is None and self._in_common:
             await self._each(
                 "topic_permissions",
                 lambda item: admin.set_topic_permission(
@@ -189,9 +173,9 @@ class Import:
         await self.run_parts(self._parts)
         logger.info(
             "definitions imported",
-            extra=fields(user=self._user, vhost=self._vhost or "*", things=self._done),
+            extra=fields(user=self._user, vhost=self.file.vhost or "*", things=self._done),
         )
-        unknown = self.unknown()
+        unknown = self.file.unknown()
         if unknown:
             logger.warning("definitions: left out what is not known here", extra=fields(keys=unknown))
 
@@ -202,18 +186,18 @@ class Import:
         await kept(self._broker, self._lsn)
 
     def _put_part(self, part: Part, item: Item) -> int:
-        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        vhost = self._broker.vhosts[self.file.vhost_of(item)]
         return part.load(vhost, {key: value for key, value in item.items() if key != "vhost"})
 
     async def _each(self, part: str, put: Callable[[Item], int]) -> None:
-        for item in self._items(part):
-            if part in _IN_VHOSTS and not self._is_mine(part, item):
+        for item in self.file.items(part):
+            if part in IN_VHOSTS and not self._is_mine(part, item):
                 continue
             try:
                 self._lsn = max(self._lsn, put(item))
             except (PenstockError, HttpError) as error:
                 told = error.detail if isinstance(error, HttpError) else self._told(error)
-                raise HttpError(400, "bad_request", f"{part}: {_name(item)}: {told}") from error
+                raise HttpError(400, "bad_request", f"{part}: {named(item)}: {told}") from error
             self._done += 1
             if self._done % _AT_ONCE == 0:
                 self._broker.tick.schedule()
@@ -229,75 +213,15 @@ class Import:
         """Whether this worker puts something of a vhost; if not, it is noted for the one that does."""
         if part == "parameters" and item.get("component") == "vhost-limits":
             return self._in_common
-        vhost = self._name_of_vhost(item)
+        vhost = self.file.vhost_of(item)
         worker = self._broker.elsewhere(vhost)
         if worker is not None:
             self.elsewhere.setdefault(worker, {}).setdefault(part, []).append({**item, "vhost": vhost})
         return worker is None
 
-    def _items(self, part: str) -> list[Item]:
-        items = self._body.get(part, [])
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise HttpError(400, "bad_request", f"{part} is a list of objects")
-        return items
-
-    def _name_of_vhost(self, item: Item) -> str:
-        return self._vhost if self._vhost is not None else text_of(item, "vhost")
-
-    def check(self) -> None:
-        """Everything that can be known without changing anything.
-
-        Raises:
-            HttpError: 400.
-
-        """
-        vhosts = {*self._broker.names(), *(text_of(item, "name") for item in self._items("vhosts"))}
-        users = {*self._broker.users.names(), *(text_of(item, "name") for item in self._items("users"))}
-        checked = ("queues", "exchanges", "bindings", "policies", "permissions", "topic_permissions")
-        for part in (*checked, *OF_FRONTS):
-            for item in self._items(part):
-                if self._vhost is None or part in ("permissions", "topic_permissions"):
-                    vhost = text_of(item, "vhost")
-                    if vhost not in vhosts:
-                        told = f"{part}: {_name(item)}: vhost '{vhost}' does not exist"
-                        raise HttpError(
-                            400, "bad_request", f"{told}; please import virtual host definitions first"
-                        )
-                if "permissions" in part and text_of(item, "user") not in users:
-                    raise HttpError(400, "bad_request", f"{part}: {_name(item)}: no such user")
-        for item in self._items("users"):
-            if "password_hash" in item:
-                stored_hash(item)
-            tags_of(item.get("tags", []))
-        for item in self._items("exchanges"):
-            kind = text_of(item, "type")
-            if kind not in TYPES and is_own(text_of(item, "name")):
-                told = f"exchanges: {_name(item)}: unknown exchange type '{kind}'"
-                raise HttpError(400, "bad_request", told)
-        for part in ("queues", "exchanges", "bindings"):
-            for item in self._items(part):
-                table_of(item)
-
-    def unknown(self) -> list[str]:
-        """Keys of the file that nothing is done about."""
-        return sorted(str(key) for key in self._body if key not in _KNOWN)
-
-    def wanted(self) -> Item:
-        """What the import will look at, each thing with its vhost; `check`ed.
-
-        Raises:
-            HttpError: 400.
-
-        """
-        self.check()
-        found: Item = {}
-        for part in self._body:
-            if part in _IN_VHOSTS:
-                items = [{**item, "vhost": self._name_of_vhost(item)} for item in self._items(part)]
-                found[part] = [item for item in items if not _left_out(part, item)]
-            elif part in _KNOWN and isinstance(self._body[part], list) and self._vhost is None:
-                found[part] = self._items(part)
-        return found
+    async def check(self, *, conflicts: bool = True) -> None:
+        """Everything that can be known without changing anything; see `checking`. Raises HttpError 400."""
+        await check(self._broker, self._told, self.file, conflicts=conflicts)
 
     # One thing each; the LSN to wait for
 
@@ -336,8 +260,8 @@ class Import:
     def _put_parameter(self, item: Item) -> int:
         admin = self._broker.administration
         component, value = text_of(item, "component"), item.get("value")
-        vhost = self._name_of_vhost(item)
-        if component not in _COMPONENTS or not isinstance(value, dict):
+        vhost = self.file.vhost_of(item)
+        if component not in COMPONENTS or not isinstance(value, dict):
             logger.warning(
                 "definitions: a parameter of a plug-in is left out",
                 extra=fields(component=component, name=item.get("name")),
@@ -348,7 +272,7 @@ class Import:
         return self._policy({**value, "name": item.get("name")}, vhost, operator=True)
 
     def _put_policy(self, item: Item) -> int:
-        return self._policy(item, self._name_of_vhost(item), operator=False)
+        return self._policy(item, self.file.vhost_of(item), operator=False)
 
     def _policy(self, item: Item, vhost: str, *, operator: bool) -> int:
         return self._broker.administration.put_policy(
@@ -362,47 +286,28 @@ class Import:
         )
 
     def _put_queue(self, item: Item) -> int:
-        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        vhost = self._broker.vhosts[self.file.vhost_of(item)]
         name = text_of(item, "name")
         if not is_own(name):
             return 0
-        if _MQTT_QUEUE.fullmatch(name):
+        if is_session(name):
             # Without its client nobody would ever take from it. The client subscribes anew when it connects.
             logger.warning(
                 "definitions: the session of an MQTT client is left out",
                 extra=fields(vhost=vhost.name, queue=name),
             )
             return 0
-        arguments = table_of(item)
-        kind = item.get("type", "classic")
-        if kind != "classic":
-            arguments = {"x-queue-type": kind, **arguments}
-        declared = vhost.declare_queue(
-            name,
-            self._actor,
-            durable=flag_of(item, "durable", True),
-            auto_delete=flag_of(item, "auto_delete"),
-            arguments=arguments,
-        )
-        return declared.lsn
+        return vhost.declare_queue(name, actor=self._actor, **queue_of(item)).lsn
 
     def _put_exchange(self, item: Item) -> int:
-        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        vhost = self._broker.vhosts[self.file.vhost_of(item)]
         name = text_of(item, "name")
         if not is_own(name):
             return 0
-        return vhost.declare_exchange(
-            name,
-            text_of(item, "type"),
-            self._actor,
-            durable=flag_of(item, "durable", True),
-            auto_delete=flag_of(item, "auto_delete"),
-            internal=flag_of(item, "internal"),
-            arguments=table_of(item),
-        )
+        return vhost.declare_exchange(name, actor=self._actor, **exchange_of(item))
 
     def _put_binding(self, item: Item) -> int:
-        vhost = self._broker.vhosts[self._name_of_vhost(item)]
+        vhost = self._broker.vhosts[self.file.vhost_of(item)]
         kind = text_of(item, "destination_type", "queue")
         if text_of(item, "source") == "":
             return 0  # every queue has this one
@@ -417,31 +322,3 @@ class Import:
                 extra=fields(vhost=vhost.name, source=source, destination=destination, kind=kind),
             )
             return 0
-
-
-def _left_out(part: str, item: Item) -> bool:
-    """Whether an import does nothing about it."""
-    name = item.get("name")
-    match part:
-        case "queues":
-            return isinstance(name, str) and (not is_own(name) or _MQTT_QUEUE.fullmatch(name) is not None)
-        case "exchanges":
-            return isinstance(name, str) and not is_own(name)
-        case "parameters":
-            return item.get("component") not in _COMPONENTS
-        case "bindings":
-            return item.get("source") == "" or _MQTT_QUEUE.fullmatch(str(item.get("destination"))) is not None
-    return False
-
-
-def is_own(name: str) -> bool:
-    """Whether somebody declared it: not predeclared, and not the default exchange."""
-    return name != "" and not name.startswith(RESERVED_PREFIX)
-
-
-def _name(item: Item) -> str:
-    """How a mistake names the thing."""
-    for key in ("name", "client_id", "user", "destination"):
-        if key in item:
-            return f"'{str(item[key])[:200]}'"
-    return "an entry without a name"

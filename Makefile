@@ -73,6 +73,10 @@ powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the 
 delays: $(STAMPS)/extras kernels  ## schedule a million random delays and kill the gateway while they become due
 	$(BIN)/python -m tests.crash.delays $(ARGS)
 
+.PHONY: transactions
+transactions: $(STAMPS)/extras kernels  ## kill the gateway 50 times inside transactions over the SDK, AMQP and HTTP
+	$(BIN)/python -m tests.crash.transactions $(ARGS)
+
 .PHONY: spark-end-to-end
 spark-end-to-end: $(STAMPS)/extras kernels  ## a data set into tables while gateway and jobs are killed, checkpoints lost
 	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_end_to_end.py -k whole $(ARGS)

@@ -1,0 +1,22 @@
+"""Transactions of three protocols over a few kills; `make transactions` does fifty."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.crash import transactions
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.penstock_only("its own protocol, and its HTTP")
+def test_transactions_over_kills_are_all_or_nothing(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    chosen = pytestconfig.getoption("--crash-seed")
+    seed = secrets.randbits(32) if chosen is None else chosen
+    print(f"seed {seed}")
+    report = transactions.run(tmp_path, cycles=2, each=5, seed=seed)
+    assert report.ok, report
+    assert report.committed >= 2 * 3 * 5
+    assert report.rolled_back

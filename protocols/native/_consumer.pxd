@@ -49,7 +49,7 @@ cdef class Consumer(BatchOutlet):
     cdef public bint attached
     cdef public bint paused             # it is given nothing
     cdef readonly int64_t messages, size        # credit: may be below 0
-    cdef readonly int64_t window                # the most messages that it ever was
+    cdef readonly int64_t window, size_window   # the most that it ever was
     cdef readonly list pulls            # of Pull, the oldest first
     cdef readonly bint starving         # asked, and had no credit
     cdef readonly int64_t unacked_max
@@ -70,7 +70,7 @@ cdef class Consumer(BatchOutlet):
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1
     cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,
                                int64_t size_most, uint32_t request, int64_t* used) except -1
-    cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most) except -1
+    cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most, int64_t size_most) except -1
     cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, Stretch stretch, uint64_t first,
                                uint32_t count, uint64_t blobs) except -1
     cdef int hold(self, Item* item, double now) except -1

@@ -137,6 +137,7 @@ cdef class Consumer(BatchOutlet):
         self.messages = min(self.messages + messages, <int64_t>1 << 40)
         self.window = max(self.window, self.messages)
         self.size = min(self.size + size, <int64_t>1 << 40)
+        self.size_window = max(self.size_window, self.size)
         self.feed()
 
     def pull(self, Pull pull not None):
@@ -291,7 +292,7 @@ cdef class Consumer(BatchOutlet):
         """The next batch, or a run of them, as it is stored. What can fail comes before it is taken."""
         cdef Batch batch
         # A batch that is small beside the credit may overdraw it: else each window would end with one taken apart.
-        cdef int64_t most = self.messages + self.window // 4
+        cdef int64_t most = self.messages + self.window // 4, size_most = self.size + self.size_window // 4
         cdef uint8_t* p
         if not self.outgoing.stores or self.outgoing.packs or self.pulls or self.messages <= 0 or self.size <= 0:
             return 0
@@ -299,13 +300,15 @@ cdef class Consumer(BatchOutlet):
             most = min(most, self.unacked_max - self.unacked)
         batch = next_batch(cursor, most)
         if batch is None:
-            return self.deliver_run(cursor, most)
+            return self.deliver_run(cursor, most, size_most)
+        if DELIVERED_HEAD * <int64_t>batch.count + <int64_t>batch.header.blob_raw > size_most:
+            return 0
         p = self.outgoing.out.reserve(HEAD + STORED_HEAD + batch.nbytes) + HEAD + STORED_HEAD
         memcpy(p, batch.header, batch.head_size)
         memcpy(p + batch.head_size, batch.blob, batch.nbytes - batch.head_size)
         return self.put_stored(cursor, p, batch.nbytes, None, batch.base_lsn, batch.count, batch.header.blob_raw)
 
-    cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most) except -1:
+    cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most, int64_t size_most) except -1:
         """What is not in memory goes out of the page cache, if it need not be waited for: as a stretch of its file, or
         read to where it is sent from."""
         cdef Next next
@@ -317,10 +320,11 @@ cdef class Consumer(BatchOutlet):
         if self.place is None:
             self.place = Place()
         size = next_run(cursor, self.place, most, &next)
-        if size == 0 or size > BATCH_MOST:
+        # Not compressed: in a DELIVER its messages are smaller than their batch is.
+        if size == 0 or size > BATCH_MOST or <int64_t>size > size_most:
             return 0
         room = min(<Py_ssize_t>self.room(), <Py_ssize_t>RUN_BYTES)
-        room = max(min(room, <Py_ssize_t>self.size), <Py_ssize_t>size)
+        room = max(min(room, <Py_ssize_t>size_most), <Py_ssize_t>size)
         if self.outgoing.out.takes_files:
             stretch = find_run(cursor, self.place, &next, room, &run)
             if stretch is not None:

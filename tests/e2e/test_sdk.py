@@ -90,6 +90,33 @@ async def test_no_more_waits_in_the_client_than_it_said(gateway: Gateway, compre
     assert 600 < most <= 1000
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
+async def test_no_more_bytes_wait_in_the_client_than_it_said(
+    gateway: Gateway, compression: str | None
+) -> None:
+    """Batches of 8 to 32 KB, and a client that wants to have 40 KB at most."""
+    sent = [b"%d" % i + bytes(i % 61) for i in range(8_000)]
+    size_of = [28 + 3 + 3 + len(body) for body in sent]
+    arrived = given = most = 0
+    async with penstock.connect(gateway.url, compression=compression) as client:
+        for count in (130, 250, 500):
+            async with client.producer("t", batch_messages=count) as producer:
+                await producer.send_many(sent)
+        async with client.reader("t", start="earliest", prefetch=100_000, prefetch_bytes=40_000) as reader:
+            for number in range(3 * len(sent)):
+                message = await reader.receive(WAIT_S)
+                assert message is not None
+                assert message.body == sent[number % len(sent)]
+                while arrived < number + 1 + reader.waiting:
+                    given += size_of[arrived % len(sent)]
+                    arrived += 1
+                most = max(most, given)
+                given -= size_of[number % len(sent)]
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
+    assert 20_000 < most <= 40_000
+
+
 @pytest.mark.parametrize("acks", ["all", "written", "none"])
 async def test_a_producer_gathers_batches_and_keeps_their_order(client: penstock.Client, acks: str) -> None:
     wanted = [b"%d" % i for i in range(2000)]

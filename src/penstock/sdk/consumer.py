@@ -115,9 +115,11 @@ class Consumer(Receiving):
         self._link = link
         self._inbox.granted()
         if self._prefetch:
-            # A quarter more than this may come, and `prefetch` is what may wait here.
-            granted = self._prefetch - self._prefetch // 5 if link.stores else self._prefetch
-            link.send(kinds.CREDIT, self.handle, _CREDIT.pack(granted, self._prefetch_bytes))
+            # A quarter more than this may come, and `prefetch` is what may wait here. Bytes are overdrawn by
+            # the last message in any case.
+            messages, size = self._prefetch, self._prefetch_bytes
+            granted = messages - messages // 5 if link.stores else messages
+            link.send(kinds.CREDIT, self.handle, _CREDIT.pack(granted, size - size // 5))
 
     def paused(self) -> None:
         """The connection is lost: what waits comes again, what was given out is stale."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +107,69 @@ def test_a_batch_that_is_small_beside_the_credit_may_overdraw_it(world: World) -
     consumer = client.session.codec.consumer(2)
     assert consumer is not None
     assert consumer.messages == -50
+
+
+def test_a_batch_that_is_large_beside_the_credit_in_bytes_goes_message_by_message(world: World) -> None:
+    client = stored(world)
+    for _ in range(5):
+        client.produce(1, *BODIES)
+    sizes = [28 + len(join_key_block("", "t")) + len(PLAIN) + len(body) for body in BODIES]
+    batch = sum(sizes)
+    assert reads(client, wire.credit(2, 10_000, batch - batch // 5 - 10))[0][0] == kinds.DELIVER
+    client.request("close", handle=2)
+    found = reads(client, wire.credit(2, 10_000, batch + sizes[0] + 1))
+    assert found == [(kinds.DELIVER_STORED, BODIES), (kinds.DELIVER, BODIES[:2])]
+    client.request("close", handle=2)
+    found = reads(client, wire.credit(2, 10_000, 3 * batch + batch // 2))
+    assert found == [(kinds.DELIVER_STORED, BODIES)] * 4
+    consumer = client.session.codec.consumer(2)
+    assert consumer is not None
+    assert -batch // 2 - 1 <= consumer.size <= -batch // 2 + 1
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_credit_is_overdrawn_by_a_quarter_at_most(tmp_path: Path, cold: bool) -> None:
+    """Batches and grants of many sizes; what came is counted as the document says."""
+    draw = random.Random(7)
+    world = World(tmp_path / "drawn", segment_bytes=1 << 18)
+    client = stored(world)
+    sent = []
+    for number in range(60):
+        size = draw.choice((1, 5, 40))
+        bodies = [b"%d" % number * draw.randint(1, size) for _ in range(draw.randint(1, 200))]
+        client.produce(1, *bodies)
+        sent += bodies
+    if cold:
+        world.restart()
+        client = stored(world)
+    overhead = 28 + len(join_key_block("", "t")) + len(PLAIN)
+    frames: set[int] = set()
+    for window, window_bytes in ((150, 1 << 20), (100_000, 5_000), (100_000, 20_000), (600, 60_000)):
+        client.request("read", handle=2, topic="t", start="earliest")
+        consumer = client.session.codec.consumer(2)
+        assert consumer is not None
+        came: list[bytes] = []
+        left, left_bytes = 0, 0
+        grant = window, window_bytes
+        while True:
+            client.send(wire.credit(2, *grant))
+            left, left_bytes = left + grant[0], left_bytes + grant[1]
+            world.wait(lambda one=consumer: min(one.messages, one.size) <= 0 or one.delivered == len(sent))
+            for kind, bodies in deliveries(client):
+                frames.add(kind)
+                came += bodies
+                left -= len(bodies)
+                left_bytes -= sum(overhead + len(body) for body in bodies)
+            assert (consumer.messages, consumer.size) == (left, left_bytes)
+            assert left >= -(window // 4)
+            assert left_bytes >= -(window_bytes // 4)
+            if len(came) == len(sent):
+                break
+            grant = draw.randint(1, window - left), draw.randint(1, window_bytes - left_bytes)
+        assert came == sent
+        client.request("close", handle=2)
+    assert frames == {kinds.DELIVER, kinds.DELIVER_STORED}
+    world.close()
 
 
 def test_a_batch_of_two_topics_is_taken_apart(world: World) -> None:

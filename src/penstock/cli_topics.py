@@ -14,7 +14,7 @@ from penstock.cli_tables import print_list
 __all__ = ["add_topics"]
 
 _TOPICS: Final = "name,messages,first_offset,next_offset,max_age,max_bytes"
-_SUBS: Final = "name,kind,backlog,unacked,head_age_ms,consumers,acknowledged"
+_SUBS: Final = "name,kind,paused,backlog,unacked,head_age_ms,consumers,acknowledged"
 
 
 def add_topics(nouns: Nouns) -> None:
@@ -52,6 +52,8 @@ def add_topics(nouns: Nouns) -> None:
         help="make a subscription",
     )
     subs("seek", _seek, vhost, one, argument("to", metavar="TO", help="as --start"), help="go on elsewhere")
+    subs("pause", _post("pause"), vhost, one, help="nobody gets anything until it is resumed")
+    subs("resume", _post("resume"), vhost, one, help="the end of a pause")
     subs("delete", _delete_sub, vhost, one, help="end a subscription")
 
 
@@ -103,6 +105,13 @@ def _create_sub(client: Client, parsed: argparse.Namespace) -> None:
 
 def _seek(client: Client, parsed: argparse.Namespace) -> None:
     client.request("POST", subscription_path(parsed, parsed.name) + "/seek", {"to": parsed.to})
+
+
+def _post(verb: str) -> Any:
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        client.request("POST", f"{subscription_path(parsed, parsed.name)}/{verb}")
+
+    return action
 
 
 def _delete_sub(client: Client, parsed: argparse.Namespace) -> None:

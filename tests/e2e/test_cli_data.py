@@ -63,6 +63,9 @@ def test_a_topic_its_subscriptions_and_its_messages(run: Run, unique: str) -> No
     assert json.loads(run("subs", "show", f"{unique}/s"))["acknowledged"] == 2
     (whole,) = run("sub", "--subscription", f"{unique}/s", "--drain", "--json").splitlines()
     assert (json.loads(whole)["key"], json.loads(whole)["headers"]["shop"]) == ("k", "north")
+    run("subs", "pause", f"{unique}/s")
+    assert run.json("subs", "list", unique, "--columns", "name,paused") == [{"name": "s", "paused": True}]
+    run("subs", "resume", f"{unique}/s")
     run("subs", "seek", f"{unique}/s", "earliest")
     assert run("sub", "--subscription", f"{unique}/s", "--drain").split() == ["a", "b", "c"]
     assert run("tail", "--topic", unique, "--from", "first", "--max", "3").split() == ["a", "b", "c"]

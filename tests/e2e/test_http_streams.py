@@ -166,6 +166,71 @@ def test_a_seek_voids_what_is_leased_and_goes_on_there(http: httpx.Client, strea
     assert values(one.pull(wait_ms=60_000)) == ["e"]
 
 
+def test_a_paused_subscription_gives_nothing_until_it_is_resumed(http: httpx.Client, stream: str) -> None:
+    one = Subscription(http, stream, "s")
+    publish(http, stream, "a", "b", "c")
+    (held,) = one.pull(max_messages=1, wait_ms=60_000)
+    assert one.show()["paused"] is False
+    for _ in range(2):
+        paused = one.post("pause")
+        assert (paused.status_code, paused.json()["paused"], paused.json()["backlog"]) == (200, True, 2)
+    assert one.show()["paused"] is True
+    assert one.pull(wait_ms=0) == []
+    lines = http.post(f"{one.path}/pull", json={"wait_ms": 0}, headers={"accept": "application/x-ndjson"})
+    assert "nothing came" in json.loads(lines.text)["end"]
+    assert one.post("ack", handles=[held["handle"]]).status_code == 200, "what is out may be settled"
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(one.pull, wait_ms=60_000)
+        until(lambda: one.show()["consumers"] == 1)
+        resumed = one.post("resume")
+        assert (resumed.status_code, resumed.json()["paused"]) == (200, False)
+        assert values(waiting.result(90)) == ["b", "c"]
+    assert http.post(f"{one.path}/resume").status_code == 200, "without a body, and again"
+
+
+def test_a_pause_outlives_a_kill(tmp_path: Path) -> None:
+    with Gateway(tmp_path, settings=SERVED) as gateway:
+        with open_client(gateway) as http:
+            http.put("streams/t")
+            one = Subscription(http, "t", "s")
+            publish(http, "t", "a")
+            assert one.post("pause").status_code == 200
+            gateway.kill9()
+        gateway.start()
+        with open_client(gateway) as http:
+            one.http = http
+            assert one.show()["paused"] is True
+            assert one.pull(wait_ms=0) == []
+            assert one.post("resume").status_code == 200
+            assert values(one.pull(wait_ms=60_000)) == ["a"]
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_what_cannot_be_paused_is_refused(
+    gateway: Gateway, http: httpx.Client, stream: str, verb: str
+) -> None:
+    Subscription(http, stream, "s")
+
+    def refused(path: str, body: Any = None, client: httpx.Client = http) -> tuple[int, str]:
+        answer = client.post(f"streams/{path}/{verb}", json=body)
+        return answer.status_code, answer.json()["code"]
+
+    assert refused(f"{stream}/subscriptions/none") == (404, "not_found")
+    assert refused("no.stream/subscriptions/s") == (404, "not_found")
+    assert refused(f"{stream}/subscriptions/s", {"for": 1}) == (400, "bad_field")
+    make_queue(gateway, f"{stream}-queue")
+    assert refused(f"{stream}-queue/subscriptions/s") == (409, "wrong_mode")
+    api = Api(gateway)
+    assert api.status("PUT", f"users/{stream}", {"password": stream, "tags": ""}) in (201, 204)
+    rights = {"configure": ".*", "write": ".*", "read": "^other$"}
+    assert api.status("PUT", f"permissions/%2F/{stream}", rights) in (201, 204)
+    api.close()
+    with open_client(gateway, stream) as other:
+        for name in (stream, "no.stream"):
+            assert refused(f"{name}/subscriptions/s", client=other) == (403, "access_refused")
+    assert http.get(f"streams/{stream}/subscriptions/s").json()["paused"] is False
+
+
 def test_failover_has_one_active_consumer_and_hands_over(http: httpx.Client, stream: str) -> None:
     one = Subscription(http, stream, "f", kind="failover")
     publish(http, stream, "first")

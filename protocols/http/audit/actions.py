@@ -77,7 +77,10 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", _STREAM): ("stream.delete", "queue"),
     ("PUT", _SUBSCRIPTION): ("subscription.put", ""),
     ("DELETE", _SUBSCRIPTION): ("subscription.delete", ""),
-    ("POST", f"{_SUBSCRIPTION}/seek"): ("subscription.seek", ""),
+    **{
+        ("POST", f"{_SUBSCRIPTION}/{verb}"): (f"subscription.{verb}", "")
+        for verb in ("seek", "pause", "resume")
+    },
     ("PUT", _HOOK): ("webhook.put", "webhook"),
     ("DELETE", _HOOK): ("webhook.delete", "webhook"),
     **{

@@ -95,6 +95,8 @@ class DataPlane:
             app.routes.add("POST", f"{source}/extend", self.puller.extend, quick=True)
         app.routes.add("POST", f"{subscription}/ack-cumulative", self.puller.ack_cumulative)
         app.routes.add("POST", f"{subscription}/seek", self.streams.seek)
+        app.routes.add("POST", f"{subscription}/pause", self.streams.pause)
+        app.routes.add("POST", f"{subscription}/resume", self.streams.resume)
         app.routes.add("GET", f"{vhost}/streams", self.streams.index)
         app.routes.add("POST", f"{vhost}/half", self.halves.prepare)
         app.routes.add("GET", f"{vhost}/half/{{half}}", self.halves.show)

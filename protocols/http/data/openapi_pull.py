@@ -118,6 +118,19 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
                 body=object_({"to": start}, "to", closed=True),
             )
         },
+        f"{subscription}/pause": {
+            "post": operation(
+                "Nobody gets anything until it is resumed.",
+                {200: described},
+                body=object_({}, closed=True),
+                optional=True,
+            )
+        },
+        f"{subscription}/resume": {
+            "post": operation(
+                "The end of a pause.", {200: described}, body=object_({}, closed=True), optional=True
+            )
+        },
     }
 
 

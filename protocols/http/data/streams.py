@@ -4,6 +4,7 @@
     PUT GET DELETE streams/S/subscriptions/N    {kind, start, durable, ack_timeout_ms, nack_min_ms,
                                                  nack_max_ms, max_deliveries, dead_letter}
     POST streams/S/subscriptions/N/seek         {to}
+    POST streams/S/subscriptions/N/pause, resume
 
 The same streams and subscriptions as those of AMQP and of the native protocol. `start` and `to` are
 "earliest", "latest", a time, an interval ("-1h") or a position ("pos:N").
@@ -12,6 +13,7 @@ The same streams and subscriptions as those of AMQP and of the native protocol. 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,10 +28,10 @@ from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.heads import figures
 from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
-    from penstock.subscriptions.subscription import Subscription
 
 __all__ = ["StreamHandlers"]
 
@@ -184,6 +186,22 @@ class StreamHandlers:
         await self._access.kept(self._subscription(request).seek(position), "fsync")
         return json_response({"position": position})
 
+    async def pause(self, request: Request) -> Response:
+        """Nobody gets anything until it is resumed, also after a restart; what is leased may be settled."""
+        return await self._set_paused(request, Subscription.pause)
+
+    async def resume(self, request: Request) -> Response:
+        """The end of a pause."""
+        return await self._set_paused(request, Subscription.go_on)
+
+    async def _set_paused(self, request: Request, change: Callable[[Subscription], int]) -> Response:
+        self._subscription(request)
+        _check_fields(await optional_object(request), ())
+        access, subscription = self._access, self._subscription(request)
+        await access.kept(change(subscription), "fsync")
+        await heads_known(access.broker.log, [subscription])
+        return json_response(_shown(access.broker.log, request.names["subscription"], subscription))
+
     def _subscription(self, request: Request) -> Subscription:
         """The one in the path. Raises RoutingError, HttpError 409."""
         stream = self._access.stream(request)
@@ -217,7 +235,7 @@ class StreamHandlers:
 def _check_fields(body: dict[str, Any], known: tuple[str, ...]) -> None:
     if unknown := sorted(set(body) - set(known)):
         raise HttpError(
-            400, "bad_field", f"{unknown[0]}: there is no such field; there are {', '.join(known)}"
+            400, "bad_field", f"{unknown[0]}: there is no such field; there are {', '.join(known) or 'none'}"
         )
 
 

@@ -11,21 +11,54 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.sdk.client import Client, connect
     from penstock.sdk.consumer import Consumer
+    from penstock.sdk.errors import (
+        AccessRefused,
+        BadBody,
+        BufferFull,
+        Busy,
+        ClientError,
+        Closed,
+        ConnectionLost,
+        Fenced,
+        Inequivalent,
+        LoginRefused,
+        NotFound,
+        Refused,
+        StaleDelivery,
+    )
     from penstock.sdk.half import Group
     from penstock.sdk.message import Message, MessageId
     from penstock.sdk.producer import Producer
     from penstock.sdk.retrying import Retry
-    from penstock.sdk.schema import Schema
+    from penstock.sdk.schema import Codec, Schema
+    from penstock.sdk.table import Table
+    from penstock.sdk.tracing import OpenTelemetry
 
 __all__ = [
+    "AccessRefused",
+    "BadBody",
+    "BufferFull",
+    "Busy",
     "Client",
+    "ClientError",
+    "Closed",
+    "Codec",
+    "ConnectionLost",
     "Consumer",
+    "Fenced",
     "Group",
+    "Inequivalent",
+    "LoginRefused",
     "Message",
     "MessageId",
+    "NotFound",
+    "OpenTelemetry",
     "Producer",
+    "Refused",
     "Retry",
     "Schema",
+    "StaleDelivery",
+    "Table",
     "__version__",
     "connect",
 ]
@@ -38,16 +71,19 @@ _PLACES = {
     "Group": "half",
     "Message": "message",
     "MessageId": "message",
+    "OpenTelemetry": "tracing",
     "Producer": "producer",
     "Retry": "retrying",
+    "Codec": "schema",
     "Schema": "schema",
+    "Table": "table",
 }
+"""Where what is not an error is."""
 
 
 def __getattr__(name: str) -> object:
-    place = _PLACES.get(name)
-    if place is None:
+    if name not in __all__:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"penstock.sdk.{place}"), name)
+    return getattr(import_module(f"penstock.sdk.{_PLACES.get(name, 'errors')}"), name)

@@ -16,10 +16,11 @@ would stop it; they have `penstock.connect`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -29,14 +30,26 @@ from penstock.sdk import consumer as aio_consumer
 from penstock.sdk import half as aio_half
 from penstock.sdk import producer as aio_producer
 from penstock.sdk import retrying as aio_retrying
+from penstock.sdk import table as aio_table
 from penstock.sdk import transaction as aio_transaction
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message, MessageId
+from penstock.sdk.receiving import Receiving
+from penstock.sdk.working import By, given_back, handling
 
 if TYPE_CHECKING:
+    from types import TracebackType
     from typing import Self
 
-__all__ = ["Admin", "Client", "Consumer", "Half", "Producer", "Transaction", "connect"]
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    V = TypeVarWithDefault("V", default=bytes)
+    Sent = TypeVarWithDefault("Sent", default=bytes | str)
+else:
+    V = TypeVar("V")
+    Sent = TypeVar("Sent")
+
+__all__ = ["Admin", "Client", "Consumer", "Half", "Producer", "Table", "Transaction", "connect"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,6 +78,11 @@ class _Portal:
             return future.result()
         finally:
             future.cancel()
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """Have it called in the loop; nothing when that has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """End the thread. Idempotent."""
@@ -116,6 +134,12 @@ class Admin(_Face[aio_admin.Admin]):
     delete_topic = _waits(aio_admin.Admin.delete_topic)
     topics = _waits(aio_admin.Admin.topics)
     describe = _waits(aio_admin.Admin.describe)
+    lag = _waits(aio_admin.Admin.lag)
+    declare_queue = _waits(aio_admin.Admin.declare_queue)
+    delete_queue = _waits(aio_admin.Admin.delete_queue)
+    purge_queue = _waits(aio_admin.Admin.purge_queue)
+    queues = _waits(aio_admin.Admin.queues)
+    describe_queue = _waits(aio_admin.Admin.describe_queue)
     bind = _waits(aio_admin.Admin.bind)
     unbind = _waits(aio_admin.Admin.unbind)
     delete_subscription = _waits(aio_admin.Admin.delete_subscription)
@@ -142,11 +166,11 @@ class Transaction(_Block[aio_transaction.Transaction]):
 
     commit = _waits(aio_transaction.Transaction.commit)
 
-    def send(self, body: bytes | str, *, to: Producer | None = None, **options: Any) -> None:
+    def send(self, body: Any, *, to: Producer[Any] | None = None, **options: Any) -> None:
         """Send a message by `to`, or by the producer the transaction was made by, with the commit."""
         self._inner.send(body, to=None if to is None else to._inner, **options)
 
-    def ack(self, messages: Message | list[Message]) -> None:
+    def ack(self, messages: Message[Any] | list[Message[Any]]) -> None:
         """They are done with the commit."""
         self._inner.ack(messages)
 
@@ -179,16 +203,16 @@ class Half(_Block[aio_half.Half]):
             self.rollback()
 
 
-class Producer(_Face[aio_producer.Producer]):
+class Producer(_Face[aio_producer.Producer[Sent]], Generic[Sent]):
     """See `penstock.Producer`; `with` opens it, and flushes and closes it at the end."""
 
-    send = _waits(aio_producer.Producer.send)
-    send_many = _waits(aio_producer.Producer.send_many)
-    flush = _waits(aio_producer.Producer.flush)
-    close = _waits(aio_producer.Producer.close)
-    transaction = _makes(aio_producer.Producer.transaction, Transaction)
+    send = _waits(aio_producer.Producer[Sent].send)
+    send_many = _waits(aio_producer.Producer[Sent].send_many)
+    flush = _waits(aio_producer.Producer[Sent].flush)
+    close = _waits(aio_producer.Producer[Sent].close)
+    transaction = _makes(aio_producer.Producer[Sent].transaction, Transaction)
 
-    def send_nowait(self, body: bytes | str, **options: Any) -> Future[MessageId]:
+    def send_nowait(self, body: Sent, **options: Any) -> Future[MessageId]:
         """`send` without waiting for the answer: a future with the message's id. Raises BufferFull."""
 
         async def begin() -> asyncio.Future[MessageId]:
@@ -199,7 +223,7 @@ class Producer(_Face[aio_producer.Producer]):
 
         return self._portal.start(end(self._portal.run(begin())))
 
-    def prepare(self, body: bytes | str, **options: Any) -> Half:
+    def prepare(self, body: Sent, **options: Any) -> Half:
         """Send a half message: published when it is committed. See `penstock.Producer.prepare`."""
         return Half(self._portal, self._portal.run(self._inner.prepare(body, **options)))
 
@@ -211,14 +235,17 @@ class Producer(_Face[aio_producer.Producer]):
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # It is the asyncio one that knows what to do after an error.
+        self._portal.run(self._inner.__aexit__(kind, error, trace))
 
 
-Taking = TypeVar("Taking", aio_consumer.Consumer, aio_retrying.RetryingConsumer)
+Taking = TypeVar("Taking", bound=Receiving[Any])
 
 
-class _Taking(_Face[Taking]):
+class _Taking(_Face[Taking], Generic[Taking, V]):
     """What gives out messages: `with` opens it, `for` gives them out until it is closed."""
 
     def open(self) -> Self:
@@ -230,11 +257,27 @@ class _Taking(_Face[Taking]):
         """Give back what was not acknowledged. Idempotent."""
         self._portal.run(self._inner.close())
 
-    def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
+    def stop(self) -> None:
+        """Give out nothing more: loops over it end. From any thread, and from signal handlers."""
+        self._portal.soon(self._inner.stop)
+
+    def workers(self, n: int, handler: Callable[[Message[V]], object], *, by: By = "key") -> None:
+        """Give each message to `handler`, in `n` threads, until it is closed or stopped.
+
+        See `penstock.Consumer.workers`.
+        """
+        with ThreadPoolExecutor(n, "penstock-worker") as threads:
+
+            async def handle(message: Message[V]) -> None:
+                await asyncio.get_running_loop().run_in_executor(threads, handler, message)
+
+            self._portal.run(self._inner.workers(n, handle, by=by))
+
+    def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message[V]]:
         """At least one message and what else is here, `most` at most; [] when none came in time."""
         return self._portal.run(self._inner.receive_many(most, timeout_s))
 
-    def batches(self, most: int = 1000) -> Iterator[list[Message]]:
+    def batches(self, most: int = 1000) -> Iterator[list[Message[V]]]:
         """`receive_many`, until it is closed."""
         while True:
             try:
@@ -242,19 +285,20 @@ class _Taking(_Face[Taking]):
             except Closed:
                 return
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Message[V]]:
         for batch in self.batches(1):
             yield from batch
 
     @contextmanager
-    def process(self, message: Message) -> Iterator[Message]:
+    def process(self, message: Message[V]) -> Iterator[Message[V]]:
         """`with consumer.process(message):` acknowledges it, or gives it back when the block raises."""
         try:
-            yield message
-        except BaseException:
-            self._portal.run(_given_back(message))
+            with handling(message):
+                yield message
+        except BaseException as error:
+            self._portal.run(given_back(message, error))
             raise
-        self._portal.run(self._inner.ack(message))
+        self._portal.run(message.source.consumer.ack(message))
 
     def __enter__(self) -> Self:
         return self.open()
@@ -263,31 +307,62 @@ class _Taking(_Face[Taking]):
         self.close()
 
 
-async def _given_back(message: Message) -> None:
-    await message.source.consumer.give_back(message)
-
-
-class Consumer(_Taking[aio_consumer.Consumer]):
+class Consumer(_Taking[aio_consumer.Consumer[V], V], Generic[V]):
     """See `penstock.Consumer`."""
 
-    receive = _waits(aio_consumer.Consumer.receive)
-    pull = _waits(aio_consumer.Consumer.pull)
-    ack = _waits(aio_consumer.Consumer.ack)
-    ack_cumulative = _waits(aio_consumer.Consumer.ack_cumulative)
-    nack = _waits(aio_consumer.Consumer.nack)
-    reject = _waits(aio_consumer.Consumer.reject)
-    seek = _waits(aio_consumer.Consumer.seek)
-    pause = _waits(aio_consumer.Consumer.pause)
-    go_on = _waits(aio_consumer.Consumer.go_on)
+    receive = _waits(aio_consumer.Consumer[V].receive)
+    pull = _waits(aio_consumer.Consumer[V].pull)
+    ack = _waits(aio_consumer.Consumer[V].ack)
+    ack_cumulative = _waits(aio_consumer.Consumer[V].ack_cumulative)
+    nack = _waits(aio_consumer.Consumer[V].nack)
+    reject = _waits(aio_consumer.Consumer[V].reject)
+    extend = _waits(aio_consumer.Consumer[V].extend)
+    seek = _waits(aio_consumer.Consumer[V].seek)
+    pause = _waits(aio_consumer.Consumer[V].pause)
+    go_on = _waits(aio_consumer.Consumer[V].go_on)
 
 
-class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer]):
-    """See `penstock.sdk.retrying`."""
+class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer[V], V], Generic[V]):
+    """See `penstock.Retry`."""
 
-    receive = _waits(aio_retrying.RetryingConsumer.receive)
-    ack = _waits(aio_retrying.RetryingConsumer.ack)
-    nack = _waits(aio_retrying.RetryingConsumer.nack)
-    retry_later = _waits(aio_retrying.RetryingConsumer.retry_later)
+    receive = _waits(aio_retrying.RetryingConsumer[V].receive)
+    ack = _waits(aio_retrying.RetryingConsumer[V].ack)
+    nack = _waits(aio_retrying.RetryingConsumer[V].nack)
+    retry_later = _waits(aio_retrying.RetryingConsumer[V].retry_later)
+
+
+class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
+    """See `penstock.sdk.table.Table`; `with` opens it."""
+
+    close = _waits(aio_table.Table[V].close)
+    refresh = _waits(aio_table.Table[V].refresh)
+
+    def message(self, key: str) -> Message[V]:
+        """The message that has the value of a key. Raises KeyError, ClientError."""
+        return self._inner.message(key)
+
+    def __getitem__(self, key: str) -> V:
+        return self._inner[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._inner
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def open(self) -> Self:
+        """Read what is there. Raises ClientError."""
+        self._portal.run(self._inner.open())
+        return self
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Client(_Face[aio.Client]):
@@ -298,17 +373,13 @@ class Client(_Face[aio.Client]):
     producer = _makes(aio.Client.producer, Producer)
     subscribe = _makes(aio.Client.subscribe, Consumer)
     reader = _makes(aio.Client.reader, Consumer)
+    table = _makes(aio.Client.table, Table)
+    retrying = _makes(aio.Client.retrying, RetryingConsumer)
     transaction = _makes(aio.Client.transaction, Transaction)
-
-    def retrying(
-        self, topic: str, subscription: str, retry: aio_retrying.Retry | None = None, **options: Any
-    ) -> RetryingConsumer:
-        """A consumer whose failures come again by a retry topic; see `penstock.sdk.retrying`."""
-        return RetryingConsumer(self._portal, self._inner.retrying(topic, subscription, retry, **options))
 
     @property
     def admin(self) -> Admin:
-        """Topics, subscriptions, bindings."""
+        """Topics, subscriptions, queues, bindings."""
         return Admin(self._portal, self._inner.admin)
 
     @property

@@ -1,13 +1,64 @@
-"""Topics, subscriptions and bindings of a gateway."""
+"""Topics, subscriptions, queues and bindings of a gateway.
+
+Users, permissions and policies are the management API's (docs/management.md).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from penstock.sdk.places import start_of
 
 if TYPE_CHECKING:
     from penstock.sdk.client import Client
+    from penstock.sdk.places import Start
 
-__all__ = ["Admin"]
+__all__ = ["Admin", "QueueInfo", "SubscriptionInfo", "TopicInfo"]
+
+
+class SubscriptionInfo(TypedDict):
+    """What is told of a subscription."""
+
+    kind: str
+    durable: bool
+    paused: bool
+    backlog: int
+    """Messages that are ready."""
+    unacked: int
+    """Messages that are out."""
+    lag: int
+    """Both together."""
+    mark: int
+    """Everything up to this position is settled."""
+    head_age_ms: int | None
+    """Of the oldest message that is not settled; None: all are."""
+    consumers: int
+    delivered: int
+    acknowledged: int
+    requeued: int
+
+
+class TopicInfo(TypedDict):
+    """What is told of a topic."""
+
+    topic: str
+    messages: int
+    first_offset: int
+    next_offset: int
+    last_position: int
+    subscriptions: dict[str, SubscriptionInfo]
+
+
+class QueueInfo(TypedDict):
+    """What is told of a queue."""
+
+    queue: str
+    durable: bool
+    ready: int
+    unacked: int
+    consumers: int
+    arguments: dict[str, str]
 
 
 class Admin:
@@ -15,6 +66,8 @@ class Admin:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    # Topics
 
     async def create_topic(
         self, topic: str, *, max_age: str | None = None, max_bytes: int | None = None
@@ -30,17 +83,22 @@ class Admin:
         """The topics that this user may read, by name."""
         return list((await self._client.request("topics"))["topics"])
 
-    async def describe(self, topic: str) -> dict[str, Any]:
+    async def describe(self, topic: str) -> TopicInfo:
         """What a topic holds, and its subscriptions with backlog and consumers."""
-        return await self._client.request("describe", topic=topic)
+        return cast(TopicInfo, await self._client.request("describe", topic=topic))
 
-    async def bind(self, topic: str, exchange: str, routing_key: str) -> None:
-        """What `exchange` routes by that key goes to the topic, too: MQTT's messages by `amq.topic`."""
-        await self._client.request("bind", topic=topic, exchange=exchange, routing_key=routing_key)
+    # Subscriptions
 
-    async def unbind(self, topic: str, exchange: str, routing_key: str) -> None:
-        """Not any more; fine when it did not."""
-        await self._client.request("unbind", topic=topic, exchange=exchange, routing_key=routing_key)
+    async def lag(self, topic: str, subscription: str) -> int:
+        """The messages of a subscription that are not settled. Raises NotFound."""
+        from penstock.sdk.errors import NotFound
+
+        found = (await self.describe(topic))["subscriptions"].get(subscription)
+        if found is None:
+            raise NotFound(
+                f"topic {topic!r} has no subscription {subscription!r}", remedy="subscribe to make one"
+            )
+        return found["lag"]
 
     async def delete_subscription(self, topic: str, subscription: str) -> None:
         """End a subscription."""
@@ -54,6 +112,89 @@ class Admin:
         """The end of a pause; fine when there is none."""
         await self._client.request("resume", topic=topic, subscription=subscription)
 
-    async def seek(self, topic: str, subscription: str, to: str) -> None:
-        """Have a subscription go on from "earliest", "latest", "pos:NUMBER", "-1h" or a time."""
-        await self._client.request("seek", topic=topic, subscription=subscription, to=to)
+    async def seek(self, topic: str, subscription: str, to: Start) -> None:
+        """Have a subscription go on from "earliest", "latest", "-1h", a time or a message."""
+        await self._client.request("seek", topic=topic, subscription=subscription, to=start_of(to))
+
+    # Queues
+
+    async def declare_queue(
+        self,
+        queue: str = "",
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Make an AMQP queue; fine when it is there like that. Its name, which the gateway makes for "".
+
+        An exclusive one belongs to this connection, and ends with it. `arguments`: docs/amqp.md has them.
+        """
+        told = await self._client.request(
+            "declare_queue",
+            queue=queue,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=dict(arguments or {}),
+        )
+        return str(told["queue"])
+
+    async def delete_queue(self, queue: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """With its messages: how many were ready. Fine when there is none."""
+        told = await self._client.request("delete_queue", queue=queue, if_unused=if_unused, if_empty=if_empty)
+        return int(told["messages"])
+
+    async def purge_queue(self, queue: str) -> int:
+        """Drop what is ready: how many. What is out stays."""
+        return int((await self._client.request("purge_queue", queue=queue))["messages"])
+
+    async def queues(self) -> list[str]:
+        """The queues that this user may read, by name, without topics."""
+        return list((await self._client.request("queues"))["queues"])
+
+    async def describe_queue(self, queue: str) -> QueueInfo:
+        """What a queue holds, and who consumes it."""
+        return cast(QueueInfo, await self._client.request("describe", queue=queue))
+
+    # Bindings
+
+    async def bind(
+        self,
+        to: str,
+        exchange: str,
+        routing_key: str = "",
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        since: Start | None = None,
+    ) -> None:
+        """What `exchange` routes by that key goes to a topic or queue, too: MQTT's messages by `amq.topic`.
+
+        `since`: a queue that is new also gets what would have come from then on.
+        """
+        await self._client.request(
+            "bind",
+            queue=to,
+            exchange=exchange,
+            routing_key=routing_key,
+            arguments=dict(arguments or {}),
+            since=None if since is None else start_of(since),
+        )
+
+    async def unbind(
+        self,
+        to: str,
+        exchange: str,
+        routing_key: str = "",
+        *,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Not any more; fine when it did not."""
+        await self._client.request(
+            "unbind",
+            queue=to,
+            exchange=exchange,
+            routing_key=routing_key,
+            arguments=dict(arguments or {}),
+        )

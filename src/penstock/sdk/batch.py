@@ -12,25 +12,33 @@ from typing import TYPE_CHECKING, overload
 from penstock.sdk.message import Message
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from penstock.protocols.native._inbox import Columns
     from penstock.sdk.consumer import Source
+
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["Batch"]
 
 
-class Batch(Sequence[Message]):
+class Batch(Sequence[Message[T]]):
     """A sequence of messages, in the order of the subscription; they are made when one is asked for.
 
     `Consumer.ack`, `nack` and `reject` take it as a whole. Holds the frames it came in while it lives.
     """
 
-    def __init__(self, columns: Columns[Message]) -> None:
+    def __init__(self, columns: Columns[Message[T]]) -> None:
         self._columns = columns
-        self.source: Source = columns.source
+        self.source: Source[T] = columns.source
         """See `Message.source`."""
 
     @cached_property
-    def _messages(self) -> list[Message]:
+    def _messages(self) -> list[Message[T]]:
         return self._columns.records()
 
     @cached_property
@@ -49,6 +57,12 @@ class Batch(Sequence[Message]):
         return self._columns.timestamps_ms()
 
     @property
+    def values(self) -> list[T]:
+        """Each message's `value`. Raises what the first bad one raises."""
+        decode = self.source.consumer.decode
+        return [decode(body) for body in self.bodies]
+
+    @property
     def tag_ranges(self) -> list[tuple[int, int]]:
         """(first, last) of the runs of their delivery tags."""
         return self._columns.ranges()
@@ -62,10 +76,10 @@ class Batch(Sequence[Message]):
         return self._columns.count
 
     @overload
-    def __getitem__(self, index: int) -> Message: ...
+    def __getitem__(self, index: int) -> Message[T]: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+    def __getitem__(self, index: slice) -> list[Message[T]]: ...
+    def __getitem__(self, index: int | slice) -> Message[T] | list[Message[T]]:
         return self._messages[index]
 
     def __repr__(self) -> str:

@@ -6,29 +6,49 @@ Producers and consumers register as `Resumable`; after a reconnect each resumes,
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import ssl
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
 from penstock.sdk.link import Link, Receiver, open_link
 from penstock.sdk.message import MessageId
+from penstock.sdk.places import Start, of_producer, of_reader, of_subscription, options_of
 from penstock.sdk.url import parse_url
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from typing_extensions import TypeVar
+
     from penstock.sdk.admin import Admin
     from penstock.sdk.consumer import Consumer
     from penstock.sdk.half import Group
     from penstock.sdk.producer import Producer
     from penstock.sdk.retrying import Retry, RetryingConsumer
+    from penstock.sdk.schema import Codec
+    from penstock.sdk.table import Table
+    from penstock.sdk.tracing import Tracing
     from penstock.sdk.transaction import Transaction
+
+    T = TypeVar("T", default=bytes)
+    Sent = TypeVar("Sent", default=bytes | str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+    Sent = TypeVar("Sent")
 
 __all__ = ["Client", "connect"]
 
+logger: Final = logging.getLogger("penstock.sdk")
+
+Acks = Literal["all", "written", "none"]
+Kind = Literal["exclusive", "failover", "shared", "key_shared"]
 _BACKOFF_S: Final = 0.05
 _BACKOFF_MAX_S: Final = 15.0
 
@@ -50,7 +70,13 @@ class Resumable(Receiver, Protocol):
 
 
 class Client:
-    """A connection to a gateway. Made by `connect`."""
+    """A connection to a gateway: `async with penstock.connect(url) as client:`, or `await` it.
+
+    Raises (when entered or awaited):
+        ConnectionLost: nobody is there.
+        LoginRefused: the user may not come in.
+
+    """
 
     def __init__(
         self,
@@ -59,10 +85,14 @@ class Client:
         tls: ssl.SSLContext | None = None,
         user: str | None = None,
         password: str | None = None,
+        token: str | Callable[[], str] | None = None,
         certificate_login: bool = False,
         compression: Literal["zstd", "lz4"] | None = None,
         connect_timeout_s: float = 10.0,
+        close_timeout_s: float = 10.0,
         reconnect: bool = True,
+        reconnect_timeout_s: float | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """A client that is not connected yet.
 
@@ -70,21 +100,27 @@ class Client:
             url: penstock://user:password@host:port/vhost, or penstocks:// for TLS.
             tls: How a gateway proves who it is; None: as Python does it by default.
             user, password: Instead of those in the URL.
+            token: A token of OAuth 2, or a function that gets one for each connection, instead of a password.
             certificate_login: Log in as whom the certificate in `tls` names.
             compression: "zstd" or "lz4": batches are compressed in both directions; for slow networks. LZ4
                 needs the package lz4 on both sides, makes more bytes, and takes half the CPU.
             connect_timeout_s: How long one try may take.
+            close_timeout_s: How long closing waits for what is not confirmed.
             reconnect: Make a lost connection again.
+            reconnect_timeout_s: Give up after so long, and have everything raise ConnectionLost; None: never.
+            tracing: Spans of OpenTelemetry: `penstock.OpenTelemetry()`.
 
         """
-        from dataclasses import replace
-
         target = parse_url(url)
         if user is not None:
             target = replace(target, user=user)
         if password is not None:
             target = replace(target, password=password)
         self.target = target
+        self.tracing = tracing
+        self.close_timeout_s = close_timeout_s
+        self._token = token
+        self._give_up_s = reconnect_timeout_s
         self._tls = tls
         self._certified = certificate_login
         self._compression = compression
@@ -105,13 +141,22 @@ class Client:
 
     async def connect(self) -> Self:
         """Connect, once; what follows is done by itself. Raises ConnectionLost, LoginRefused."""
+        if self._closed:
+            raise self._is_closed()
+        if self._link is not None:
+            return self
         self._link = await self._open()
         self._connected.set()
         return self
 
     async def _open(self) -> Link:
+        target = self.target
+        if self._token is not None:
+            target = replace(
+                target, user="", password=self._token if isinstance(self._token, str) else self._token()
+            )
         return await open_link(
-            self.target,
+            target,
             self._tls,
             self._certified,
             self._compression,
@@ -131,11 +176,13 @@ class Client:
         if not self._reconnects or isinstance(why, LoginRefused):
             self._give_up(why)
         else:
+            logger.warning("%s: %s; connecting again", self.target.address, why.message)
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
         """Full jitter: each wait is a random part of a bound that doubles."""
-        bound_s = _BACKOFF_S
+        loop = asyncio.get_running_loop()
+        began, bound_s = loop.time(), _BACKOFF_S
         while True:
             await asyncio.sleep(random.uniform(0, bound_s))
             bound_s = min(2 * bound_s, _BACKOFF_MAX_S)
@@ -144,7 +191,10 @@ class Client:
             except LoginRefused as error:
                 self._give_up(error)
                 return
-            except ClientError:
+            except ClientError as error:
+                if self._give_up_s is not None and loop.time() - began >= self._give_up_s:
+                    self._give_up(error)
+                    return
                 continue
             try:
                 # Nobody else may use it before all that hung on the last one hangs on it.
@@ -168,6 +218,7 @@ class Client:
                 continue
             self._link = link
             self.reconnects += 1
+            logger.warning("%s: connected again after %.1f s", self.target.address, loop.time() - began)
             self._reconnecting = None
             self._connected.set()
             return
@@ -183,13 +234,23 @@ class Client:
         """The connection, when there is one (again). Raises Closed, ConnectionLost."""
         while True:
             if self._closed:
-                raise Closed("the client is closed")
+                raise self._is_closed()
             if self._error is not None:
                 raise self._error
             if self._link is not None and self._link.alive:
                 return self._link
+            if self._reconnecting is None and self._link is None:
+                raise ConnectionLost(
+                    f"the client of {self.target.address} is not connected",
+                    remedy="use it with async with, or await its connect()",
+                )
             self._connected.clear()
             await self._connected.wait()
+
+    def _is_closed(self) -> Closed:
+        return Closed(
+            f"the client of {self.target.address} is closed", remedy="connect again: penstock.connect(...)"
+        )
 
     @property
     def connected(self) -> bool:
@@ -225,21 +286,28 @@ class Client:
         self,
         topic: str | None = None,
         *,
+        queue: str | None = None,
         exchange: str | None = None,
         routing_key: str = "",
-        queue: str | None = None,
+        mqtt_topic: str | None = None,
+        schema: type[Sent] | Codec[Sent] | None = None,
+        key: Callable[[Sent], bytes | str | None] | None = None,
         name: str | None = None,
-        acks: str = "all",
+        acks: Acks = "all",
         linger_ms: float = 0,
         batch_bytes: int = 262_144,
         batch_messages: int = 10_000,
         buffer_bytes: int = 32 << 20,
         create: bool = True,
         group: Group | None = None,
-    ) -> Producer:
-        """A producer to a topic, a queue, or an exchange with a routing key; `async with` opens it.
+    ) -> Producer[Sent]:
+        """A producer to a topic, a queue, an exchange with a routing key, or an MQTT topic.
+
+        `async with` opens it.
 
         Args:
+            schema: The type of what is sent, or how it is encoded; see `penstock.Schema`.
+            key: The ordering key of what is sent, e.g. `lambda order: order.user`.
             name: Makes it idempotent: what it sends again after a lost connection is kept once, and a newer
                 producer of that name fences it off.
             acks: What `send` waits for: "all" the disk, "written" the operating system, "none" nothing.
@@ -251,10 +319,11 @@ class Client:
 
         """
         from penstock.sdk.producer import Producer
+        from penstock.sdk.schema import codec_of
 
         return Producer(
             self,
-            _place(topic, queue, exchange, routing_key, create),
+            of_producer(topic, queue, exchange, routing_key, mqtt_topic, create),
             name=name,
             acks=acks,
             linger_s=linger_ms / 1000,
@@ -262,6 +331,8 @@ class Client:
             batch_messages=batch_messages,
             buffer_bytes=buffer_bytes,
             group=group,
+            codec=codec_of(schema),
+            key=key,
         )
 
     def subscribe(
@@ -270,8 +341,12 @@ class Client:
         subscription: str | None = None,
         *,
         queue: str | None = None,
-        kind: str = "shared",
-        start: str = "latest",
+        exchange: str | None = None,
+        routing_key: str = "",
+        mqtt_filter: str | None = None,
+        schema: type[T] | Codec[T] | None = None,
+        kind: Kind = "shared",
+        start: Start = "latest",
         durable: bool = True,
         exclusive: bool = False,
         priority: int = 0,
@@ -284,81 +359,130 @@ class Client:
         create: bool = True,
         consumer: str | None = None,
         ranges: Sequence[tuple[int, int]] | None = None,
-    ) -> Consumer:
-        """A consumer of a topic's subscription, or of an AMQP queue; `async with` opens it.
+    ) -> Consumer[T]:
+        """A consumer of a subscription to a topic, an exchange or an MQTT filter, or of an AMQP queue.
+
+        `async with` opens it. A subscription to an exchange or a filter is a durable AMQP queue of that name,
+        which is bound there; other clients know it, too.
 
         Args:
+            schema: The type of `message.value`, or how it is decoded; see `penstock.Schema`.
             kind: "exclusive" (one consumer), "failover" (one at a time, others stand by), "shared" (each
-                message to one of them), "key_shared" (each key to one of them).
-            start: Where a new subscription begins: "earliest", "latest", "pos:NUMBER", "-1h", a time.
+                message to one of them), "key_shared" (each key to one of them; of topics only).
+            start: Where a new subscription begins: "earliest", "latest", "-1h", a datetime, a timedelta, a
+                MessageId.
             durable: It outlives its consumers and a restart.
+            exclusive: Of a queue: let no other consumer in.
             prefetch, prefetch_bytes: What may wait in this process, in bytes with 28 for each message (and
                 a message of more than a fifth of it besides); 0 messages: only `pull` brings some.
             ack_timeout_s: What is not acknowledged in time comes again, to whoever is there.
             nack_backoff_s: How long what is given back waits; it doubles from the first to the second.
+            create: Make topics that are not there: this one, and `dead_letter`.
             consumer: Its name, by which the active one, or the keys, are chosen.
             ranges: For sticky key-shared subscriptions: the slots, of 65,536, that this consumer gets.
             max_deliveries, dead_letter: After so many a message goes to the topic `dead_letter`.
 
         """
         from penstock.sdk.consumer import Consumer
+        from penstock.sdk.schema import codec_of
 
-        if queue is not None:
-            fields: dict[str, Any] = {"queue": queue, "exclusive": exclusive, "priority": priority}
-        elif topic is None or subscription is None:
-            raise TypeError("subscribe needs a topic and a subscription, or a queue")
-        else:
-            least, most = (None, None) if nack_backoff_s is None else nack_backoff_s
-            fields = {
-                "topic": topic,
-                "subscription": subscription,
-                "kind": kind,
-                "start": start,
-                "durable": durable,
-                "priority": priority,
-                "create": create,
-                "ack_timeout_ms": None if ack_timeout_s is None else int(ack_timeout_s * 1000),
-                "nack_min_ms": None if least is None else int(least * 1000),
-                "nack_max_ms": None if most is None else int(most * 1000),
-                "max_deliveries": max_deliveries,
-                "dead_letter": dead_letter,
-                "consumer": consumer,
-                "ranges": None if ranges is None else [list(one) for one in ranges],
-                "sticky": None if ranges is None else True,
-            }
-        return Consumer(self, "subscribe", fields, prefetch, prefetch_bytes)
+        said = {
+            "exclusive": exclusive or None,
+            "priority": priority or None,
+            "consumer": consumer,
+            "ranges": None if ranges is None else [list(one) for one in ranges],
+        }
+        options = options_of(
+            kind=kind,
+            durable=durable,
+            create=create,
+            ack_timeout_s=ack_timeout_s,
+            nack_backoff_s=nack_backoff_s,
+            max_deliveries=max_deliveries,
+            dead_letter=dead_letter,
+            ranges=ranges,
+        )
+        opening = of_subscription(
+            topic,
+            subscription,
+            queue,
+            exchange,
+            routing_key,
+            mqtt_filter,
+            start,
+            {name: value for name, value in said.items() if value is not None},
+            options,
+        )
+        return Consumer(self, opening, prefetch, prefetch_bytes, codec_of(schema))
 
     def retrying(
-        self, topic: str, subscription: str, retry: Retry | None = None, **options: Any
-    ) -> RetryingConsumer:
-        """A consumer whose failures come again by a retry topic; see `penstock.sdk.retrying`.
+        self,
+        topic: str,
+        subscription: str,
+        retry: Retry | None = None,
+        *,
+        schema: type[T] | Codec[T] | None = None,
+        kind: Kind = "shared",
+        start: Start = "latest",
+        prefetch: int = 1000,
+        prefetch_bytes: int = 16 << 20,
+        ack_timeout_s: float | None = None,
+        create: bool = True,
+    ) -> RetryingConsumer[T]:
+        """A consumer whose failures come again by a retry topic; see `penstock.Retry`.
 
-        `options` are those of `subscribe`.
+        The other arguments are those of `subscribe`.
         """
         from penstock.sdk.retrying import Retry, RetryingConsumer
 
-        return RetryingConsumer(self, topic, subscription, retry or Retry(), options)
+        return RetryingConsumer(
+            self,
+            topic,
+            subscription,
+            retry or Retry(),
+            start,
+            {
+                "schema": schema,
+                "kind": kind,
+                "prefetch": prefetch,
+                "prefetch_bytes": prefetch_bytes,
+                "ack_timeout_s": ack_timeout_s,
+                "create": create,
+            },
+        )
 
     def reader(
         self,
         topic: str | None = None,
         *,
         queue: str | None = None,
-        start: str = "latest",
+        exchange: str | None = None,
+        routing_key: str = "",
+        mqtt_filter: str | None = None,
+        schema: type[T] | Codec[T] | None = None,
+        start: Start = "latest",
         prefetch: int = 1000,
         prefetch_bytes: int = 16 << 20,
-    ) -> Consumer:
-        """Messages of a topic, or of a queue without taking them, from `start` on; see `subscribe`.
+    ) -> Consumer[T]:
+        """Messages of a topic, an exchange, an MQTT filter, or a queue from `start` on, without taking them.
 
-        After a lost connection it goes on behind the last message that was given out.
+        See `subscribe`. After a lost connection it goes on behind the last message that was given out. What
+        was published to an exchange before is there as long as the gateway keeps its traffic.
         """
         from penstock.sdk.consumer import Consumer
+        from penstock.sdk.schema import codec_of
 
-        if (topic is None) == (queue is None):
-            raise TypeError("a reader needs a topic or a queue")
-        return Consumer(
-            self, "read", {"topic": topic, "queue": queue, "start": start}, prefetch, prefetch_bytes
-        )
+        opening = of_reader(topic, queue, exchange, routing_key, mqtt_filter, start)
+        return Consumer(self, opening, prefetch, prefetch_bytes, codec_of(schema))
+
+    def table(
+        self, topic: str, *, schema: type[T] | Codec[T] | None = None, prefetch: int = 1000
+    ) -> Table[T]:
+        """The last value of each key of a topic, kept up to date; see `penstock.sdk.table`."""
+        from penstock.sdk.schema import codec_of
+        from penstock.sdk.table import Table
+
+        return Table(self, topic, codec_of(schema), prefetch)
 
     def transaction(self) -> Transaction:
         """`async with client.transaction() as tx`: sends and acknowledgements, all or none."""
@@ -398,11 +522,20 @@ class Client:
     # Closing
 
     async def close(self) -> None:
-        """Flush and close everything. Idempotent."""
+        """Flush and close everything. Idempotent.
+
+        Raises:
+            ConnectionLost: within `close_timeout_s` not everything that was sent was confirmed.
+
+        """
         if self._closed:
             return
+        failure: ClientError | None = None
         for member in reversed(list(self._members.values())):
-            await member.close()
+            try:
+                await member.close()
+            except ClientError as error:
+                failure = failure or error
         self._closed = True
         self._connected.set()
         if self._reconnecting is not None:
@@ -410,10 +543,19 @@ class Client:
             await asyncio.gather(self._reconnecting, return_exceptions=True)
         link, self._link = self._link, None
         if link is not None:
-            await link.close()
+            try:
+                async with asyncio.timeout(self.close_timeout_s):
+                    await link.close()
+            except TimeoutError:
+                link.abort()  # the peer takes nothing more
+        if failure is not None:
+            raise failure
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self.connect().__await__()
 
     async def __aenter__(self) -> Self:
-        return await self.connect() if self._link is None else self
+        return await self.connect()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -421,37 +563,5 @@ class Client:
         await self.close()
 
 
-def _place(
-    topic: str | None, queue: str | None, exchange: str | None, routing_key: str, create: bool
-) -> Mapping[str, Any]:
-    if sum(one is not None for one in (topic, queue, exchange)) != 1:
-        raise TypeError("a producer needs a topic, a queue or an exchange")
-    if topic is not None:
-        return {"topic": topic, "create": create}
-    if queue is not None:
-        return {"exchange": "", "routing_key": queue}
-    return {"exchange": exchange, "routing_key": routing_key}
-
-
-class connect:  # used as a function
-    """Connect to a gateway: `client = await connect(url)`, or `async with connect(url) as client:`.
-
-    The arguments are those of `Client`.
-
-    Raises (when awaited):
-        ConnectionLost: nobody is there.
-        LoginRefused: the user may not come in.
-
-    """
-
-    def __init__(self, url: str, **options: Any) -> None:
-        self._client = Client(url, **options)
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        return self._client.connect().__await__()
-
-    async def __aenter__(self) -> Client:
-        return await self._client.connect()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+connect = Client
+"""Connect to a gateway: `client = await connect(url)`, or `async with connect(url) as client:`."""

@@ -11,81 +11,85 @@ import asyncio
 import json
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
 from penstock.sdk.batch import Batch
 from penstock.sdk.errors import ClientError, Closed, StaleDelivery
 from penstock.sdk.message import Message
+from penstock.sdk.places import start_of
+from penstock.sdk.ranges import RANGE, joined, packed
+from penstock.sdk.receiving import Receiving
+from penstock.sdk.working import Processing
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
+
+    from typing_extensions import TypeVar
 
     from penstock.sdk.client import Client
     from penstock.sdk.link import Link
+    from penstock.sdk.places import Opening, Start
+    from penstock.sdk.schema import Codec
 
-__all__ = ["Consumer", "Receiving", "Source", "joined", "packed"]
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["Consumer", "Source"]
 
 _CREDIT: Final = struct.Struct(">II")
 _PULL: Final = struct.Struct(">IIIIII")
 _ACK: Final = struct.Struct(">IBBH")
 _NACK: Final = struct.Struct(">iBBH")
-_RANGE: Final = struct.Struct(">QQ")
 _CREDIT_MAX: Final = 2**32 - 1
 
 
-class Source:
+class Source(Generic[T]):
     """What the messages belong to that a consumer got by one connection, or between two seeks."""
 
     __slots__ = ("consumer",)
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer[T]) -> None:
         self.consumer = consumer
 
 
-class Receiving:
-    """What follows from `receive_many`."""
-
-    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
-        """At least one message and what else is here, `most` at most; [] when none came in time."""
-        raise NotImplementedError
-
-    async def batches(self, most: int = 1000) -> AsyncIterator[Sequence[Message]]:
-        """`receive_many`, until it is closed."""
-        while True:
-            try:
-                found = await self.receive_many(most)
-            except Closed:
-                return
-            if found:
-                yield found
-
-
-class Consumer(Receiving):
+class Consumer(Receiving[T]):
     """Made by `Client.subscribe` and `Client.reader`; `async with` opens it, and closes it at the end."""
 
     def __init__(
-        self, client: Client, do: str, fields: Mapping[str, Any], prefetch: int, prefetch_bytes: int
+        self,
+        client: Client,
+        opening: Opening,
+        prefetch: int,
+        prefetch_bytes: int,
+        codec: Codec[T] | None = None,
     ) -> None:
         self.client = client
         self.handle = 0
-        self._do = do
-        self._fields = dict(fields)
+        self._opening = opening
+        self._next: int | None = None
+        """Of a reader: where it goes on; None: at its start."""
+        self._codec = codec
         self._prefetch = prefetch
         self._prefetch_bytes = min(prefetch_bytes, _CREDIT_MAX)
         self.source = Source(self)
         """What messages belong to that are ours."""
-        self._inbox = Inbox(Message, self.source, -(-prefetch // 2), -(-self._prefetch_bytes // 2))
+        self._inbox: Inbox[Message[T]] = Inbox(
+            Message, self.source, -(-prefetch // 2), -(-self._prefetch_bytes // 2)
+        )
         self._arrived: deque[asyncio.Future[None]] = deque()
-        self._pulls: dict[int, tuple[list[Message], asyncio.Future[dict[str, Any]]]] = {}
+        self._pulls: dict[int, tuple[list[Message[T]], asyncio.Future[dict[str, Any]]]] = {}
         self._link: Link | None = None
         self._error: ClientError | None = None
         self._acks: list[tuple[int, int]] = []
         self._is_paused = False
-        self.give_back: Callable[[Message], Awaitable[None]] = self.nack
+        self.give_back: Callable[[Message[T]], Awaitable[None]] = self.nack
         """What becomes of a message whose `process` block raised."""
         self._loop: asyncio.AbstractEventLoop
         self.events: deque[dict[str, Any]] = deque(maxlen=100)
@@ -96,6 +100,10 @@ class Consumer(Receiving):
     async def open(self) -> Self:
         """Register with the gateway. Raises Busy, ClientError."""
         self._loop = asyncio.get_running_loop()
+        if self.handle:
+            raise ClientError(f"the consumer of {self.place} is open already")
+        self._error = None
+        self.stopped = False
         self.handle = self.client.register(self)
         try:
             link = await self.client.link()
@@ -109,7 +117,9 @@ class Consumer(Receiving):
 
     async def resume(self, link: Link) -> None:
         """There is a connection: consume there."""
-        await link.request(self._do, handle=self.handle, **self._fields)
+        if self.stopped:
+            return
+        await self._opening.on(link, self.handle, self._next)
         if self._is_paused:
             await link.request("pause", handle=self.handle)
         self._link = link
@@ -123,10 +133,10 @@ class Consumer(Receiving):
 
     def paused(self) -> None:
         """The connection is lost: what waits comes again, what was given out is stale."""
-        if self._do == "read":
-            first = self._inbox.position + 1 if self._inbox.position else self._inbox.head()
-            if first is not None:
-                self._fields["start"] = f"pos:{first}"
+        if not self._opening.takes:
+            self._next = (
+                self._inbox.position + 1 if self._inbox.position else self._inbox.head() or self._next
+            )
         self._link = None
         self._void()
         for _, answer in self._pulls.values():
@@ -145,9 +155,7 @@ class Consumer(Receiving):
         self._link = None
         # What was given out comes again, to others.
         self.source = Source(self)
-        for future in self._arrived:
-            if not future.done():
-                future.set_result(None)
+        self._wake_all()
         for _, answer in self._pulls.values():
             if not answer.done():
                 answer.set_exception(error)
@@ -157,25 +165,38 @@ class Consumer(Receiving):
         if not self.handle:
             return
         handle, self.handle = self.handle, 0
+        self.stopped = True
         self._send_acks(handle)
         self.client.forget(handle)
         link, self._link = self._link, None
-        self.failed(self._error or Closed("the consumer is closed"))
+        self.failed(self._error or Closed(f"the consumer of {self.place} is closed"))
         if link is not None:
             await link.release(handle)
 
-    async def __aenter__(self) -> Self:
-        return await self.open()
+    def stop(self) -> None:
+        """See `Receiving.stop`."""
+        if not self.stopped:
+            self.stopped = True
+            self._error = Closed(f"the consumer of {self.place} was stopped")
+            self._inbox.clear()
+            self._wake_all()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    @property
+    def takes(self) -> bool:
+        """What it is given is to be settled; of readers it is not."""
+        return self._opening.takes
+
+    @property
+    def place(self) -> str:
+        """What it consumes, in words."""
+        return self._opening.name
 
     # Frames
 
     def frame(self, kind: int, payload: bytes) -> None:
         """DELIVER, DELIVER_STORED, PULLED or EVENT."""
+        if self.stopped and kind in (kinds.DELIVER, kinds.DELIVER_STORED):
+            return
         if kind == kinds.DELIVER_STORED:
             self._inbox.deliver_stored(payload)
             self._wake()
@@ -218,6 +239,11 @@ class Consumer(Receiving):
         self._arrived.append(future)
         return future
 
+    def _wake_all(self) -> None:
+        for future in self._arrived:
+            if not future.done():
+                future.set_result(None)
+
     def _wake(self) -> None:
         while self._arrived:
             future = self._arrived.popleft()
@@ -254,7 +280,7 @@ class Consumer(Receiving):
         if self._arrived and self._inbox.waiting:
             self._wake()
 
-    async def receive(self, timeout_s: float | None = None) -> Message | None:
+    async def receive(self, timeout_s: float | None = None) -> Message[T] | None:
         """The next message; None: none came in time. Raises Closed, ClientError."""
         if not self._inbox.waiting:
             await self._wait(timeout_s)
@@ -267,7 +293,7 @@ class Consumer(Receiving):
         if self._link is not None and used:
             self._link.send(kinds.CREDIT, self.handle, _CREDIT.pack(used, size))
 
-    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
+    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message[T]]:
         """At least one message and what else is here, `most` at most; [] when none came in time."""
         if not self._inbox.waiting:
             await self._wait(timeout_s)
@@ -275,7 +301,7 @@ class Consumer(Receiving):
         self._given()
         return found
 
-    async def batches(self, most: int = 1000) -> AsyncIterator[Batch]:
+    async def batches(self, most: int = 1000) -> AsyncIterator[Batch[T]]:
         """What is here, `most` at most and one at least, until it is closed."""
         while True:
             try:
@@ -286,7 +312,7 @@ class Consumer(Receiving):
             self._given()
             yield batch
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
+    async def __aiter__(self) -> AsyncIterator[Message[T]]:
         inbox = self._inbox
         while True:
             # What is here needs no coroutine of its own.
@@ -309,14 +335,14 @@ class Consumer(Receiving):
         least: int = 1,
         least_bytes: int = 0,
         wait_s: float = 0.5,
-    ) -> list[Message]:
+    ) -> list[Message[T]]:
         """Ask for messages and wait until `least` are there, or `wait_s` is over. For prefetch=0."""
         link = await self.client.link()
         if self._error is not None:
             raise self._error
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         request = link.number(answer)
-        found: list[Message] = []
+        found: list[Message[T]] = []
         self._pulls[request] = found, answer
         wait_ms = min(int(wait_s * 1000), 60_000)
         link.send(kinds.PULL, self.handle, _PULL.pack(request, most, most_bytes, least, least_bytes, wait_ms))
@@ -324,17 +350,17 @@ class Consumer(Receiving):
             await answer
         finally:
             self._pulls.pop(request, None)
-        if self._do == "read" and found:
+        if not self._opening.takes and found:
             self._inbox.position = found[-1].position
         return [message for message in found if not self.is_stale(message)]
 
     # Settling
 
-    def is_stale(self, message: Message) -> bool:
+    def is_stale(self, message: Message[T]) -> bool:
         """Whether the message is not ours any more."""
         return message.source is not self.source
 
-    async def ack(self, messages: Message | Iterable[Message], *, durable: bool = False) -> None:
+    async def ack(self, messages: Message[T] | Iterable[Message[T]], *, durable: bool = False) -> None:
         """They are done.
 
         Args:
@@ -368,27 +394,29 @@ class Consumer(Receiving):
         else:
             acks += ranges
 
-    async def ack_cumulative(self, message: Message) -> None:
+    async def ack_cumulative(self, message: Message[T]) -> None:
         """This one and all before it are done; for subscriptions where one consumer gets everything."""
         self.ranges(message)
         if self._link is not None:
             self._send_acks(self.handle)
-            self._link.send(kinds.ACK, self.handle, _ACK.pack(0, 1, 0, 0) + _RANGE.pack(0, message.tag))
+            self._link.send(kinds.ACK, self.handle, _ACK.pack(0, 1, 0, 0) + RANGE.pack(0, message.tag))
 
-    async def nack(self, messages: Message | Iterable[Message], *, delay_s: float | None = None) -> None:
+    async def nack(
+        self, messages: Message[T] | Iterable[Message[T]], *, delay_s: float | None = None
+    ) -> None:
         """They come again: after `delay_s`, or after the subscription's backoff."""
         ranges = joined(self.ranges(messages))
         if self._link is not None:
             delay_ms = -1 if delay_s is None else min(int(delay_s * 1000), 2**31 - 1)
             self._link.send(kinds.NACK, self.handle, _NACK.pack(delay_ms, 0, 0, 0) + packed(ranges))
 
-    async def reject(self, messages: Message | Iterable[Message]) -> None:
+    async def reject(self, messages: Message[T] | Iterable[Message[T]]) -> None:
         """They leave the subscription undone: to its dead-letter topic, when it has one."""
         ranges = joined(self.ranges(messages))
         if self._link is not None:
             self._link.send(kinds.NACK, self.handle, _NACK.pack(0, 1, 0, 0) + packed(ranges))
 
-    def ranges(self, messages: Message | Iterable[Message]) -> list[tuple[int, int]]:
+    def ranges(self, messages: Message[T] | Iterable[Message[T]]) -> list[tuple[int, int]]:
         """(first, last) of runs of the messages' delivery tags, in their order. Raises StaleDelivery."""
         source = self.source
         if isinstance(messages, Message):
@@ -411,6 +439,34 @@ class Consumer(Receiving):
             payload = _ACK.pack(0, 0, 0, 0) + packed(joined(ranges))
             self._link.send(kinds.ACK, handle, payload)
 
+    async def extend(self, messages: Message[T] | Iterable[Message[T]]) -> None:
+        """More time for them: the subscription's `ack_timeout_s` begins anew.
+
+        Raises:
+            StaleDelivery: one of them is not ours any more, for it took too long; it comes again.
+            ClientError: the connection is lost.
+
+        """
+        ranges = joined(self.ranges(messages))
+        for at in range(0, len(ranges), 1000):
+            some = ranges[at : at + 1000]
+            count = sum(last - first + 1 for first, last in some)
+            link = await self.client.link()
+            told = await link.request("extend", handle=self.handle, ranges=some)
+            if told["extended"] < count:
+                raise StaleDelivery(
+                    f"{count - told['extended']} of {count} messages of {self.place} took too long",
+                    remedy="extend sooner than ack_timeout_s; they come again, flagged as redelivered",
+                )
+
+    def processing(self, message: Message[T]) -> AbstractAsyncContextManager[Message[T]]:
+        """See `Message.process`."""
+        return Processing(message)
+
+    def decode(self, body: bytes) -> T:
+        """As its schema decodes it; see `Message.value`."""
+        return cast(T, body) if self._codec is None else self._codec.decode(body)
+
     # Pausing
 
     async def pause(self) -> None:
@@ -427,31 +483,21 @@ class Consumer(Receiving):
 
     # Moving
 
-    async def seek(self, to: str) -> None:
-        """The subscription goes on from there; see `Client.subscribe` for `to`. What is out is stale."""
+    async def seek(self, to: Start) -> None:
+        """The subscription goes on from there; see `Client.subscribe` for `start`. What is out is stale."""
+        fields = self._opening.fields
+        if "subscription" not in fields:
+            raise ClientError(
+                f"a consumer of {self.place} cannot seek",
+                remedy="subscribe to a topic, or open a reader with another start",
+            )
         await self.client.request(
-            "seek", topic=self._fields["topic"], subscription=self._fields["subscription"], to=to
+            "seek", topic=fields["topic"], subscription=fields["subscription"], to=start_of(to)
         )
 
 
-def _stale(message: Message) -> StaleDelivery:
+def _stale(message: Message[Any]) -> StaleDelivery:
     return StaleDelivery(
-        f"the message at {message.id} is not this consumer's any more",
+        f"the message at {message.id} of {message.source.consumer.place} is not this consumer's any more",
         remedy="drop it: it comes again, flagged as redelivered",
     )
-
-
-def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """As few ranges as hold these and no others."""
-    ranges.sort()
-    found: list[tuple[int, int]] = []
-    for first, last in ranges:
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        else:
-            found.append((first, last))
-    return found
-
-
-def packed(ranges: list[tuple[int, int]]) -> bytes:
-    return b"".join(_RANGE.pack(first, last) for first, last in ranges)

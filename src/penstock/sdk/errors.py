@@ -11,7 +11,13 @@ PenstockError
     ├── Busy                the subscription has a consumer, and takes no other
     ├── BadBody             a body that is no value of its schema
     ├── Fenced              a newer producer of the same name has begun
-    └── Refused             anything else that the gateway refused
+    └── Refused             anything else that the gateway refused; its `code` says what
+        ├── NotFound        there is no such topic, queue, exchange or subscription
+        ├── AccessRefused   this user may not
+        └── Inequivalent    it is there, with other options
+
+`penstock.NAME` has each. Mistakes of the program itself, such as a body that is no bytes, are TypeError and
+ValueError.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from typing import Any
 from penstock.errors import PenstockError
 
 __all__ = [
+    "AccessRefused",
     "BadBody",
     "BufferFull",
     "Busy",
@@ -28,7 +35,9 @@ __all__ = [
     "Closed",
     "ConnectionLost",
     "Fenced",
+    "Inequivalent",
     "LoginRefused",
+    "NotFound",
     "Refused",
     "StaleDelivery",
     "from_wire",
@@ -39,7 +48,9 @@ class ClientError(PenstockError):
     """The root of what the client raises."""
 
     code = "client"
+    """What happened, in a word that does not change: docs/protocols/native.md has the gateway's."""
     retryable = False
+    """Whether the same may go well later, without a change to the program."""
 
 
 class ConnectionLost(ClientError):
@@ -99,9 +110,26 @@ class Refused(ClientError):
     code = "refused"
 
 
-_KINDS: dict[str, type[ClientError]] = {
-    kind.code: kind for kind in (LoginRefused, Closed, Busy, Fenced, StaleDelivery)
-}
+class NotFound(Refused):
+    """There is no such topic, queue, exchange or subscription."""
+
+    code = "not_found"
+
+
+class AccessRefused(Refused):
+    """The user has no permission for it."""
+
+    code = "access_refused"
+
+
+class Inequivalent(Refused):
+    """It is there already, and otherwise than it was asked for."""
+
+    code = "inequivalent"
+
+
+_TOLD = (LoginRefused, Closed, Busy, Fenced, StaleDelivery, NotFound, AccessRefused, Inequivalent)
+_KINDS: dict[str, type[ClientError]] = {kind.code: kind for kind in _TOLD}
 
 
 def from_wire(told: dict[str, Any]) -> ClientError:

@@ -23,6 +23,9 @@ __all__ = ["Link", "Receiver", "open_link"]
 _HEAD: Final = struct.Struct(">IBBHI")
 _CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "extend", "queues")
 _DELIVERY_MAX: Final = 2**31
+_PING_AT: Final = 2
+_GONE_AT: Final = 5
+"""Looks, at half of the heartbeat, at which nothing had come since the one before."""
 
 
 class Receiver(Protocol):
@@ -55,6 +58,9 @@ class Link(asyncio.Protocol):
         self.damaged = False
         """It was dropped, because a stored batch came that is damaged."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._heard = False
+        self._missed = 0
+        self._watch: asyncio.TimerHandle | None = None
         self._steps: asyncio.Queue[dict[str, Any] | ClientError] = asyncio.Queue()
 
     # asyncio.Protocol
@@ -64,6 +70,7 @@ class Link(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # uvloop's is one by its methods only
 
     def data_received(self, data: bytes) -> None:
+        self._heard = True
         buffer = self._buffer
         buffer += data
         at, end = 0, len(buffer)
@@ -88,6 +95,8 @@ class Link(asyncio.Protocol):
             remedy="it is made again by itself, unless the client is closed",
         )
         self._error = why
+        if self._watch is not None:
+            self._watch.cancel()
         self._writable.set()
         for answer in self._answers.values():
             if not answer.done():
@@ -151,6 +160,26 @@ class Link(asyncio.Protocol):
             remedy="it is asked for again, without stored batches",
         )
         self.abort()
+
+    def _look(self, every_s: float) -> None:
+        """A peer that is gone without a word is found: it says nothing, not even to a PING.
+
+        Looks are counted, not seconds: a process that was held up reads before it looks again.
+        """
+        if self._heard:
+            self._heard, self._missed = False, 0
+        else:
+            self._missed += 1
+            if self._missed == _PING_AT:
+                self.send(kinds.PING, 0, b"")
+            elif self._missed == _GONE_AT:
+                self._error = ConnectionLost(
+                    f"the gateway said nothing for {every_s * _GONE_AT:.0f} s, not even to a PING",
+                    remedy="it is connected to again by itself, unless the client is closed",
+                )
+                self.abort()
+                return
+        self._watch = self._loop.call_later(every_s, self._look, every_s)
 
     # Writing
 
@@ -247,6 +276,9 @@ class Link(asyncio.Protocol):
                 f"the gateway does not compress with {compression}",
                 remedy="connect without compression, or to a newer gateway",
             )
+        beat_s = float(self.welcome.get("heartbeat_s", 0))
+        if beat_s > 0:
+            self._look(beat_s / 2)
         self.packs = compression or ""
         self.stores = stored and not compression
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native._records import MessageId, Record
 from penstock.protocols.native.kinds import KEY_HEADER
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from penstock.sdk.consumer import Source
+
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["Message", "MessageId", "properties_block"]
 
@@ -70,13 +80,21 @@ class Described:
         return found if isinstance(found, str | bytes) else None
 
 
-class Message(Record, Described):
+class Message(Record, Described, Generic[T]):
     """A delivered message.
 
     `body`, `position`, `timestamp_ms`, `redelivered` and `given_back` are those of `Record`.
     """
 
-    source: Source
+    source: Source[T]
+
+    @cached_property
+    def value(self) -> T:
+        """Its body as its consumer's schema decodes it; without a schema the body.
+
+        Raises BadBody, or what the schema raises: only here, so that one bad message stops no loop.
+        """
+        return self.source.consumer.decode(self.body)
 
     @property
     def id(self) -> MessageId:
@@ -94,27 +112,28 @@ class Message(Record, Described):
         return self.key_block[2 + self.key_block[0] :].decode("utf-8", "surrogateescape")
 
     @property
+    def time(self) -> datetime:
+        """When it was appended, in UTC."""
+        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """Its W3C trace context: `traceparent`, `tracestate`; {} without one."""
+        headers = self.headers
+        return {name: str(headers[name]) for name in ("traceparent", "tracestate") if name in headers}
+
+    @property
     def stale(self) -> bool:
         """It cannot be acknowledged any more; it comes again."""
         return self.source.consumer.is_stale(self)
 
-    def process(self) -> _Processing:
+    def process(self) -> AbstractAsyncContextManager[Message[T]]:
         """`async with message.process():` acknowledges it, or gives it back when the block raises."""
-        return _Processing(self)
+        return self.source.consumer.processing(self)
+
+    async def extend(self) -> None:
+        """More time: the subscription's `ack_timeout_s` begins anew. Raises StaleDelivery, ClientError."""
+        await self.source.consumer.extend(self)
 
     def __repr__(self) -> str:
         return f"<Message {self.position} {self.body[:40]!r}{' redelivered' if self.redelivered else ''}>"
-
-
-class _Processing:
-    def __init__(self, message: Message) -> None:
-        self._message = message
-
-    async def __aenter__(self) -> Message:
-        return self._message
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            await self._message.source.consumer.ack(self._message)
-        else:
-            await self._message.source.consumer.give_back(self._message)

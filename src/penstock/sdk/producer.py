@@ -9,107 +9,55 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import struct
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native import kinds
-from penstock.protocols.native._records import (
-    encode_produce,
-    encode_records,
-    fitting,
-    message_ids,
-)
-from penstock.sdk.errors import BufferFull, ClientError, Closed, Fenced, from_wire
+from penstock.protocols.native._records import fitting
+from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, from_wire
 from penstock.sdk.half import Answering, Half
 from penstock.sdk.message import PLAIN, MessageId, properties_block
+from penstock.sdk.pending import Pending, Sent
+from penstock.sdk.schema import body_of
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from typing_extensions import TypeVar
+
     from penstock.sdk.client import Client
     from penstock.sdk.half import Group
     from penstock.sdk.link import Link
+    from penstock.sdk.schema import Codec
     from penstock.sdk.transaction import Transaction
+
+    T = TypeVar("T", default=bytes | str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["Producer"]
 
 _ACKS: Final = {"all": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN, "none": kinds.ACKS_NONE}
 _CONFIRM: Final = struct.Struct(">QQII")
-_BATCH: Final = struct.Struct(">QBBHI")
-_DUE: Final = struct.Struct(">q")
 _PREPARE: Final = struct.Struct(">III")
+_NO_SPAN: Final = nullcontext()
 _NUMBERS: Final = 2**31
 """Numbers of a named producer's messages begin again at 0 from here on."""
+logger: Final = logging.getLogger("penstock.sdk")
 _RECORD_BYTES: Final = 64
 """What a message counts for besides its bytes."""
 
-_Future = asyncio.Future[MessageId]
 
-
-class _Batch:
-    """Sent, and not confirmed yet."""
-
-    __slots__ = ("bodies", "count", "due_ms", "future", "futures", "props", "sequence", "size")
-
-    def __init__(
-        self,
-        sequence: int,
-        bodies: list[bytes],
-        props: list[bytes] | None,
-        futures: list[_Future] | None,
-        future: asyncio.Future[list[MessageId]] | None,
-        size: int,
-        due_ms: int,
-    ) -> None:
-        self.sequence = sequence
-        self.bodies = bodies
-        self.props = props
-        self.count = len(bodies)
-        self.futures = futures
-        self.future = future
-        self.size = size
-        self.due_ms = due_ms
-
-    def send(self, link: Link, handle: int, acks: int) -> None:
-        """Send it."""
-        if not self.due_ms and not link.packs:
-            link.write(encode_produce(handle, self.sequence, acks, self.bodies, self.props, PLAIN))
-            return
-        records, packed = encode_records(self.bodies, self.props, PLAIN), 0
-        if link.packs:
-            from penstock.protocols.native.packing import code_of, pack
-
-            records, packed = pack(records, link.packs), code_of(link.packs)
-        head = _BATCH.pack(self.sequence, acks, packed, 0, self.count)
-        if self.due_ms:
-            link.send(kinds.PRODUCE_AT, handle, head + _DUE.pack(self.due_ms) + records)
-        else:
-            link.send(kinds.PRODUCE, handle, head + records)
-
-    def done(self, position: int) -> None:
-        """It is confirmed: its first message is at `position`."""
-        if self.futures is not None:
-            for future, id in zip(self.futures, message_ids(position, self.count, self.due_ms), strict=True):
-                if not future.done():
-                    future.set_result(id)
-        if self.future is not None and not self.future.done():
-            self.future.set_result(message_ids(position, self.count, self.due_ms))
-
-    def failed(self, error: ClientError) -> None:
-        """It was refused."""
-        for future in self.futures or ():
-            if not future.done():
-                future.set_exception(error)
-        if self.future is not None and not self.future.done():
-            self.future.set_exception(error)
-
-
-class Producer:
+class Producer(Generic[T]):
     """Made by `Client.producer`; `async with` opens it, and flushes and closes it at the end."""
 
     def __init__(
@@ -124,6 +72,8 @@ class Producer:
         batch_messages: int,
         buffer_bytes: int,
         group: Group | None,
+        codec: Codec[T] | None = None,
+        key: Callable[[T], bytes | str | None] | None = None,
     ) -> None:
         if acks not in _ACKS:
             raise ValueError(f"acks is one of {', '.join(_ACKS)}, not {acks!r}")
@@ -131,6 +81,10 @@ class Producer:
         self.handle = 0
         self.name = name
         self.epoch: int | None = None
+        self.place = _named(place)
+        """Where it sends, in words."""
+        self._codec = codec
+        self._key = key
         self._place = {**place, **(group.fields() if group is not None else {})}
         self._answering = None if group is None else Answering(client, group.check)
         self._acks = _ACKS[acks]
@@ -141,11 +95,11 @@ class Producer:
         self._bodies: list[bytes] = []
         self._props: list[bytes] = []
         self._plain = True
-        self._futures: list[_Future] = []
+        self._futures: list[Sent] = []
         self._gathered = 0
         self._timer: asyncio.Handle | None = None
         self._sequence = 0
-        self._sent: OrderedDict[int, _Batch] = OrderedDict()
+        self._sent: OrderedDict[int, Pending] = OrderedDict()
         self._under_way = 0
         self._room: deque[asyncio.Future[None]] = deque()
         self._empty: list[asyncio.Future[None]] = []
@@ -157,7 +111,10 @@ class Producer:
 
     async def open(self) -> Self:
         """Register with the gateway. Raises ClientError."""
+        if self.handle:
+            raise ClientError(f"the producer to {self.place} is open already")
         self._loop = asyncio.get_running_loop()
+        self._error = None
         self.handle = self.client.register(self)
         try:
             link = await self.client.link()
@@ -165,6 +122,7 @@ class Producer:
             await self.resume(link)
         except BaseException:
             self.client.forget(self.handle)
+            self.handle = 0
             raise
         return self
 
@@ -195,21 +153,38 @@ class Producer:
         self._sent.clear()
         for batch in batches:
             self._finished(batch)
-            batch.failed(error)
+            batch.failed(error, quietly=True)
+        for room in self._room:
+            if not room.done():
+                room.set_result(None)
 
     async def close(self) -> None:
-        """Flush and close. Idempotent."""
+        """Flush and close. Idempotent.
+
+        Raises:
+            ConnectionLost: within the client's `close_timeout_s` not everything was confirmed.
+
+        """
         if not self.handle:
             return
         try:
-            await self.flush()
+            async with asyncio.timeout(self.client.close_timeout_s):
+                await self.flush()
+        except TimeoutError:
+            count = sum(batch.count for batch in self._sent.values())
+            lost = ConnectionLost(
+                f"the producer to {self.place} is closed, and {count} messages are not confirmed",
+                remedy="they may be kept or not: send them again; a producer with a name keeps each once",
+            )
+            self.failed(lost)
+            raise lost from None
         finally:
             handle, self.handle = self.handle, 0
             self.client.forget(handle)
             if self._answering is not None:
                 await self._answering.close()
             link, self._link = self._link, None
-            self._error = self._error or Closed("the producer is closed")
+            self.failed(self._error or Closed(f"the producer to {self.place} is closed"))
             if link is not None:
                 await link.release(handle)
 
@@ -219,14 +194,23 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        if error is None:
+            await self.close()
+            return
+        if self._link is None and self._error is None:
+            # Whoever leaves by an error, or by Ctrl-C, does not wait for a gateway that is not there.
+            self.failed(ConnectionLost(f"the producer to {self.place} was closed without a connection"))
+        try:
+            await self.close()
+        except ClientError as second:
+            logger.warning("%s", second)
 
     # Sending
 
     async def send(
         self,
         /,
-        body: bytes | str,
+        body: T,
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -239,7 +223,7 @@ class Producer:
         """Send a message, and wait for what `acks` promises.
 
         Args:
-            body: Bytes; text is encoded in UTF-8.
+            body: Bytes; text is encoded in UTF-8; a value, when the producer has a schema.
             key: Messages of one key keep their order on key-shared subscriptions.
             headers: Text, bytes, numbers, booleans, None, lists and dicts of such, by name.
             deliver_at: When it is published: a datetime with a zone, or seconds since the epoch.
@@ -250,18 +234,22 @@ class Producer:
 
         Raises:
             ClientError: it was refused, or cannot be sent any more. Cancelled: it may be kept or not.
+            TypeError, ValueError: the body, a header or a property cannot be sent.
 
         """
-        data, block = _encoded(body, key, headers, ttl_s, persistent, properties)
-        due_ms = _due_ms(deliver_at, deliver_after_s)
-        await self._wait_for_room(len(data) + len(block))
-        if due_ms:
-            return (await self._send_later([data], [block], due_ms))[0]
-        return await self._add(data, block)
+        headers, span = self._traced(headers)
+        with span:
+            data, block = self._encoded(body, key, headers, ttl_s, persistent, properties)
+            due_ms = _due_ms(deliver_at, deliver_after_s)
+            if self._under_way:
+                await self._wait_for_room(len(data) + len(block))
+            if due_ms:
+                return (await self._send_later([data], [block], due_ms))[0]
+            return await self._add(data, block)
 
     def send_nowait(
         self,
-        body: bytes | str,
+        body: T,
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -275,20 +263,32 @@ class Producer:
             BufferFull: `buffer_bytes` are under way; nothing was taken.
 
         """
-        data, block = _encoded(body, key, headers, ttl_s, persistent, properties)
-        if self._under_way and self._under_way + len(data) + len(block) + _RECORD_BYTES > self._buffer_bytes:
-            raise BufferFull(
-                f"{self._under_way} bytes are under way", remedy="await send, or raise buffer_bytes"
-            )
-        return self._add(data, block)
+        headers, span = self._traced(headers)
+        with span:
+            data, block = self._encoded(body, key, headers, ttl_s, persistent, properties)
+            size = len(data) + len(block) + _RECORD_BYTES
+            if self._under_way and self._under_way + size > self._buffer_bytes:
+                raise BufferFull(
+                    f"{self._under_way} bytes are under way to {self.place}",
+                    remedy="await send, or raise buffer_bytes",
+                )
+            return self._add(data, block)
 
-    async def send_many(self, bodies: Sequence[bytes], *, key: bytes | str | None = None) -> list[MessageId]:
-        """Send messages in as few batches as they fit, and wait for all; the fast way for many."""
+    async def send_many(self, values: Sequence[T], *, key: bytes | str | None = None) -> list[MessageId]:
+        """Send messages in as few batches as they fit, and wait for all; the fast way for many.
+
+        `key` is that of all of them; a producer's own `key` is not asked.
+        """
         self.check()
-        block = PLAIN if key is None else properties_block(key, None, None, True)
+        encode = body_of if self._codec is None else self._codec.encode
+        block = PLAIN
+        if key is not None or self._codec is not None:
+            block = properties_block(key, None, None, True, self._described({}))
+        bodies: list[Any] = values if isinstance(values, list) else list(values)
+        if self._codec is not None or set(map(type, bodies)) - {bytes}:
+            bodies = [encode(one) for one in bodies]
         waiting = []
         at = 0
-        bodies = bodies if isinstance(bodies, list) else list(bodies)
         while at < len(bodies):
             await self._wait_for_room(1)
             end, size = fitting(bodies, at, self._batch_messages, self._batch_bytes)
@@ -308,7 +308,7 @@ class Producer:
     async def prepare(
         self,
         /,
-        body: bytes | str,
+        body: T,
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -327,7 +327,7 @@ class Producer:
                 "a producer without a group cannot prepare messages",
                 remedy="say who answers for them: group=Group(...)",
             )
-        data, block = _encoded(body, key, headers, ttl_s, True, properties)
+        data, block = self._encoded(body, key, headers, ttl_s, True, properties)
         link = await self.client.link()
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         head = _PREPARE.pack(link.number(answer), len(block), len(data))
@@ -341,6 +341,8 @@ class Producer:
             empty: asyncio.Future[None] = self._loop.create_future()
             self._empty.append(empty)
             await empty
+            if self._error is not None:
+                raise self._error
         elif self._link is not None:
             await self._link.drain()
 
@@ -362,7 +364,56 @@ class Producer:
         if self._error is not None:
             raise self._error
         if not self.handle:
-            raise Closed("the producer is not open", remedy="use it with async with, or await its open()")
+            raise Closed(
+                f"the producer to {self.place} is not open",
+                remedy="use it with async with, or await its open()",
+            )
+
+    def _encoded(
+        self,
+        body: Any,
+        key: bytes | str | None,
+        headers: Mapping[str, Any] | None,
+        ttl_s: float | None,
+        persistent: bool,
+        properties: Mapping[str, Any],
+    ) -> tuple[bytes, bytes]:
+        """Body and properties of a message. Raises TypeError, ValueError."""
+        if self._key is not None and key is None:
+            key = self._key(body)
+        if self._codec is None:
+            data = body if type(body) is bytes else body_of(body)
+        else:
+            data, properties = self._codec.encode(body), self._described(properties)
+        ttl_ms = None if ttl_s is None else max(int(ttl_s * 1000), 1)
+        return data, properties_block(key, headers, ttl_ms, persistent, properties)
+
+    def encoded(
+        self,
+        body: Any,
+        *,
+        key: bytes | str | None,
+        headers: Mapping[str, Any] | None,
+        properties: Mapping[str, Any] | None,
+    ) -> tuple[bytes, bytes]:
+        """Body and properties of a message that a transaction sends. Raises TypeError, ValueError."""
+        headers, span = self._traced(headers)
+        with span:
+            return self._encoded(body, key, headers, None, True, properties or {})
+
+    def _described(self, properties: Mapping[str, Any]) -> Mapping[str, Any]:
+        kind = "" if self._codec is None else self._codec.content_type
+        return {"content_type": kind, **properties} if kind else properties
+
+    def _traced(
+        self, headers: Mapping[str, Any] | None
+    ) -> tuple[Mapping[str, Any] | None, AbstractContextManager[object]]:
+        """Headers that a span may put its context into, and the span."""
+        tracing = self.client.tracing
+        if tracing is None:
+            return headers, _NO_SPAN
+        made = dict(headers or {})
+        return made, tracing.sending(self.place, made)
 
     async def _wait_for_room(self, size: int) -> None:
         self.check()
@@ -375,7 +426,7 @@ class Producer:
 
     def _add(self, body: bytes, block: bytes) -> asyncio.Future[MessageId]:
         self.check()
-        future: _Future = self._loop.create_future()
+        future: Sent = self._loop.create_future()
         self._bodies.append(body)
         self._props.append(block)
         self._plain = self._plain and block is PLAIN
@@ -410,14 +461,14 @@ class Producer:
         self,
         bodies: list[bytes],
         props: list[bytes] | None,
-        futures: list[_Future] | None,
+        futures: list[Sent] | None,
         future: asyncio.Future[list[MessageId]] | None,
         size: int,
         due_ms: int,
     ) -> None:
         if self._sequence + len(bodies) > _NUMBERS and self.name is not None:
             self._sequence = 0
-        batch = _Batch(self._sequence, bodies, props, futures, future, size, due_ms)
+        batch = Pending(self._sequence, bodies, props, futures, future, size, due_ms)
         self._sequence += len(bodies)
         self._under_way += size
         if self._error is not None:
@@ -438,6 +489,7 @@ class Producer:
             raise ClientError(
                 "a named producer cannot delay messages", remedy="open a producer without a name for these"
             )
+        self.check()
         self._flush()
         future: asyncio.Future[list[MessageId]] = self._loop.create_future()
         size = sum(map(len, bodies)) + sum(map(len, props)) + _RECORD_BYTES * len(bodies)
@@ -465,7 +517,7 @@ class Producer:
         elif kind == kinds.CHECK and self._answering is not None:
             self._answering.asked(payload)
 
-    def _finished(self, batch: _Batch) -> None:
+    def _finished(self, batch: Pending) -> None:
         self._under_way -= batch.size
         while self._room and (
             self._under_way < self._buffer_bytes // 2 or not self._sent or self._error is not None
@@ -481,17 +533,12 @@ class Producer:
                     future.set_result(None)
 
 
-def _encoded(
-    body: bytes | str,
-    key: bytes | str | None,
-    headers: Mapping[str, Any] | None,
-    ttl_s: float | None,
-    persistent: bool,
-    properties: Mapping[str, Any],
-) -> tuple[bytes, bytes]:
-    data = body.encode() if isinstance(body, str) else bytes(body)
-    ttl_ms = None if ttl_s is None else max(int(ttl_s * 1000), 1)
-    return data, properties_block(key, headers, ttl_ms, persistent, properties)
+def _named(place: Mapping[str, Any]) -> str:
+    if "topic" in place:
+        return f"topic {place['topic']!r}"
+    if not place["exchange"]:
+        return f"queue {place['routing_key']!r}"
+    return f"exchange {place['exchange']!r}, key {place['routing_key']!r}"
 
 
 def _due_ms(at: datetime | float | None, after_s: float | None) -> int:

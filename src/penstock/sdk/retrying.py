@@ -19,21 +19,28 @@ Its headers say what happened to it: `x-retries` how often it was given back, `x
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.sdk.consumer import Receiving
-from penstock.sdk.message import Described
+from penstock.sdk.message import Message
+from penstock.sdk.receiving import Receiving
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
+
+    from typing_extensions import TypeVar
 
     from penstock.sdk.client import Client
     from penstock.sdk.consumer import Consumer
-    from penstock.sdk.message import Message
+    from penstock.sdk.places import Start
     from penstock.sdk.producer import Producer
+
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["Retry", "RetryingConsumer", "retries_of"]
 
@@ -63,11 +70,17 @@ class Retry:
         return min(least * 2.0 ** min(retries, 40), most)
 
 
-class RetryingConsumer(Receiving):
+class RetryingConsumer(Receiving[T]):
     """Consumers of a topic and of its retry topic as one. Made by `Client.retrying`."""
 
     def __init__(
-        self, client: Client, topic: str, subscription: str, retry: Retry, options: Mapping[str, Any]
+        self,
+        client: Client,
+        topic: str,
+        subscription: str,
+        retry: Retry,
+        start: Start,
+        options: dict[str, Any],
     ) -> None:
         self.client = client
         self.retry = retry
@@ -75,16 +88,18 @@ class RetryingConsumer(Receiving):
         later = retry.topic or f"{topic}-{subscription}-RETRY"
         self._later = client.producer(later)
         self._dead = client.producer(retry.dead_letter or f"{topic}-{subscription}-DLQ")
-        self._consumers = (
-            client.subscribe(topic, subscription, **options),
-            client.subscribe(later, subscription, **{**options, "start": "earliest"}),
+        consumers = (
+            client.subscribe(topic, subscription, start=start, **options),
+            client.subscribe(later, subscription, start="earliest", **options),
         )
+        self._consumers = cast("tuple[Consumer[T], Consumer[T]]", consumers)
 
     # Opening and closing
 
     async def open(self) -> Self:
         """Register with the gateway. Raises Busy, ClientError."""
-        opened: list[Consumer | Producer] = []
+        self.stopped = False
+        opened: list[Consumer[T] | Producer] = []
         try:
             # The producers make their topics.
             for one in (self._later, self._dead, *self._consumers):
@@ -99,27 +114,26 @@ class RetryingConsumer(Receiving):
 
     async def close(self) -> None:
         """Give back what was not acknowledged. Idempotent."""
+        self.stopped = True
         for one in (*self._consumers, self._later, self._dead):
             await one.close()
 
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    def stop(self) -> None:
+        """Give out nothing more; see `Consumer.stop`."""
+        self.stopped = True
+        for consumer in self._consumers:
+            consumer.stop()
 
     # Receiving
 
-    async def receive(self, timeout_s: float | None = None) -> Message | None:
+    async def receive(self, timeout_s: float | None = None) -> Message[T] | None:
         """The next message, of what comes again first; None: none in time. Raises Closed, ClientError."""
         found = await self.receive_many(1, timeout_s)
         return found[0] if found else None
 
-    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message]:
+    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message[T]]:
         """At least one message and what else is here, `most` at most; [] when none came in time."""
-        found: list[Message] = []
+        found: list[Message[T]] = []
         try:
             async with asyncio.timeout(timeout_s):
                 await self._arrival()
@@ -133,7 +147,7 @@ class RetryingConsumer(Receiving):
     async def _arrival(self) -> None:
         """Wait until one of the consumers has something. Raises Closed, ClientError."""
         while not any(consumer.waiting for consumer in self._consumers):
-            arrivals: list[tuple[Consumer, asyncio.Future[None]]] = []
+            arrivals: list[tuple[Consumer[T], asyncio.Future[None]]] = []
             try:
                 for consumer in self._consumers:
                     arrivals.append((consumer, consumer.arrival()))
@@ -142,25 +156,29 @@ class RetryingConsumer(Receiving):
                 for consumer, arrival in arrivals:
                     consumer.leave(arrival)
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
+    async def __aiter__(self) -> AsyncIterator[Message[T]]:
         async for found in self.batches(1):
             for message in found:
                 yield message
 
     # Settling
 
-    async def ack(self, messages: Message | Iterable[Message], *, durable: bool = False) -> None:
+    async def ack(self, messages: Message[T] | Iterable[Message[T]], *, durable: bool = False) -> None:
         """They are done; see `Consumer.ack`."""
         for consumer, some in self._by_consumer(messages):
             await consumer.ack(some, durable=durable)
 
-    async def nack(self, messages: Message | Iterable[Message], *, delay_s: float | None = None) -> None:
+    async def nack(
+        self, messages: Message[T] | Iterable[Message[T]], *, delay_s: float | None = None
+    ) -> None:
         """They come again as they are, uncounted; see `Consumer.nack`."""
         for consumer, some in self._by_consumer(messages):
             await consumer.nack(some, delay_s=delay_s)
 
-    def _by_consumer(self, messages: Message | Iterable[Message]) -> list[tuple[Consumer, list[Message]]]:
-        some = [messages] if isinstance(messages, Described) else list(messages)
+    def _by_consumer(
+        self, messages: Message[T] | Iterable[Message[T]]
+    ) -> list[tuple[Consumer[T], list[Message[T]]]]:
+        some = [messages] if isinstance(messages, Message) else list(messages)
         found = []
         for consumer in self._consumers:
             own = [message for message in some if message.source.consumer is consumer]
@@ -168,7 +186,7 @@ class RetryingConsumer(Receiving):
                 found.append((consumer, own))
         return found
 
-    async def retry_later(self, message: Message, *, delay_s: float | None = None) -> None:
+    async def retry_later(self, message: Message[T], *, delay_s: float | None = None) -> None:
         """Have it come again after `delay_s`, or after the wait that its tries so far make.
 
         Raises:
@@ -197,7 +215,7 @@ class RetryingConsumer(Receiving):
         await consumer.ack(message)
 
 
-def retries_of(message: Message) -> int:
+def retries_of(message: Message[Any]) -> int:
     """How often it was given back to its retry topic."""
     found = message.headers.get(RETRIES)
     return found if isinstance(found, int) else 0

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._records import encode_records
-from penstock.sdk.consumer import Consumer, joined, packed
+from penstock.sdk.consumer import Consumer
 from penstock.sdk.errors import ClientError
-from penstock.sdk.message import Message, properties_block
+from penstock.sdk.message import Message
+from penstock.sdk.ranges import joined, packed
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,17 +31,17 @@ class Transaction:
     happened or not: ConnectionLost says so.
     """
 
-    def __init__(self, client: Client, producer: Producer | None = None) -> None:
+    def __init__(self, client: Client, producer: Producer[Any] | None = None) -> None:
         self._client = client
         self._producer = producer
-        self._sends: dict[Producer, tuple[list[bytes], list[bytes]]] = {}
-        self._acks: dict[Consumer, list[Message]] = {}
+        self._sends: dict[Producer[Any], tuple[list[bytes], list[bytes]]] = {}
+        self._acks: dict[Consumer[Any], list[Message[Any]]] = {}
 
     def send(
         self,
-        body: bytes | str,
+        body: Any,
         *,
-        to: Producer | None = None,
+        to: Producer[Any] | None = None,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
         properties: Mapping[str, Any] | None = None,
@@ -49,11 +50,12 @@ class Transaction:
         producer = to or self._producer
         if producer is None:
             raise ClientError("the transaction has no producer of its own", remedy="say by whom: to=producer")
+        body, block = producer.encoded(body, key=key, headers=headers, properties=properties)
         bodies, props = self._sends.setdefault(producer, ([], []))
-        bodies.append(body.encode() if isinstance(body, str) else bytes(body))
-        props.append(properties_block(key, headers, None, True, properties))
+        bodies.append(body)
+        props.append(block)
 
-    def ack(self, messages: Message | Iterable[Message]) -> None:
+    def ack(self, messages: Message[Any] | Iterable[Message[Any]]) -> None:
         """They are done with the commit."""
         for message in [messages] if isinstance(messages, Message) else messages:
             consumer = message.source.consumer

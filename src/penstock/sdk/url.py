@@ -25,6 +25,11 @@ class Target:
     password: str
     vhost: str
 
+    @property
+    def address(self) -> str:
+        """Without user and password."""
+        return f"penstock{'s' if self.tls else ''}://{self.host}:{self.port}"
+
 
 def parse_url(url: str) -> Target:
     """What a URL says; the user is guest, the vhost "/" unless it says otherwise.

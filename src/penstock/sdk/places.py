@@ -1,0 +1,253 @@
+"""Where a producer sends to and a consumer gets from: topics, queues, exchanges, MQTT's topics and filters.
+
+An MQTT topic is a routing key of the exchange `amq.topic`, with `.` for `/`; a filter is a binding key there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.sdk.message import MessageId
+
+if TYPE_CHECKING:
+    from penstock.sdk.link import Link
+
+__all__ = ["Opening", "Start", "of_producer", "of_reader", "of_subscription", "start_of"]
+
+Start = str | datetime | timedelta | MessageId
+"""Where reading begins: "earliest", "latest", "-1h", a time, so long ago, or a message and what follows."""
+
+_MQTT: Final = "amq.topic"
+_OF_QUEUES: Final = ("exclusive", "priority")
+"""What can be said of a consumer of a queue that is there."""
+
+
+@dataclass(slots=True)
+class Opening:
+    """How a consumer is opened on a connection."""
+
+    do: str
+    fields: dict[str, Any]
+    queue: dict[str, Any] = field(default_factory=dict)
+    """Of a binding: how its queue is declared."""
+    binding: tuple[str, str] | None = None
+    """Exchange and key, of a queue that is declared and bound first."""
+    start: str = "latest"
+    takes: bool = True
+    """What it is given it takes; else it goes on after a lost connection where it was."""
+
+    async def on(self, link: Link, handle: int, position: int | None) -> None:
+        """Open it; `position` is where a reader goes on. Raises ClientError."""
+        start = self.start if position is None else f"pos:{position}"
+        if self.binding is None:
+            begins = {} if "queue" in self.fields and self.do == "subscribe" else {"start": start}
+            await link.request(self.do, handle=handle, **self.fields, **begins)
+            return
+        told = await link.request("declare_queue", **self.queue)
+        exchange, key = self.binding
+        since = {} if start == "latest" else {"since": "pos:1" if start == "earliest" else start}
+        await link.request("bind", queue=told["queue"], exchange=exchange, routing_key=key, **since)
+        await link.request(self.do, handle=handle, queue=told["queue"], **self.fields)
+
+    @property
+    def name(self) -> str:
+        """What it is, in words."""
+        if self.binding is not None:
+            return f"exchange {self.binding[0]!r}, key {self.binding[1]!r}"
+        of = "topic" if "topic" in self.fields else "queue"
+        name = f"{of} {self.fields[of]!r}"
+        subscription = self.fields.get("subscription")
+        return name if subscription is None else f"subscription {subscription!r} of {name}"
+
+
+def start_of(start: Start) -> str:
+    """A start as the wire has it.
+
+    Raises:
+        ValueError: a datetime without a zone.
+        TypeError: it is none of `Start`.
+
+    """
+    match start:
+        case str():
+            return start
+        case MessageId():
+            return str(start)
+        case timedelta():
+            return f"-{max(int(start.total_seconds()), 0)}s"
+        case datetime() if start.tzinfo is None:
+            raise ValueError("start is a datetime with a time zone: datetime.now(UTC), or .astimezone()")
+        case datetime():
+            return start.isoformat()
+    raise TypeError(
+        f"start is text, a datetime, a timedelta or a MessageId, not {type(start).__name__}; "
+        "for milliseconds since the epoch use datetime.fromtimestamp(ms / 1000, UTC)"
+    )
+
+
+def _one_of(what: str, **places: str | None) -> str:
+    """Which of these is given. Raises TypeError: none, or several."""
+    given = [name for name, value in places.items() if value is not None]
+    for name in given:
+        if not isinstance(places[name], str):
+            raise TypeError(f"{name} is text, not {type(places[name]).__name__}")
+    if len(given) != 1:
+        raise TypeError(f"{what} needs one of {', '.join(places)}; given: {', '.join(given) or 'none'}")
+    return given[0]
+
+
+def _key(filter: str) -> str:
+    """The binding key that stands for an MQTT filter."""
+    if filter.startswith("$share/"):
+        raise ValueError(
+            f"{filter!r}: there are no $share filters here; name the group as subscription of the rest of it"
+        )
+    return filter.replace("/", ".").replace("+", "*")
+
+
+def of_producer(
+    topic: str | None,
+    queue: str | None,
+    exchange: str | None,
+    routing_key: str,
+    mqtt_topic: str | None,
+    create: bool,
+) -> Mapping[str, Any]:
+    """The fields of `open_producer`. Raises TypeError."""
+    match _one_of("a producer", topic=topic, queue=queue, exchange=exchange, mqtt_topic=mqtt_topic):
+        case "topic":
+            return {"topic": topic, "create": create}
+        case "queue":
+            return {"exchange": "", "routing_key": queue}
+        case "exchange":
+            return {"exchange": exchange, "routing_key": routing_key}
+    assert mqtt_topic is not None
+    if "+" in mqtt_topic or "#" in mqtt_topic:
+        raise ValueError(f"{mqtt_topic!r} has wildcards: one publishes to a topic, not to a filter")
+    return {"exchange": _MQTT, "routing_key": mqtt_topic.replace("/", ".")}
+
+
+def of_reader(
+    topic: str | None,
+    queue: str | None,
+    exchange: str | None,
+    routing_key: str,
+    mqtt_filter: str | None,
+    start: Start,
+) -> Opening:
+    """Raises TypeError, ValueError."""
+    begins = start_of(start)
+    match _one_of("a reader", topic=topic, queue=queue, exchange=exchange, mqtt_filter=mqtt_filter):
+        case "topic":
+            return Opening("read", {"topic": topic}, start=begins, takes=False)
+        case "queue":
+            return Opening("read", {"queue": queue}, start=begins, takes=False)
+        case "exchange":
+            assert exchange is not None
+            binding = exchange, routing_key
+        case _:
+            assert mqtt_filter is not None
+            binding = _MQTT, _key(mqtt_filter)
+    own = {"durable": False, "exclusive": True, "auto_delete": True}
+    return Opening("subscribe", {"auto": True}, own, binding, begins, takes=False)
+
+
+def of_subscription(
+    topic: str | None,
+    subscription: str | None,
+    queue: str | None,
+    exchange: str | None,
+    routing_key: str,
+    mqtt_filter: str | None,
+    start: Start,
+    consumer: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Opening:
+    """`consumer`: what is said of one consumer; `options`: of the subscription, without what is usual.
+
+    Raises:
+        TypeError: what was said does not go together.
+        ValueError: a name or a start that cannot be.
+
+    """
+    begins = start_of(start)
+    place = _one_of("subscribe", topic=topic, queue=queue, exchange=exchange, mqtt_filter=mqtt_filter)
+    said = {**consumer, **options, **({} if begins == "latest" else {"start": begins})}
+    if place == "queue":
+        wrong = [name for name in said if name not in _OF_QUEUES and name != "create"]
+        if subscription is not None or wrong:
+            names = ", ".join(wrong or ["subscription"])
+            raise TypeError(f"the queue {queue!r} is consumed as it was declared: leave out {names}")
+        return Opening("subscribe", {"queue": queue, **consumer})
+    if not subscription:
+        remedy = "" if place == "topic" else "; without one use reader()"
+        raise TypeError(f"subscribe to {place}= needs a name: subscription={remedy}")
+    if consumer.get("exclusive"):
+        raise TypeError('exclusive=True is for queues; a subscription has kind="exclusive"')
+    if place == "topic":
+        return Opening(
+            "subscribe", {"topic": topic, "subscription": subscription, **consumer, **options}, start=begins
+        )
+    binding = (exchange or "", routing_key) if mqtt_filter is None else (_MQTT, _key(mqtt_filter))
+    fields, declared = _queue_of(subscription, consumer, options)
+    return Opening("subscribe", fields, declared, binding, begins)
+
+
+def _queue_of(
+    name: str, consumer: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of a durable queue that stands for a subscription to an exchange: how it is consumed, and declared."""
+    fields = {name: value for name, value in consumer.items() if name == "priority"}
+    arguments: dict[str, Any] = {}
+    kind = options.get("kind", "shared")
+    if kind == "exclusive":
+        fields["exclusive"] = True
+    elif kind == "failover":
+        arguments["x-single-active-consumer"] = True
+    elif kind != "shared":
+        raise TypeError(f"a subscription to an exchange is shared, failover or exclusive, not {kind!r}")
+    if consumer.keys() - {"priority"} or "sticky" in options:
+        raise TypeError("consumer= and ranges= are for subscriptions to topics")
+    for option, argument in (
+        ("ack_timeout_ms", "x-ack-timeout-ms"),
+        ("nack_min_ms", "x-nack-min-ms"),
+        ("nack_max_ms", "x-nack-max-ms"),
+        ("dead_letter", "x-dead-letter-routing-key"),
+    ):
+        if option in options:
+            arguments[argument] = options[option]
+    if "dead_letter" in options:
+        arguments["x-dead-letter-exchange"] = ""
+    if "max_deliveries" in options:
+        arguments["x-delivery-limit"] = options["max_deliveries"] - 1
+    return fields, {"queue": name, "durable": options.get("durable", True), "arguments": arguments}
+
+
+def options_of(
+    *,
+    kind: str,
+    durable: bool,
+    create: bool,
+    ack_timeout_s: float | None,
+    nack_backoff_s: tuple[float, float] | None,
+    max_deliveries: int | None,
+    dead_letter: str | None,
+    ranges: Sequence[tuple[int, int]] | None,
+) -> dict[str, Any]:
+    """The fields of a subscription, without those that are as usual."""
+    least, most = (None, None) if nack_backoff_s is None else nack_backoff_s
+    fields = {
+        "kind": None if kind == "shared" else kind,
+        "durable": None if durable else False,
+        "create": create or None,
+        "ack_timeout_ms": None if ack_timeout_s is None else int(ack_timeout_s * 1000),
+        "nack_min_ms": None if least is None else int(least * 1000),
+        "nack_max_ms": None if most is None else int(most * 1000),
+        "max_deliveries": max_deliveries,
+        "dead_letter": dead_letter,
+        "sticky": None if ranges is None else True,
+    }
+    return {name: value for name, value in fields.items() if value is not None}

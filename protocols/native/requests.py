@@ -237,7 +237,7 @@ def _pairs(value: Any, of: str, most: int) -> list[tuple[int, int]]:
 
 
 def read(session: Session, id: int, fields: Fields) -> None:
-    """{handle, topic or queue, start?}: a reader, which takes nothing."""
+    """{handle, topic or queue, start?}: a reader, which takes nothing; answered with where it begins."""
     handle = _handle(session, id, fields)
     name = fields.text("topic") if fields.has("topic") else fields.text("queue")
     queue = session.vhost.queue(name, session.actor, "read")
@@ -253,7 +253,7 @@ def read(session: Session, id: int, fields: Fields) -> None:
         else:
             source = session.broker.queues.replay(queue, position)
         session.consuming.attach(handle, source, auto=True)
-        session.answer(id, {"handle": handle})
+        session.answer(id, {"handle": handle, "position": position})
 
     _at(session, start, _later(session, id, read_at))
 

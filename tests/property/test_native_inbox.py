@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
 from penstock.protocols.native._records import Record
-from penstock.sdk.batch import Batch
+from penstock.sdk.columns import Batch
 from penstock.sdk.message import Message
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World

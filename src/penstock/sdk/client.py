@@ -199,9 +199,13 @@ class Client:
             try:
                 # Nobody else may use it before all that hung on the last one hangs on it.
                 for handle, member in list(self._members.items()):
+                    if handle not in self._members:
+                        continue  # closed meanwhile
                     link.route(handle, member)
                     try:
                         await member.resume(link)
+                        if handle not in self._members:
+                            link.drop(handle)
                     except ConnectionLost:
                         raise
                     except ClientError as error:
@@ -209,13 +213,16 @@ class Client:
                             raise
                         self.forget(handle)
                         member.failed(error)
+                if not link.alive:
+                    raise ConnectionLost("it was lost again")
             except ClientError:
                 link.abort()
                 for member in list(self._members.values()):
                     member.paused()
                 continue
-            if not link.alive:
-                continue
+            except BaseException:
+                link.abort()
+                raise
             self._link = link
             self.reconnects += 1
             logger.warning("%s: connected again after %.1f s", self.target.address, loop.time() - began)
@@ -531,25 +538,32 @@ class Client:
         if self._closed:
             return
         failure: ClientError | None = None
-        for member in reversed(list(self._members.values())):
+        try:
+            for member in reversed(list(self._members.values())):
+                try:
+                    await member.close()
+                except ClientError as error:
+                    failure = failure or error
+        finally:
+            self._closed = True
+            self._connected.set()
+            link, self._link = self._link, None
             try:
-                await member.close()
-            except ClientError as error:
-                failure = failure or error
-        self._closed = True
-        self._connected.set()
-        if self._reconnecting is not None:
-            self._reconnecting.cancel()
-            await asyncio.gather(self._reconnecting, return_exceptions=True)
-        link, self._link = self._link, None
-        if link is not None:
-            try:
-                async with asyncio.timeout(self.close_timeout_s):
-                    await link.close()
-            except TimeoutError:
-                link.abort()  # the peer takes nothing more
+                if self._reconnecting is not None:
+                    self._reconnecting.cancel()
+                    await asyncio.gather(self._reconnecting, return_exceptions=True)
+            finally:
+                if link is not None:
+                    await self._close_link(link)
         if failure is not None:
             raise failure
+
+    async def _close_link(self, link: Link) -> None:
+        try:
+            async with asyncio.timeout(self.close_timeout_s):
+                await link.close()
+        except TimeoutError:
+            link.abort()  # the peer takes nothing more
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self.connect().__await__()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
-from penstock.sdk.batch import Batch
+from penstock.sdk.columns import Batch
 from penstock.sdk.errors import ClientError, Closed, StaleDelivery
 from penstock.sdk.message import Message
 from penstock.sdk.places import start_of
@@ -84,6 +84,7 @@ class Consumer(Receiving[T]):
             Message, self.source, -(-prefetch // 2), -(-self._prefetch_bytes // 2)
         )
         self._arrived: deque[asyncio.Future[None]] = deque()
+        self._unclaimed: list[Message[T]] = []
         self._pulls: dict[int, tuple[list[Message[T]], asyncio.Future[dict[str, Any]]]] = {}
         self._link: Link | None = None
         self._error: ClientError | None = None
@@ -104,14 +105,21 @@ class Consumer(Receiving[T]):
             raise ClientError(f"the consumer of {self.place} is open already")
         self._error = None
         self.stopped = False
-        self.handle = self.client.register(self)
+        handle = self.handle = self.client.register(self)
+        link = None
         try:
             link = await self.client.link()
-            link.route(self.handle, self)
-            await self.resume(link)
+            if self._error is not None:
+                raise self._error
+            if self._link is not link:  # else it came with a new connection
+                link.route(handle, self)
+                await self.resume(link)
         except BaseException:
-            self.client.forget(self.handle)
             self.handle = 0
+            self._link = None
+            self.client.forget(handle)
+            if link is not None:
+                link.drop(handle)
             raise
         return self
 
@@ -119,9 +127,15 @@ class Consumer(Receiving[T]):
         """There is a connection: consume there."""
         if self.stopped:
             return
-        await self._opening.on(link, self.handle, self._next)
+        handle = self.handle
+        position = await self._opening.on(link, handle, self._next)
+        if position is not None:
+            # From here on nothing is missed, whatever "latest" or "-1h" would mean later.
+            self._next = position
         if self._is_paused:
-            await link.request("pause", handle=self.handle)
+            await link.request("pause", handle=handle)
+        if self.handle != handle:
+            return  # it was closed meanwhile
         self._link = link
         self._inbox.granted()
         if self._prefetch:
@@ -148,6 +162,7 @@ class Consumer(Receiving[T]):
         self.source = self._inbox.source = Source(self)
         self._inbox.clear()
         self._acks.clear()
+        self._unclaimed.clear()
 
     def failed(self, error: ClientError) -> None:
         """It cannot go on."""
@@ -204,8 +219,8 @@ class Consumer(Receiving[T]):
             pull, messages = self._inbox.deliver(payload)
             if pull:
                 waiting = self._pulls.get(pull)
-                if waiting is not None:
-                    waiting[0].extend(messages)
+                # Who asked may have given up: the next pull has them.
+                (self._unclaimed if waiting is None else waiting[0]).extend(messages)
             else:
                 self._wake()
         elif kind == kinds.PULLED:
@@ -340,15 +355,22 @@ class Consumer(Receiving[T]):
         link = await self.client.link()
         if self._error is not None:
             raise self._error
+        found = [message for message in self._unclaimed[:most] if not self.is_stale(message)]
+        del self._unclaimed[:most]
+        if found:
+            return found
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         request = link.number(answer)
-        found: list[Message[T]] = []
         self._pulls[request] = found, answer
         wait_ms = min(int(wait_s * 1000), 60_000)
         link.send(kinds.PULL, self.handle, _PULL.pack(request, most, most_bytes, least, least_bytes, wait_ms))
         try:
             await answer
+        except BaseException:
+            self._unclaimed += found
+            raise
         finally:
+            link.forget(request)
             self._pulls.pop(request, None)
         if not self._opening.takes and found:
             self._inbox.position = found[-1].position

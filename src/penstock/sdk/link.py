@@ -7,7 +7,6 @@ as its socket; `client` makes the next one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import ssl
 import struct
@@ -43,6 +42,8 @@ class Link(asyncio.Protocol):
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        """The last request of each handle."""
         self._receivers: dict[int, Receiver] = {}
         self._next_request = 0
         self._out: list[bytes] = []
@@ -233,15 +234,40 @@ class Link(asyncio.Protocol):
         """
         if self._error is not None:
             raise self._error
+        # Who gives up leaves the answer to `drop`.
+        return await asyncio.shield(self._ask(do, fields))
+
+    def _ask(self, do: str, fields: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        answer.add_done_callback(_seen)
         wanted = {name: value for name, value in fields.items() if value is not None}
         self.send(kinds.REQUEST, self.number(answer), json.dumps({"do": do, **wanted}).encode())
-        return await answer
+        if "handle" in wanted:
+            self._asked[wanted["handle"]] = answer
+        return answer
+
+    def drop(self, handle: int) -> None:
+        """Close a handle whose opening was given up, once the gateway has opened it; waits for nothing."""
+        self.route(handle, None)
+        asked = self._asked.pop(handle, None)
+        if asked is not None and not asked.done():
+            asked.add_done_callback(lambda _: self.drop(handle))
+        elif self.alive:
+            self._ask("close", {"handle": handle})
+            del self._asked[handle]
+
+    def forget(self, request: int) -> None:
+        """Nobody waits for the answer any more, or it came in another frame."""
+        self._answers.pop(request, None)
 
     async def release(self, handle: int) -> None:
         """Close a handle; with the connection it is gone, too. Raises ClientError."""
-        with contextlib.suppress(ConnectionLost):
+        try:
             await self.request("close", handle=handle)
+        except ConnectionLost:
+            pass
+        finally:
+            self._asked.pop(handle, None)
 
     # Opening and closing
 
@@ -293,7 +319,17 @@ class Link(asyncio.Protocol):
             self._flush()
         if self._transport is not None:
             self._transport.close()
-            await self.closed
+            try:
+                await asyncio.shield(self.closed)
+            except asyncio.CancelledError:
+                self.abort()
+                raise
+
+
+def _seen(answer: asyncio.Future[dict[str, Any]]) -> None:
+    """What it raises is nobody's loss: who waited for it has given up, or is told."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _check_here(compression: str) -> None:

@@ -39,18 +39,22 @@ class Opening:
     takes: bool = True
     """What it is given it takes; else it goes on after a lost connection where it was."""
 
-    async def on(self, link: Link, handle: int, position: int | None) -> None:
-        """Open it; `position` is where a reader goes on. Raises ClientError."""
+    async def on(self, link: Link, handle: int, position: int | None) -> int | None:
+        """Open it; `position` is where a reader goes on. Where one begins, when that is told.
+
+        Raises ClientError.
+        """
         start = self.start if position is None else f"pos:{position}"
         if self.binding is None:
             begins = {} if "queue" in self.fields and self.do == "subscribe" else {"start": start}
-            await link.request(self.do, handle=handle, **self.fields, **begins)
-            return
+            answer = await link.request(self.do, handle=handle, **self.fields, **begins)
+            return answer.get("position")
         told = await link.request("declare_queue", **self.queue)
         exchange, key = self.binding
         since = {} if start == "latest" else {"since": "pos:1" if start == "earliest" else start}
         await link.request("bind", queue=told["queue"], exchange=exchange, routing_key=key, **since)
         await link.request(self.do, handle=handle, queue=told["queue"], **self.fields)
+        return None
 
     @property
     def name(self) -> str:

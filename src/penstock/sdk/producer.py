@@ -101,7 +101,7 @@ class Producer(Generic[T]):
         self._sequence = 0
         self._sent: OrderedDict[int, Pending] = OrderedDict()
         self._under_way = 0
-        self._room: deque[asyncio.Future[None]] = deque()
+        self._room: deque[tuple[asyncio.Future[None], int]] = deque()
         self._empty: list[asyncio.Future[None]] = []
         self._link: Link | None = None
         self._error: ClientError | None = None
@@ -115,34 +115,47 @@ class Producer(Generic[T]):
             raise ClientError(f"the producer to {self.place} is open already")
         self._loop = asyncio.get_running_loop()
         self._error = None
-        self.handle = self.client.register(self)
+        handle = self.handle = self.client.register(self)
+        link = None
         try:
             link = await self.client.link()
-            link.route(self.handle, self)
-            await self.resume(link)
+            self.check()
+            if self._link is not link:  # else it came with a new connection
+                link.route(handle, self)
+                await self.resume(link)
         except BaseException:
-            self.client.forget(self.handle)
             self.handle = 0
+            self._link = None
+            self.client.forget(handle)
+            if link is not None:
+                link.drop(handle)
             raise
         return self
 
     async def resume(self, link: Link) -> None:
         """There is a connection: open the handle there, and send again what is not confirmed."""
+        handle = self.handle
         answer = await link.request(
-            "open_producer", handle=self.handle, name=self.name, epoch=self.epoch, **self._place
+            "open_producer", handle=handle, name=self.name, epoch=self.epoch, **self._place
         )
         if self.name is not None:
             self.epoch = answer["epoch"]
+        if self.handle != handle:
+            return  # it was closed meanwhile
         self._link = link
-        for batch in self._sent.values():
-            batch.send(link, self.handle, self._acks)
+        batches = list(self._sent.values())
+        if self._acks == kinds.ACKS_NONE:
+            self._sent.clear()
+        for batch in batches:
+            batch.send(link, handle, self._acks)
+            if self._acks == kinds.ACKS_NONE:
+                # Nobody confirms these.
+                self._finished(batch)
+                batch.done(0)
 
     def paused(self) -> None:
         """The connection is lost: what is sent waits for the next one."""
         self._link = None
-        if self._acks == kinds.ACKS_NONE:
-            # Nobody will confirm these; they may have come or not.
-            self._sent.clear()
 
     def failed(self, error: ClientError) -> None:
         """It cannot go on: everything under way fails."""
@@ -154,9 +167,7 @@ class Producer(Generic[T]):
         for batch in batches:
             self._finished(batch)
             batch.failed(error, quietly=True)
-        for room in self._room:
-            if not room.done():
-                room.set_result(None)
+        self._make_room()
 
     async def close(self) -> None:
         """Flush and close. Idempotent.
@@ -169,7 +180,7 @@ class Producer(Generic[T]):
             return
         try:
             async with asyncio.timeout(self.client.close_timeout_s):
-                await self.flush()
+                await self._settled()
         except TimeoutError:
             count = sum(batch.count for batch in self._sent.values())
             lost = ConnectionLost(
@@ -336,8 +347,14 @@ class Producer(Generic[T]):
 
     async def flush(self) -> None:
         """Wait until everything sent so far is confirmed. Raises what made the producer fail."""
+        await self._settled()
+        if self._error is not None:
+            raise self._error
+
+    async def _settled(self) -> None:
+        """Wait until nothing is under way."""
         self._flush()
-        if self._sent and self._acks != kinds.ACKS_NONE:
+        if self._sent:
             empty: asyncio.Future[None] = self._loop.create_future()
             self._empty.append(empty)
             await empty
@@ -416,13 +433,40 @@ class Producer(Generic[T]):
         return made, tracing.sending(self.place, made)
 
     async def _wait_for_room(self, size: int) -> None:
+        """Wait for one's turn to send `size` bytes, which are to be added at once."""
         self.check()
-        while self._under_way and self._under_way + size + _RECORD_BYTES > self._buffer_bytes:
-            self._flush()
-            room: asyncio.Future[None] = self._loop.create_future()
-            self._room.append(room)
+        size += _RECORD_BYTES
+        if not self._room and self._fits(size):
+            return
+        self._flush()
+        room: asyncio.Future[None] = self._loop.create_future()
+        self._room.append((room, size))
+        self._make_room()
+        try:
             await room
-            self.check()
+        except BaseException:
+            if not room.cancelled() and room.exception() is None:
+                self._under_way -= size
+            self._make_room()  # for those behind
+            raise
+        self._under_way -= size
+
+    def _fits(self, size: int) -> bool:
+        return not self._under_way or self._under_way + size <= self._buffer_bytes
+
+    def _make_room(self) -> None:
+        """Let those send that waited longest, as many as fit; what they will send counts from now on."""
+        while self._room:
+            room, size = self._room[0]
+            if not room.done():
+                if self._error is not None:
+                    room.set_exception(self._error)
+                elif self._fits(size):
+                    self._under_way += size
+                    room.set_result(None)
+                else:
+                    break
+            self._room.popleft()
 
     def _add(self, body: bytes, block: bytes) -> asyncio.Future[MessageId]:
         self.check()
@@ -519,13 +563,7 @@ class Producer(Generic[T]):
 
     def _finished(self, batch: Pending) -> None:
         self._under_way -= batch.size
-        while self._room and (
-            self._under_way < self._buffer_bytes // 2 or not self._sent or self._error is not None
-        ):
-            room = self._room.popleft()
-            if not room.done():
-                room.set_result(None)
-                break
+        self._make_room()
         if not self._sent:
             empty, self._empty = self._empty, []
             for future in empty:

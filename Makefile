@@ -91,7 +91,7 @@ spark-cluster: $(STAMPS)/extras kernels  ## run Spark's tests with two executors
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q tests/property $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property $(ARGS)
 
 ## Maintain
 

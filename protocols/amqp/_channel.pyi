@@ -67,7 +67,7 @@ class Channel(Confirms):
         """Plan acknowledgements from now on instead of carrying them out. Idempotent."""
 
     def settle_planned(self) -> list[Queue]:
-        """Carry out what was planned; the queues it came from, each once."""
+        """Carry out what was planned; the queues it came from that are still there, each once."""
 
     def drop_planned(self) -> None:
         """Forget what was planned: these deliveries await their acknowledgement again."""

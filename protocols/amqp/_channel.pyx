@@ -269,7 +269,7 @@ cdef class Channel(Confirms):
         return 1
 
     def settle_planned(self):
-        """End what was planned; the queues it came from, each once."""
+        """End what was planned; the queues it came from that are still there, each once."""
         cdef dict planned = self.planned
         cdef dict queues = {}
         cdef uint64_t tag
@@ -281,6 +281,7 @@ cdef class Channel(Confirms):
             queues[(<Cursor>entry.cursor).queue] = None
             self.finish(entry, how)
         self.advance()
+        queues.pop(None, None)          # of queues that were deleted meanwhile
         return list(queues)
 
     def drop_planned(self):

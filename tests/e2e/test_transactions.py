@@ -158,3 +158,20 @@ def test_a_commit_survives_kill_9(own_broker: Broker, unique: str) -> None:
         channel = connection.channel()
         assert channel.basic_get(unique, auto_ack=True)[2] == b"new"
         assert channel.basic_get(unique) == (None, None, None)
+
+
+def test_a_commit_settles_what_is_left_when_a_queue_was_deleted_meanwhile(
+    tx: BlockingChannel, other: BlockingChannel, queue: str
+) -> None:
+    gone = other.queue_declare("", exclusive=True).method.queue
+    for name in (gone, queue):
+        other.basic_publish("", name, b"in")
+        method, _, body = tx.basic_get(name)
+        assert method is not None and body == b"in"
+        tx.basic_ack(method.delivery_tag)
+    tx.basic_publish("", queue, b"out")
+    other.queue_delete(gone)
+    tx.tx_commit()
+    method, _, body = other.basic_get(queue, auto_ack=True)
+    assert (body, method is not None and method.redelivered) == (b"out", False)
+    assert count(tx, queue) == 0

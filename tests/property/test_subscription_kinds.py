@@ -1,10 +1,13 @@
 """Subscriptions of every kind against what each promises, over whole native sessions without sockets.
 
-Consumers join and leave, acknowledge, give back, run into their timeout, grant credit, pull; the subscription
-is paused and sought, the gateway stopped or killed and started again.
+Consumers join and leave, acknowledge, give back, run into their timeout, grant credit, pull, are paused;
+messages are published at once, for later, with acknowledgements in a transaction, and as half messages; the
+subscription is paused and sought by position and time, the gateway stopped or killed and started again.
 
     all         nothing settled comes again, nothing is lost; credit in messages and bytes, and what a pull
-                may have, are not exceeded; what came before is flagged; what can go out does
+                may have, are not exceeded; what came before is flagged, and says how often it was given back;
+                after so many deliveries it is in the dead-letter topic, once; what can go out does; nothing
+                comes early, of a transaction that failed, or of a half message that is not committed
     exclusive   one consumer, in order
     failover    one active consumer at most, which alone gets anything, in order, and all that was unsettled
     shared      a message is at one consumer at a time
@@ -20,6 +23,7 @@ import json
 import shutil
 import struct
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from penstock.sdk.message import properties_block
 from penstock.subscriptions._keys import slot
 from tests.reference import native_frames as wire
 from tests.support.examples import histories
@@ -38,6 +43,10 @@ WHICH = st.integers(0, 3)
 MANY_BYTES = 1 << 20
 TIMEOUT_S = 1000.0
 """More than all the waits of a run together, so that only the rule for it runs into it."""
+LOOKS_S = 1.5
+"""Longer than what is due may wait to be published."""
+DELIVERIES = 3
+"""Of a message, where they are limited."""
 QUARTERS = [(i * 16_384, (i + 1) * 16_384 - 1) for i in range(4)]
 """The slots of sticky consumers."""
 
@@ -66,11 +75,12 @@ class Taker:
         self.pulls: dict[int, list[int]] = {}
         """What each may have yet, and what it has: messages."""
         self.active = False
+        self.paused = False
 
     @property
     def hungry(self) -> bool:
         """It may be given a message."""
-        return (self.credit > 0 and self.credit_bytes > 0) or bool(self.pulls)
+        return not self.paused and ((self.credit > 0 and self.credit_bytes > 0) or bool(self.pulls))
 
 
 class Kinds(RuleBasedStateMachine):
@@ -95,10 +105,27 @@ class Kinds(RuleBasedStateMachine):
         self.names = 0
         self.requests = 0
         self.paused = False
+        self.limited = False
+        self.counts: Counter[bytes] = Counter()
+        """How often it was given back."""
+        self.dead: Counter[bytes] = Counter()
+        """What left for the dead-letter topic."""
+        self.dying: list[bytes] = []
+        """Of that, what is still on its way, or may be: a seek comes before it."""
+        self.perhaps: Counter[bytes] = Counter()
+        self.due: dict[bytes, float] = {}
+        """When what is published later may come."""
+        self.unordered: set[bytes] = set()
+        """What was published at another time than its number says."""
+        self.halves: dict[int, bytes] = {}
+        """Bodies of those that are undecided, by transaction."""
+        self.made = 0
+        """Messages that have a number."""
 
-    @initialize(credit=st.integers(0, 3))
-    def begin(self, credit: int) -> None:
+    @initialize(credit=st.integers(0, 3), limited=st.booleans())
+    def begin(self, credit: int, limited: bool) -> None:
         """Some of it is out from the start on, some of it waits."""
+        self.limited = limited
         self._open()
         self.publish(["a", "b", "c", "d"])
         self._grant(self.takers[0], credit, MANY_BYTES)
@@ -106,8 +133,10 @@ class Kinds(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.sender = Client(self.world)
-        told = self.sender.request("open_producer", handle=1, topic="t", create=True)
+        half = {"group": "g", "check_after_ms": 86_400_000}
+        told = self.sender.request("open_producer", handle=1, topic="t", create=True, **half)
         assert "code" not in told
+        assert "code" not in self.sender.request("create_topic", topic="dead")
         if not self.names:
             self._join(0, MANY_BYTES, 0)
 
@@ -121,8 +150,12 @@ class Kinds(RuleBasedStateMachine):
 
     def _drain(self) -> None:
         """Settle everything: in the end nothing may be missing."""
+        self.world.pass_time(5)  # everything is due
         if self.paused:
             self.pause_or_resume()
+        for taker in self.takers:
+            if taker.paused:
+                self._pause(taker)
         for quarter in range(4 if self.sticky else 1):
             if quarter not in {taker.quarter for taker in self.takers} and not (
                 self.takers and not self.sticky
@@ -143,6 +176,10 @@ class Kinds(RuleBasedStateMachine):
                 break
             self.world.pass_time(1.1)
         assert self.settled == set(self.sent)
+        dead = Counter(body for body, _ in self._read("dead"))
+        assert self.dead - dead == Counter(), "who is too often delivered is dead-lettered"
+        if not self.in_doubt:
+            assert dead - self.dead - self.perhaps == Counter(), "nothing else is, and only once"
         self.world.pass_time(5)  # a take-over is done by now, and pulls are over
         self._check()
         assert not any(taker.pulls for taker in self.takers)
@@ -155,10 +192,72 @@ class Kinds(RuleBasedStateMachine):
     @rule(keys=st.one_of(st.lists(KEYS, min_size=1, max_size=8), st.lists(KEYS, min_size=16, max_size=24)))
     def publish(self, keys: list[str]) -> None:
         """Batches of 16 and more may be delivered as they are stored."""
-        bodies = [(key, b"%s:%d" % (key.encode(), len(self.sent) + i)) for i, key in enumerate(keys)]
+        bodies = self._made(keys)
         self.sender.send(keyed(1, 0, bodies))
         self.sender.take()
         self.sent += [body for _, body in bodies]
+
+    def _made(self, keys: list[str]) -> list[tuple[str, bytes]]:
+        """New messages: key and body."""
+        self.made += len(keys)
+        return [(key, b"%s:%d" % (key.encode(), self.made - len(keys) + i)) for i, key in enumerate(keys)]
+
+    @rule(keys=st.lists(KEYS, min_size=1, max_size=3), wait_s=st.sampled_from([0.0, 0.5, 3.0]))
+    def publish_later(self, keys: list[str], wait_s: float) -> None:
+        """What a seek leaves behind it is in the stream already: so nobody seeks while something waits."""
+        made = self._made(keys)
+        due = self.world.clock.now + wait_s
+        items = [(properties_block(key, None, None, True), body) for key, body in made]
+        head = struct.pack(">QBBHIq", 0, 2, 0, 0, len(items), int(due * 1000))
+        self.sender.send(wire.frame(0x11, 1, head + wire.records(items)))
+        self.sender.take()
+        for _, body in made:
+            self.due[body] = int(due * 1000) / 1000
+            self.unordered.add(body)
+            self.sent.append(body)
+        self.world.settle()
+
+    @rule(key=KEYS)
+    def prepare(self, key: str) -> None:
+        ((_, body),) = self._made([key])
+        told = self.sender.prepare(1, body, properties_block(key, None, None, True))
+        self.halves[told["transaction"]] = body
+        self.unordered.add(body)
+
+    @precondition(lambda self: self.halves)
+    @rule(commit=st.booleans())
+    def decide(self, commit: bool) -> None:
+        transaction, body = self.halves.popitem()
+        if commit:
+            self.sent.append(body)
+        told = self.sender.request("decide", transaction=transaction, commit=commit)
+        assert ("position" in told) == commit
+
+    @rule(
+        which=WHICH,
+        keys=st.lists(KEYS, max_size=3),
+        every=st.integers(1, 2),
+        fails=st.sampled_from(["", "", "stale", "unknown"]),
+    )
+    def transact(self, which: int, keys: list[str], every: int, fails: str) -> None:
+        """What a consumer publishes while it acknowledges what it has."""
+        if which >= len(self.takers):
+            return
+        taker = self.takers[which]
+        self._look(taker)
+        made = self._made(keys)
+        items = [(properties_block(key, None, None, True), body) for key, body in made]
+        tags = sorted(taker.held)[::every]
+        ranges = [(tag, tag) for tag in tags] + ([(10**6, 10**6)] if fails == "stale" else [])
+        batches = [(2, items)] if items else []
+        if fails == "unknown":
+            batches.append((99, items))
+        if not fails:
+            self.settled |= {taker.held.pop(tag) for tag in tags}
+            self.sent += [body for _, body in made]
+        told = taker.client.answer_to(lambda request: wire.transact(request, batches, [(7, ranges)]))
+        code = {"": None, "stale": "stale_delivery", "unknown": "unknown_handle"}[fails]
+        assert told.get("code") == code
 
     @rule(credit=st.integers(0, 6), size=st.sampled_from([50, 300, MANY_BYTES]), priority=st.integers(0, 1))
     def join(self, credit: int, size: int, priority: int) -> None:
@@ -185,12 +284,14 @@ class Kinds(RuleBasedStateMachine):
             nack_min_ms=500,
             nack_max_ms=2000,
             **sticky,
+            **({"max_deliveries": DELIVERIES, "dead_letter": "dead"} if self.limited else {}),
         )
         if self.kind == "exclusive" and self.takers:
             assert told["code"] == "subscription_busy"
             client.lose()
             return
         assert told == {"handle": 7}
+        assert "code" not in client.request("open_producer", handle=2, topic="t")
         taker = Taker(client, f"c{self.names}", priority, quarter, stores)
         self.takers.append(taker)
         self._grant(taker, credit, size)
@@ -244,8 +345,19 @@ class Kinds(RuleBasedStateMachine):
     def _returned(self, taker: Taker) -> None:
         """What it held comes again, and first."""
         for body in taker.held.values():
-            self._again(body)
+            if self._gave_back(body):
+                self._again(body)
         taker.held.clear()
+
+    def _gave_back(self, body: bytes) -> bool:
+        """It comes again; False: it was delivered often enough."""
+        if self.limited and self.counts[body] >= DELIVERIES - 1:
+            self.settled.add(body)
+            self.dead[body] += 1
+            self.dying.append(body)
+            return False
+        self.counts[body] += 1
+        return True
 
     def _again(self, body: bytes) -> None:
         group = self._group(body)
@@ -288,7 +400,9 @@ class Kinds(RuleBasedStateMachine):
         if which < len(self.takers) and self.takers[which].held:
             taker = self.takers[which]
             tag = sorted(taker.held)[-1]
-            self.given_back.add(taker.held.pop(tag))
+            body = taker.held.pop(tag)
+            if self._gave_back(body):
+                self.given_back.add(body)
             taker.client.send(wire.nack(7, [(tag, tag)], delay_ms=delay_ms))
 
     @rule(seconds=st.sampled_from([0.4, 1.1, 2.5]))
@@ -299,32 +413,56 @@ class Kinds(RuleBasedStateMachine):
     def run_into_the_timeout(self) -> None:
         for taker in self.takers:
             self._look(taker)
-            self.given_back.update(taker.held.values())
+            self.given_back.update(body for body in taker.held.values() if self._gave_back(body))
             taker.held.clear()
         self.world.pass_time(TIMEOUT_S + 1)
 
-    @precondition(lambda self: self.sent)
-    @rule(share=st.sampled_from([0.0, 0.5]))
-    def seek(self, share: float) -> None:
+    @rule(share=st.sampled_from([0.0, 0.5]), by_time=st.booleans())
+    def seek(self, share: float, by_time: bool) -> None:
         """Back to the beginning, or to a message in the middle: then what is before it counts as settled."""
-        at = int(len(self.sent) * share)
-        to = "earliest" if at == 0 else f"pos:{self._position_of(at)}"
+        for taker in self.takers:
+            self._look(taker)
+        if any(due + LOOKS_S >= self.world.clock.now for due in self.due.values()):
+            self.world.pass_time(5)  # so that it is known what is in the stream
+            self._check()
+        stream = self._read("t")
+        at = int(len(stream) * share)
+        if by_time:
+            moment = stream[at][1]["time_ms"]
+            at = min(i for i, (_, message) in enumerate(stream) if message["time_ms"] >= moment)
+            to: Any = moment
+        else:
+            to = "earliest" if at == 0 else f"pos:{stream[at][1]['position']}"
         told = self.sender.request("seek", topic="t", subscription="s", to=to)
         assert "position" in told
         for taker in self.takers:
             taker.held.clear()
-        self.settled = set(self.sent[:at])
-        self.came.clear()
-        self.given_back.clear()
-        self.last_of.clear()
+        self.settled = {body for body, _ in stream[:at]}
+        self.perhaps.update(self.dying)
+        self.dead.subtract(self.dying)
+        self.dying.clear()
+        for left in (self.came, self.given_back, self.last_of, self.counts):
+            left.clear()
 
-    def _position_of(self, number: int) -> int:
+    def _read(self, topic: str) -> list[tuple[bytes, dict[str, Any]]]:
+        """All that is in a topic: body and message."""
         reader = Client(self.world)
-        assert reader.request("read", handle=1, topic="t", start="earliest") == {"handle": 1}
-        reader.send(wire.credit(1, number + 1, MANY_BYTES))
-        found = [message["position"] for message in reader.delivered() if message["consumer"] == 1]
+        assert reader.request("read", handle=1, topic=topic, start="earliest") == {"handle": 1}
+        reader.send(wire.credit(1, 1 << 20, MANY_BYTES))
+        found = [(message["body"], message) for message in reader.delivered()]
         reader.lose()
-        return int(found[number])
+        return found
+
+    @rule(which=WHICH)
+    def pause_a_consumer_or_let_it_go_on(self, which: int) -> None:
+        if which < len(self.takers):
+            self._pause(self.takers[which])
+
+    def _pause(self, taker: Taker) -> None:
+        was, taker.paused = taker.paused, False
+        assert "code" not in taker.client.request("resume" if was else "pause", handle=7)
+        self._look(taker)
+        taker.paused = not was
 
     @rule()
     def pause_or_resume(self) -> None:
@@ -337,8 +475,17 @@ class Kinds(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
+        if self.limited:
+            # What is on its way to the dead-letter topic would come again.
+            clean = True
+            if self.paused:
+                self.pause_or_resume()
+            self.world.pass_time(5)
+            self._check()
         for taker in self.takers:
             self._look(taker)
+            for body in taker.held.values():
+                self._gave_back(body)
         self.takers.clear()
         self.given_back.clear()
         self.last_of.clear()
@@ -388,10 +535,13 @@ class Kinds(RuleBasedStateMachine):
             assert taker.credit_bytes > 0, "bytes of credit are overdrawn by one message at most"
             taker.credit -= 1
             taker.credit_bytes -= 28 + sum(len(message[part]) for part in ("key", "props", "body"))
-        assert not self.paused, "a pause holds"
+        assert not (self.paused or taker.paused), "a pause holds"
+        assert body in self.sent, "what was not committed is not seen"
+        assert self.due.get(body, 0) <= self.world.clock.now, "nothing comes early"
         assert body not in self.settled, "what is settled does not come again"
         assert message["redelivered"] or body not in self.came, "what comes again is flagged"
         assert self.in_doubt or not message["redelivered"] or body in self.came, "what is new is not flagged"
+        assert self.in_doubt or message["given_back"] == self.counts[body], "returns are counted"
         self.came.add(body)
         if self.kind == "failover":
             assert taker.active, "only the active one gets anything"
@@ -400,7 +550,7 @@ class Kinds(RuleBasedStateMachine):
             assert first <= slot(key_of(body)) <= last, "slots are those that were asked for"
         if body in self.given_back:
             self.given_back.remove(body)
-        elif self.kind != "shared":
+        elif self.kind != "shared" and body not in self.unordered:
             group = self._group(body)
             assert number_of(body) > self.last_of.get(group, -1), "order is kept"
             self.last_of[group] = number_of(body)
@@ -411,6 +561,7 @@ class Kinds(RuleBasedStateMachine):
         held = [body for taker in self.takers for body in taker.held.values()]
         assert len(held) == len(set(held)), "a message is at one consumer"
         waiting = set(self.sent) - self.settled - set(held) - self.given_back
+        waiting -= {body for body, due in self.due.items() if due + LOOKS_S > self.world.clock.now}
         hungry = [taker for taker in self.takers if taker.hungry and not self.paused]
         if self.kind == "exclusive":
             assert len(self.takers) <= 1

@@ -4,27 +4,21 @@
     WAITING, ANSWER ── response sent ──> HEAD, or closed          BODY ── response sent ──> drained, or closed
 
 One request at a time: what a client has pipelined behind it stays unread in the connection, so pipelining
-needs no queue and no limit. A head is parsed by llhttp (httptools) when all of it is there, and not before:
-a peer that sends it byte by byte costs a search for its end. The framing of the body is read here, because
-llhttp cannot stop at the end of a message.
-
-Refused, each with its status and the end of the connection: a head over 16 KiB (431) or a target over 8 KiB
-(414), Content-Length together with Transfer-Encoding or a second Host (400), transfer codings other than
-chunked (501), chunk extensions and trailers over 4 KiB (400).
+needs no queue and no limit. A head is parsed (`h1_head`) when all of it is there, and not before: a peer that
+sends it byte by byte costs a search for its end. The framing of the body is read by ourselves (`h1_body`),
+because llhttp cannot stop at the end of a message. What is refused of either ends the connection.
 
 Source: RFC 9110, RFC 9112.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
-import httptools
-
+from penstock.protocols.http.h1_body import BadFraming, Framing
+from penstock.protocols.http.h1_head import HEAD_MAX, TARGET_MAX, Head, read_head
 from penstock.protocols.http.messages import HttpError, Request, Response
 
 if TYPE_CHECKING:
@@ -32,16 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["REASONS", "H1Session", "Host"]
 
-_HEAD_MAX: Final = 16384
-_TARGET_MAX: Final = 8192
-_FIELDS_MAX: Final = 100
 _REMEMBERED_MAX: Final = 2048
 """The largest head that a session remembers: programs send the same one again and again."""
-_LINE_MAX: Final = 4096
-"""Of a chunk's size line, and of all trailers together."""
 _DRAIN_MAX: Final = 1 << 20
 """So much of a body that nobody wanted is read and dropped, or its sender would see a reset before the
 answer; above it the connection ends."""
+_NO_BODY: Final = Framing(0, chunked=False)
 
 REASONS: Final = {
     100: "Continue",
@@ -125,40 +115,6 @@ class _State(Enum):
     CLOSED = "closed"
 
 
-class _Head:
-    """What llhttp says of one head."""
-
-    def __init__(self) -> None:
-        self.target = b""
-        self.fields: list[tuple[bytes, bytes]] = []
-        self.complete = False
-
-    def on_url(self, url: bytes) -> None:
-        self.target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        self.complete = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """A head that could be read; not to be changed, for the next request may have the same."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    version: str
-    keep: bool
-    chunked: bool
-    size: int
-    """Of the body; 0 when it is chunked."""
-    expects: bool
-    """"100 Continue" is waited for."""
-
-
 class H1Session:
     """See the module."""
 
@@ -169,18 +125,13 @@ class H1Session:
         self._state = _State.HEAD
         self._request: Request | None = None
         self._keep = True
-        self._left = 0
-        """Bytes of the body or the chunk still to come."""
-        self._chunked = False
-        self._trailers = 0
-        self._in_trailers = False
-        self._after_chunk = False
+        self._framing = _NO_BODY
         self._continue = False
         self._draining = 0
         self._answered = False
         self._chunks_out = False
         self._last_head = b""
-        self._last: _Parsed | None = None
+        self._last: Head | None = None
 
     # What the endpoint asks
 
@@ -223,24 +174,23 @@ class H1Session:
             at += 2  # RFC 9112 2.2: an empty line before a request is ignored
         end = buffer.find(b"\r\n\r\n", at, size)
         if end < 0:
-            if size - at > _HEAD_MAX + _TARGET_MAX:
-                self._refuse(HttpError(431, "headers_too_large", f"a head of more than {_HEAD_MAX} bytes"))
+            if size - at > HEAD_MAX + TARGET_MAX:
+                self._refuse(HttpError(431, "headers_too_large", f"a head of more than {HEAD_MAX} bytes"))
                 return size - start
             return at - start
         end += 4
         head = bytes(memoryview(buffer)[at:end])
         if head != self._last_head or self._last is None:
             try:
-                self._last = self._parsed(head)
+                self._last = read_head(head)
             except HttpError as error:
                 self._refuse(error)
                 return size - start
             self._last_head = head if len(head) <= _REMEMBERED_MAX else b""
         parsed = self._last
         self._keep = parsed.keep
-        self._chunked, self._left, self._continue = parsed.chunked, parsed.size, parsed.expects
-        self._trailers = 0
-        self._in_trailers = self._after_chunk = False
+        # RFC 9110 10.1.1: who expects that and has no body to send waits for nothing.
+        self._continue = parsed.expects and (parsed.chunked or parsed.size > 0)
         request = Request(
             parsed.method,
             parsed.target,
@@ -250,73 +200,19 @@ class H1Session:
         )
         self._request = request
         self._answered = False
-        if not self._chunked and not self._continue and self._left <= size - end:
+        if not parsed.chunked and not self._continue and parsed.size <= size - end:
             # The body, if there is one, has come with the head: nobody need ask for it.
-            if self._left:
-                request.feed(memoryview(buffer)[end : end + self._left])
-                end += self._left
-                self._left = 0
+            if parsed.size:
+                request.feed(memoryview(buffer)[end : end + parsed.size])
+                end += parsed.size
             request.end()
             self._state = _State.ANSWER
         else:
+            self._framing = Framing(parsed.size, chunked=parsed.chunked)
             self._state = _State.WAITING
             request.session_wants = self._wanted
         self._host.requested(request)
         return end - start
-
-    def _parsed(self, head: bytes) -> _Parsed:
-        parsed = _Head()
-        parser = httptools.HttpRequestParser(parsed)
-        try:
-            parser.feed_data(head)
-        except httptools.HttpParserUpgrade:
-            pass  # another protocol is offered, and not taken: the request is answered as it is
-        except httptools.HttpParserError as error:
-            raise HttpError(400, "malformed", f"not an HTTP/1.1 request: {error}") from error
-        if not parsed.complete:
-            raise HttpError(400, "malformed", "not an HTTP/1.1 request: its head does not end")
-        if len(parsed.target) > _TARGET_MAX:
-            raise HttpError(414, "uri_too_long", f"a request target of more than {_TARGET_MAX} bytes")
-        if len(head) - len(parsed.target) > _HEAD_MAX or len(parsed.fields) > _FIELDS_MAX:
-            raise HttpError(
-                431, "headers_too_large", f"header fields over {_HEAD_MAX} bytes or {_FIELDS_MAX} lines"
-            )
-        version = parser.get_http_version()
-        if version not in ("1.0", "1.1"):
-            raise HttpError(505, "malformed", f"HTTP/{version} is not spoken here; use 1.1 or 2")
-        headers: dict[str, str] = {}
-        for raw_name, raw_value in parsed.fields:
-            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip(" \t")
-            if name in headers and name in ("host", "content-length", "transfer-encoding"):
-                raise HttpError(400, "malformed", f"the header {name} twice")
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        if version == "1.1" and "host" not in headers:
-            raise HttpError(400, "malformed", "no Host header")
-        tokens = {token.strip() for token in headers.get("connection", "").lower().split(",")}
-        return _Parsed(
-            parser.get_method().decode("ascii"),
-            parsed.target.decode("latin-1"),
-            headers,
-            version,
-            "close" not in tokens if version == "1.1" else "keep-alive" in tokens,
-            "transfer-encoding" in headers,
-            self._size(headers),
-            version == "1.1" and headers.get("expect", "").lower() == "100-continue",
-        )
-
-    def _size(self, headers: dict[str, str]) -> int:
-        """Of the body; 0 when it is chunked. Raises HttpError: it cannot be told."""
-        coding, length = headers.get("transfer-encoding"), headers.get("content-length")
-        if coding is not None:
-            if length is not None:
-                raise HttpError(400, "malformed", "Content-Length together with Transfer-Encoding")
-            if coding.lower() != "chunked":
-                raise HttpError(501, "malformed", f"the transfer coding {coding[:64]!r}; use chunked")
-        elif length is not None:
-            if not (length.isascii() and length.isdigit() and len(length) <= 15):
-                raise HttpError(400, "malformed", "Content-Length is not a number")
-            return int(length)
-        return 0
 
     # The body
 
@@ -332,45 +228,16 @@ class H1Session:
         self._host.go_on_now()
 
     def _body(self, buffer: bytearray, at: int, size: int) -> int:
-        if self._chunked and not self._left:
-            return self._chunk_line(buffer, at, size)
-        n = min(self._left, size - at)
-        self._take(memoryview(buffer)[at : at + n])
-        self._left -= n
-        if self._left == 0:
-            if self._chunked:
-                self._after_chunk = True
-            else:
-                self._ended()
-        return n
-
-    def _chunk_line(self, buffer: bytearray, at: int, size: int) -> int:
-        end = buffer.find(b"\r\n", at, size)
-        if end < 0:
-            if size - at > _LINE_MAX:
-                self._broken("a chunk's size line is too long")
-                return size - at
-            return 0
-        line = bytes(memoryview(buffer)[at:end])
-        used = end + 2 - at
-        if self._in_trailers:
-            self._trailers += used
-            if self._trailers > _LINE_MAX:
-                self._broken(f"trailers of more than {_LINE_MAX} bytes")
-            elif not line:
-                self._ended()
-            return used
-        if self._after_chunk:
-            self._after_chunk = False
-            if line:
-                self._broken("a chunk longer than it said")
-            return used
-        digits = line.partition(b";")[0].rstrip(b" \t")
-        if not digits or len(digits) > 12 or len(line) > _LINE_MAX or digits.strip(b"0123456789abcdefABCDEF"):
-            self._broken("a chunk size that is no number")
-            return used
-        self._left = int(digits, 16)
-        self._in_trailers = self._left == 0
+        framing = self._framing
+        try:
+            used, n = framing.take(buffer, at, size)
+        except BadFraming as error:
+            self._broken(str(error))
+            return size - at
+        if n:
+            self._take(memoryview(buffer)[at : at + n])
+        if framing.ended and self._state is _State.BODY:
+            self._ended()
         return used
 
     def _take(self, data: memoryview) -> None:
@@ -451,7 +318,7 @@ class H1Session:
         self._answered = True
         if self._state is _State.ANSWER:
             self._next()
-        elif self._continue or (not self._chunked and self._left > _DRAIN_MAX):
+        elif self._continue or (self._framing.known and self._framing.left > _DRAIN_MAX):
             # The body was not asked for, and the client may hold it back or send very much.
             self._close("answered before the body")
         else:

@@ -87,6 +87,13 @@ async def test_100_continue_is_sent_when_the_body_is_wanted_and_not_before(host:
     assert await body == b"ab"
 
 
+async def test_who_expects_to_send_nothing_waits_for_nothing(host: Host) -> None:
+    """RFC 9110 10.1.1: such an expectation has no meaning."""
+    host.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n")
+    assert await body_of(host) == b""
+    assert host.answer(b"").startswith(b"HTTP/1.1 200") and host.ended is None
+
+
 def test_an_answer_before_an_expected_body_ends_the_connection(host: Host) -> None:
     host.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
     assert b"connection: close" in host.answer(status=401)

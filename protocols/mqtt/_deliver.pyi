@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.log_core._batch import Batch
 from penstock.protocols.mqtt._ids import Inflight
+from penstock.protocols.mqtt._publish import PublishEncoder
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions._straight import Straight
@@ -32,14 +33,9 @@ class Choice:
         no_local: bool = False,
     ) -> None: ...
 
-class Deliverer:
-    """The output side of one connection."""
+class Deliverer(PublishEncoder):
+    """The output side of one connection; messages above `max_packet` are skipped and settled."""
 
-    version: int
-    max_packet: int
-    """The client's maximum packet size; larger messages are skipped and settled (mqtt5:3.1.2-25)."""
-    alias_maximum: int
-    """Topic aliases the client takes; 0 = none."""
     origin: int
     """Number of the session, for no-local."""
     skip_qos0_before: int
@@ -47,12 +43,9 @@ class Deliverer:
     persistent: bool
     """New QoS 2 packets go to `held`: send them when the packet ids are durable."""
     inflight: Inflight
-    out: OutBuffer
     held: OutBuffer
     delivered: int
     """Messages encoded."""
-    delivered_bytes: int
-    """Of their payloads."""
     skipped: int
     """Messages that were too large."""
 
@@ -107,9 +100,6 @@ class Deliverer:
 
     def take_pubrels(self) -> list[int]:
         """Packet ids for which PUBREL is to be sent, their messages being gone."""
-
-def forget_runs() -> None:
-    """Let go of the encoded runs that sessions share."""
 
 class SessionWay(Straight):
     """The straight way from a session's queue to its connection; see `subscriptions._straight`."""

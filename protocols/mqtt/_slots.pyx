@@ -10,7 +10,8 @@ from libc.stdint cimport uint16_t
 from array import array
 
 from penstock.log_core._batch cimport KIND_LOST, Batch
-from penstock.protocols.mqtt._deliver cimport Deliverer, Message
+from penstock.protocols.mqtt._deliver cimport Deliverer
+from penstock.protocols.mqtt._publish cimport Message
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._keys cimport slot_of
 from penstock.subscriptions._taken cimport TAKEN, Item

@@ -21,7 +21,7 @@ from penstock.protocols.connection import LATE_S, Connection, Wiring
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.front import Front
 from penstock.protocols.mqtt import reasons
-from penstock.protocols.mqtt._deliver import forget_runs
+from penstock.protocols.mqtt._runs import forget_runs
 from penstock.protocols.mqtt.acl import AclFile
 from penstock.protocols.mqtt.amqtt_host import AmqttHost
 from penstock.protocols.mqtt.clients import Clients

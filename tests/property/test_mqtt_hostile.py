@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.mqtt._deliver import forget_runs
+from penstock.protocols.mqtt._runs import forget_runs
 from tests.property.test_mqtt_scanner import packets
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway

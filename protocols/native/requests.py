@@ -58,8 +58,19 @@ def _topic(session: Session, fields: Fields, create: bool = False) -> tuple[Stre
     name = fields.text("topic")
     if create and name not in session.vhost.queues:
         return _create(session, name, {})
-    queue = session.vhost.queue(name, session.actor, "read")
+    try:
+        queue = session.vhost.queue(name, session.actor, "read")
+    except NotFound:
+        raise _no_topic(session, name) from None
     return _stream(queue), session.vhost.queues[queue.name].lsn
+
+
+def _no_topic(session: Session, name: str) -> RequestError:
+    return RequestError(
+        "not_found",
+        f"no topic '{name}' in vhost '{session.vhost.name}'",
+        remedy="create it first, or correct the name",
+    )
 
 
 def _stream(queue: Queue) -> Stream:
@@ -123,7 +134,7 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
         if fields.switch("create", False) and name not in session.vhost.queues:
             _, lsn = _create(session, name, {})
         elif name not in session.vhost.queues:
-            raise NotFound("queue", name, session.vhost.name)
+            raise _no_topic(session, name)
         key = join_key_block("", name)
     else:
         key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
@@ -217,7 +228,7 @@ def _options(session: Session, create: bool, fields: Fields) -> dict[str, Any]:
         topic = fields.text("dead_letter")
         if topic not in session.vhost.queues:
             if not create:
-                raise NotFound("queue", topic, session.vhost.name)
+                raise _no_topic(session, topic)
             _create(session, topic, {})
         options["x-dead-letter-exchange"] = ""
         options["x-dead-letter-routing-key"] = topic
@@ -239,8 +250,11 @@ def _pairs(value: Any, of: str, most: int) -> list[tuple[int, int]]:
 def read(session: Session, id: int, fields: Fields) -> None:
     """{handle, topic or queue, start?}: a reader, which takes nothing; answered with where it begins."""
     handle = _handle(session, id, fields)
-    name = fields.text("topic") if fields.has("topic") else fields.text("queue")
-    queue = session.vhost.queue(name, session.actor, "read")
+    queue: Queue
+    if fields.has("topic"):
+        queue, _ = _topic(session, fields)
+    else:
+        queue = session.vhost.queue(fields.text("queue"), session.actor, "read")
     start = fields.any("start", "latest")
     fields.done()
 

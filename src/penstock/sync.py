@@ -68,7 +68,7 @@ class _Portal:
         """Have it done. Raises Closed."""
         if self._loop.is_closed():
             work.close()
-            raise Closed("the client is closed")
+            raise Closed("the client is closed", remedy="connect again: penstock.sync.connect(...)")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

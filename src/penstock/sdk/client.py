@@ -49,8 +49,10 @@ logger: Final = logging.getLogger("penstock.sdk")
 
 Acks = Literal["all", "written", "none"]
 Kind = Literal["exclusive", "failover", "shared", "key_shared"]
+_FATAL: Final = frozenset(("frame_size", "malformed", "preface", "unexpected_frame", "version"))
+"""What the gateway ended a connection for, and would end the next one for."""
 _BACKOFF_S: Final = 0.05
-_BACKOFF_MAX_S: Final = 15.0
+_BACKOFF_MAX_S: Final = 5.0
 
 
 class Resumable(Receiver, Protocol):
@@ -173,7 +175,7 @@ class Client:
         self._connected.clear()
         for member in list(self._members.values()):
             member.paused()
-        if not self._reconnects or isinstance(why, LoginRefused):
+        if not self._reconnects or isinstance(why, LoginRefused) or why.code in _FATAL:
             self._give_up(why)
         else:
             logger.warning("%s: %s; connecting again", self.target.address, why.message)

@@ -76,6 +76,8 @@ class Consumer(Receiving[T]):
         self._next: int | None = None
         """Of a reader: where it goes on; None: at its start."""
         self._codec = codec
+        if prefetch < 0 or prefetch_bytes < 0:
+            raise ValueError("prefetch and prefetch_bytes are at least 0")
         self._prefetch = prefetch
         self._prefetch_bytes = min(prefetch_bytes, _CREDIT_MAX)
         self.source = Source(self)
@@ -419,6 +421,12 @@ class Consumer(Receiving[T]):
     async def ack_cumulative(self, message: Message[T]) -> None:
         """This one and all before it are done; for subscriptions where one consumer gets everything."""
         self.ranges(message)
+        kind = self._opening.fields.get("kind", "shared")
+        if kind not in ("exclusive", "failover"):
+            raise ClientError(
+                f"the {kind} {self.place} has no cumulative acknowledgements",
+                remedy="acknowledge messages one by one, or a batch; or subscribe as exclusive or failover",
+            )
         if self._link is not None:
             self._send_acks(self.handle)
             self._link.send(kinds.ACK, self.handle, _ACK.pack(0, 1, 0, 0) + RANGE.pack(0, message.tag))

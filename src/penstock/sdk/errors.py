@@ -41,6 +41,7 @@ __all__ = [
     "Refused",
     "StaleDelivery",
     "from_wire",
+    "too_large",
 ]
 
 
@@ -138,4 +139,14 @@ def from_wire(told: dict[str, Any]) -> ClientError:
     error = _KINDS.get(code, Refused)(str(told.get("message", code)), remedy=str(told.get("remedy", "")))
     error.code = code
     error.retryable = bool(told.get("retryable", False))
+    return error
+
+
+def too_large(size: int, most: int) -> Refused:
+    """What is to be sent does not fit into a frame."""
+    error = Refused(
+        f"{size} bytes at once are more than the gateway takes, which is {most}",
+        remedy="send less at once, or raise native.max_frame_bytes of the gateway",
+    )
+    error.code = "too_large"
     return error

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from penstock.protocols.native import kinds
-from penstock.sdk.errors import ClientError, ConnectionLost, from_wire
+from penstock.sdk.errors import ClientError, ConnectionLost, from_wire, too_large
 from penstock.sdk.url import Target
 
 __all__ = ["Link", "Receiver", "open_link"]
@@ -190,8 +191,15 @@ class Link(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._out.append(frame)
 
+    @property
+    def frame_max(self) -> int:
+        """The largest frame that the gateway takes, in bytes."""
+        return int(self.welcome.get("max_frame_bytes", 2**31))
+
     def send(self, kind: int, handle: int, payload: bytes) -> None:
-        """Send a frame."""
+        """Send a frame. Raises Refused: the gateway would drop the connection, for it is too large."""
+        if len(payload) + 8 > self.frame_max:
+            raise too_large(len(payload), self.frame_max)
         self.write(_HEAD.pack(len(payload) + 8, kind, 0, 0, handle) + payload)
 
     def _flush(self) -> None:
@@ -343,6 +351,16 @@ def _check_here(compression: str) -> None:
         )
 
 
+def _remedy(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "if it is the right one, give its authority: tls=ssl.create_default_context(cafile=...)"
+    if isinstance(error, ssl.SSLError):
+        return "is this the address of native.tls_listen? Without TLS write penstock://"
+    if isinstance(error, socket.gaierror):
+        return "correct the host, or the names that this machine knows"
+    return "is it running, with native.listen set to this address?"
+
+
 async def open_link(
     target: Target,
     tls: ssl.SSLContext | None,
@@ -372,7 +390,7 @@ async def open_link(
     except (OSError, TimeoutError) as error:
         raise ConnectionLost(
             f"no gateway answers at {target.host}:{target.port}: {str(error) or 'it took too long'}",
-            remedy="is it running, with native.listen set to this address?",
+            remedy=_remedy(error),
         ) from error
     finally:
         if link is not None and not ready:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -38,19 +39,51 @@ def properties_block(
     """The properties of a message, encoded.
 
     Raises:
-        ValueError: a header's name is too long, or a value cannot be encoded.
+        ValueError: a name or a value is too long.
+        TypeError: there is no such property, or a value is of a type that none can have.
 
     """
     if key is None and not headers and ttl_ms is None and persistent and not properties:
         return PLAIN
-    from penstock.protocols.properties import encode_properties
+    from penstock.protocols.properties import FIELDS, encode_properties
 
     made: dict[str, Any] = {**(properties or {}), "delivery_mode": 2 if persistent else 1}
+    if key is not None and not isinstance(key, str | bytes):
+        raise TypeError(f"a key is text or bytes, not {type(key).__name__}")
     if key is not None or headers:
+        if not isinstance(headers or {}, Mapping):
+            raise TypeError(f"headers are a mapping of names to values, not {type(headers).__name__}")
         made["headers"] = {**({} if key is None else {KEY_HEADER: key}), **(headers or {})}
     if ttl_ms is not None:
         made["expiration"] = str(ttl_ms)
-    return encode_properties(made)
+    names = [name for name, _ in FIELDS]
+    unknown = made.keys() - set(names)
+    if unknown:
+        raise TypeError(
+            f"there is no property {sorted(unknown)[0]!r}: there are {', '.join(names)}, and headers"
+        )
+    try:
+        return encode_properties(made)
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        raise _culprit(made, error) from error
+
+
+def _culprit(properties: Mapping[str, Any], error: Exception) -> Exception:
+    """The error, naming the property or header whose value cannot be encoded."""
+    from penstock.protocols.properties import encode_properties
+
+    headers = {
+        f"header {name!r}": {"headers": {name: value}}
+        for name, value in properties.get("headers", {}).items()
+    }
+    others = {f"property {name!r}": {name: value} for name, value in properties.items() if name != "headers"}
+    kind = ValueError if isinstance(error, ValueError | OverflowError) else TypeError
+    for what, one in {**others, **headers}.items():
+        try:
+            encode_properties(one)
+        except (TypeError, ValueError, OverflowError, struct.error) as found:
+            return kind(f"the {what} cannot be sent: {found}")
+    return kind(f"the headers cannot be sent: {error}")
 
 
 class Described:

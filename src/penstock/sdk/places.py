@@ -98,6 +98,8 @@ def _one_of(what: str, **places: str | None) -> str:
     for name in given:
         if not isinstance(places[name], str):
             raise TypeError(f"{name} is text, not {type(places[name]).__name__}")
+        if not places[name] and name != "exchange":
+            raise ValueError(f"{name} is empty: {what} needs a name")
     if len(given) != 1:
         raise TypeError(f"{what} needs one of {', '.join(places)}; given: {', '.join(given) or 'none'}")
     return given[0]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._records import fitting
-from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, from_wire
+from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, from_wire, too_large
 from penstock.sdk.half import Answering, Half
 from penstock.sdk.message import PLAIN, MessageId, properties_block
 from penstock.sdk.pending import Pending, Sent
@@ -53,6 +53,8 @@ _NO_SPAN: Final = nullcontext()
 _NUMBERS: Final = 2**31
 """Numbers of a named producer's messages begin again at 0 from here on."""
 logger: Final = logging.getLogger("penstock.sdk")
+_HEAD_BYTES: Final = 64
+"""More than a frame has besides its records."""
 _RECORD_BYTES: Final = 64
 """What a message counts for besides its bytes."""
 
@@ -104,6 +106,7 @@ class Producer(Generic[T]):
         self._room: deque[tuple[asyncio.Future[None], int]] = deque()
         self._empty: list[asyncio.Future[None]] = []
         self._link: Link | None = None
+        self._frame_max = 2**31
         self._error: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop
 
@@ -142,7 +145,7 @@ class Producer(Generic[T]):
             self.epoch = answer["epoch"]
         if self.handle != handle:
             return  # it was closed meanwhile
-        self._link = link
+        self._link, self._frame_max = link, link.frame_max
         batches = list(self._sent.values())
         if self._acks == kinds.ACKS_NONE:
             self._sent.clear()
@@ -303,8 +306,11 @@ class Producer(Generic[T]):
         while at < len(bodies):
             await self._wait_for_room(1)
             end, size = fitting(bodies, at, self._batch_messages, self._batch_bytes)
+            size += len(block) * (end - at)
+            while end - at > 1 and not self._frames(size, end - at):
+                end -= 1
+                size -= len(bodies[end]) + len(block)
             some = bodies[at:end]
-            size += len(block) * len(some)
             self._flush()
             future: asyncio.Future[list[MessageId]] = self._loop.create_future()
             props = None if block is PLAIN else [block] * len(some)
@@ -402,6 +408,8 @@ class Producer(Generic[T]):
             data = body if type(body) is bytes else body_of(body)
         else:
             data, properties = self._codec.encode(body), self._described(properties)
+        if ttl_s is not None and not isinstance(ttl_s, int | float):
+            raise TypeError(f"ttl_s is a number of seconds, not {type(ttl_s).__name__}")
         ttl_ms = None if ttl_s is None else max(int(ttl_s * 1000), 1)
         return data, properties_block(key, headers, ttl_ms, persistent, properties)
 
@@ -470,12 +478,14 @@ class Producer(Generic[T]):
 
     def _add(self, body: bytes, block: bytes) -> asyncio.Future[MessageId]:
         self.check()
+        size = len(body) + len(block)
+        if self._bodies and not self._frames(self._gathered + size, len(self._bodies) + 1):
+            self._flush()
         future: Sent = self._loop.create_future()
         self._bodies.append(body)
         self._props.append(block)
         self._plain = self._plain and block is PLAIN
         self._futures.append(future)
-        size = len(body) + len(block)
         self._gathered += size
         self._under_way += size + _RECORD_BYTES
         if self._gathered >= self._batch_bytes or len(self._bodies) >= self._batch_messages:
@@ -510,6 +520,10 @@ class Producer(Generic[T]):
         size: int,
         due_ms: int,
     ) -> None:
+        if not self._frames(size - _RECORD_BYTES * len(bodies), len(bodies)):
+            Pending(0, bodies, props, futures, future, size, due_ms).failed(too_large(size, self._frame_max))
+            self._make_room()
+            return
         if self._sequence + len(bodies) > _NUMBERS and self.name is not None:
             self._sequence = 0
         batch = Pending(self._sequence, bodies, props, futures, future, size, due_ms)
@@ -527,6 +541,10 @@ class Producer(Generic[T]):
         self._sent[batch.sequence] = batch
         if self._link is not None:
             batch.send(self._link, self.handle, self._acks)
+
+    def _frames(self, size: int, count: int) -> bool:
+        """Whether messages of so many bytes are one frame."""
+        return size + 8 * count + _HEAD_BYTES <= self._frame_max
 
     async def _send_later(self, bodies: list[bytes], props: list[bytes], due_ms: int) -> list[MessageId]:
         if self.name is not None:

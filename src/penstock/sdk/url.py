@@ -38,12 +38,17 @@ def parse_url(url: str) -> Target:
         ClientError: it is no URL of a gateway.
 
     """
+    if not isinstance(url, str):
+        raise TypeError(f"an address of a gateway is text, not {type(url).__name__}")
     parts = urlsplit(url)
     try:
         port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("penstock", "penstocks") or not parts.hostname or port == -1:
+    except ValueError as error:
+        raise ClientError(
+            f"the port of {parts.hostname!r} is none: {error}",
+            remedy=f"write a number, or none for {PORT} ({TLS_PORT} with TLS)",
+        ) from error
+    if parts.scheme not in ("penstock", "penstocks") or not parts.hostname:
         raise ClientError(
             f"{parts.scheme or url!r} is no address of a gateway",
             remedy="write penstock://user:password@host:port/vhost, or penstocks:// for TLS",

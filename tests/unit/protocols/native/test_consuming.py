@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -361,3 +362,42 @@ def test_a_reader_follows_what_comes(world: World) -> None:
     assert reader.bodies() == [b"a", b"b"]
     reader.send(wire.credit(2, 1, 1000))
     assert reader.bodies() == [b"c"]
+
+
+def test_a_long_topic_is_read_though_its_positions_have_no_room_in_memory(tmp_path: Path) -> None:
+    """With a budget smaller than what one segment has: each is read once for each turn of housekeeping."""
+    world = World(tmp_path / "long", segment_bytes=1 << 17)
+    sent = [b"%d" % i for i in range(20_000)]
+    sender = producer(world)
+    for at in range(0, len(sent), 400):
+        sender.produce(1, *sent[at : at + 400])
+    world.restart()
+    segments = len(world.log._segments.live)
+    assert segments > 5
+    feeds, reads = world.log._feeds, []
+    feeds._memory._limit = 1
+    load_entries = world.log.reader.load_entries
+
+    def counted(segment: Any, *rest: Any) -> None:
+        reads.append(segment.number)
+        load_entries(segment, *rest)
+
+    setattr(world.log.reader, "load_entries", counted)  # noqa: B010
+    client = Client(world)
+    client.request("read", handle=2, topic="t", start="earliest")
+    got: list[bytes] = []
+    turns = 0
+    while len(got) < len(sent):
+        client.send(wire.credit(2, 700, 1 << 20))
+        turns += 1
+
+        def came(most: int = min(len(sent), 700 * turns)) -> bool:
+            got.extend(client.bodies())
+            return len(got) >= most
+
+        world.wait(came)
+        feeds.trim()
+        assert feeds.resident_bytes <= 1
+    assert got == sent
+    assert segments - 1 <= len(reads) <= segments + turns
+    world.close()

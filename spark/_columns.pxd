@@ -11,6 +11,12 @@ cdef struct Bytes:
     uint8_t* data
     size_t size
     size_t room
+    size_t last                      # the room it had before it was released
+
+
+cdef struct Spare:
+    uint8_t* data
+    size_t room
 
 
 cdef struct Column:

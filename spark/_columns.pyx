@@ -14,7 +14,7 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from penstock.log_core._batch cimport (
     BATCH_HEADER, ENC_AMQP091, ENC_MQTT5, ENC_NATIVE, EVENTS_LP, F_DELAYED, F_EXACTLY_ONCE, F_HALF, F_LIST, F_PERSISTENT,
@@ -40,17 +40,56 @@ if len(COLUMN_NAMES) != COLUMNS:
 
 cdef enum:
     KEYS_MAX = 1048576               # key blocks whose verdict is kept
+    SPARES = 32                      # buffers that wait for the next rows
+    SPARE_BYTES_MIN = 65536
+    SPARE_BYTES_MAX = 67108864       # of all of them
     SECONDS_MAX = 253402300800       # the year 10000: a larger AMQP timestamp is none
 
 # --- memory ---
+#
+# Large buffers that were freed are kept for the next rows: memory that comes from the kernel anew costs as
+# much again as what is put into it.
+
+cdef Spare[SPARES] spares
+cdef size_t spare_count = 0, spare_bytes = 0
+
+
+cdef uint8_t* taken(size_t* room) noexcept:
+    # The smallest spare buffer with this room, but not four times as much; NULL: there is none.
+    global spare_count, spare_bytes
+    cdef size_t i, best = SPARES
+    cdef uint8_t* data
+    for i in range(spare_count):
+        if room[0] <= spares[i].room <= 4 * room[0] and (best == SPARES or spares[i].room < spares[best].room):
+            best = i
+    if best == SPARES:
+        return NULL
+    data = spares[best].data
+    room[0] = spares[best].room
+    spare_count -= 1
+    spare_bytes -= room[0]
+    spares[best] = spares[spare_count]
+    return data
+
+
+cdef void given_back(uint8_t* data, size_t room) noexcept:
+    global spare_count, spare_bytes
+    if room < SPARE_BYTES_MIN or spare_count == SPARES or spare_bytes + room > SPARE_BYTES_MAX:
+        free(data)
+        return
+    spares[spare_count] = Spare(data, room)
+    spare_count += 1
+    spare_bytes += room
+
 
 @cython.final
 cdef class Buffer:
     cdef uint8_t* data
     cdef Py_ssize_t size
+    cdef size_t room
 
     def __dealloc__(self):
-        free(self.data)
+        given_back(self.data, self.room)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
@@ -62,7 +101,12 @@ cdef uint8_t* grown(Bytes* into, size_t n) except NULL:
     cdef uint8_t* moved
     if wanted > into.room or into.data == NULL:
         room = max(2 * into.room, wanted + 64, <size_t>4096)
-        moved = <uint8_t*>realloc(into.data, room)
+        moved = NULL
+        if into.data == NULL:
+            room = max(room, into.last)
+            moved = taken(&room)
+        if moved == NULL:
+            moved = <uint8_t*>realloc(into.data, room)
         if moved == NULL:
             raise MemoryError(f"{room} bytes of a column")
         into.data = moved
@@ -77,6 +121,7 @@ cdef Buffer released(Bytes* bytes_):
         grown(bytes_, 0)
     buffer.data = bytes_.data
     buffer.size = <Py_ssize_t>bytes_.size
+    buffer.room = bytes_.last = bytes_.room
     bytes_.data = NULL
     bytes_.size = bytes_.room = 0
     return buffer
@@ -493,14 +538,7 @@ cdef class Rows:
 
 cdef Buffer with_zero(Bytes* ends):
     # The offsets of a column begin with 0, which the rows did not write.
-    cdef uint8_t* p = grown(ends, 4)
-    cdef size_t n = ends.size - 4
-    cdef uint8_t* data = <uint8_t*>malloc(n + 4)
-    if data == NULL:
-        raise MemoryError()
-    memset(data, 0, 4)
-    memcpy(data + 4, ends.data, n)
-    free(ends.data)
-    ends.data = data
-    ends.room = n + 4
+    grown(ends, 4)
+    memmove(ends.data + 4, ends.data, ends.size - 4)
+    memset(ends.data, 0, 4)
     return released(ends)

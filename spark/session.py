@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.errors import SparkError
@@ -37,6 +38,21 @@ def find_java() -> str | None:
     return shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
 
 
+def _worker_python(master: str) -> str:
+    """What Spark's workers are started with: this interpreter, on this machine without Spark's own zip.
+
+    That is `worker-python`, which only saves time: where it cannot be run, or pyspark is in that zip alone
+    (under `spark-submit`), the interpreter itself will do.
+    """
+    import pyspark
+
+    fast = Path(__file__).with_name("worker-python")
+    if not (master.startswith("local") and Path(pyspark.__file__).is_file() and os.access(fast, os.X_OK)):
+        return sys.executable
+    os.environ["PENSTOCK_SPARK_PYTHON"] = sys.executable
+    return str(fast)
+
+
 def session(
     name: str,
     *,
@@ -60,9 +76,6 @@ def session(
             "there is no Java, which Spark needs",
             remedy="install Java 17 or newer (Debian: default-jre-headless)",
         )
-    # Spark starts its workers with what PATH calls python3, which need not have penstock.
-    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        os.environ.setdefault(variable, sys.executable)
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -70,6 +83,9 @@ def session(
     conf = SparkConf()
     if not conf.contains("spark.master"):
         conf.setMaster(master or f"local[{count}]").set("spark.driver.memory", memory)
+    # Spark starts its workers with what PATH calls python3, which need not have penstock.
+    os.environ.setdefault("PYSPARK_PYTHON", _worker_python(str(conf.get("spark.master"))))
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     conf.setIfMissing("spark.app.name", name)
     conf.setIfMissing("spark.sql.shuffle.partitions", str(count))
     for key, value in {**SETTINGS, **(settings or {})}.items():

@@ -43,6 +43,9 @@ class SegmentFile(Protocol):
     def read(self, offset: int, size: int) -> bytes:
         """At most so many bytes; fewer at the end. Raises OSError, ClientError."""
 
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """As many bytes as fit in; how many, fewer at the end. Raises OSError, ClientError."""
+
     def fill(self, scanner: Scanner, size: int, offset: int) -> int:
         """Put them into a scanner's buffer; how many there were."""
 
@@ -148,6 +151,9 @@ class _LocalSegment:
 
     def read(self, offset: int, size: int) -> bytes:
         return os.pread(self._fd, size, offset)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        return os.preadv(self._fd, [buffer], offset)
 
     def fill(self, scanner: Scanner, size: int, offset: int) -> int:
         return scanner.read(self._fd, size, offset)
@@ -267,21 +273,27 @@ class _RemoteSegment:
         self._end = end
 
     def read(self, offset: int, size: int) -> bytes:
-        first, end = offset // _CHUNK, -(-(offset + size) // _CHUNK)
+        data = bytearray(size)
+        return bytes(data[: self.read_into(memoryview(data), offset)])
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        first, end = offset // _CHUNK, -(-(offset + len(buffer)) // _CHUNK)
         for index in [index for index in self._asked if index < first]:
             self._client.forget(self._asked.pop(index))
         ahead = max(end, min(-(-self._end // _CHUNK), end + _AHEAD))
-        parts: list[bytes] = []
+        filled = 0
         for index in range(first, end):
             for later in range(index, min(index + _AHEAD, ahead)):
                 self._ask(later)
             data = self._take(index)
             self._last = (index, data)
-            parts.append(data)
+            at = max(offset - index * _CHUNK, 0)
+            part = memoryview(data)[at : at + len(buffer) - filled]
+            buffer[filled : filled + len(part)] = part
+            filled += len(part)
             if len(data) < _CHUNK:
                 break
-        start = offset - first * _CHUNK
-        return b"".join(parts)[start : start + size]
+        return filled
 
     def _ask(self, index: int) -> None:
         if index not in self._asked and (self._last is None or self._last[0] != index):

@@ -222,3 +222,13 @@ def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
         kept = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
         assert PASSWORD.encode() not in b"".join(kept)
         client.close()
+
+
+def test_workers_import_pyspark_where_it_is_installed(spark: SparkSession) -> None:
+    def place(_: object) -> list[str]:
+        import pyspark
+
+        return [pyspark.__file__]
+
+    (found,) = spark.sparkContext.parallelize([1], 1).mapPartitions(place).collect()
+    assert ".zip" not in found

@@ -76,6 +76,10 @@ def test_nothing_else_is_in_the_wheel_but_what_pyspark_looks_for(contents: set[s
     assert not [name for name in contents if "/tests/" in name or name.endswith((".pyx", ".c", ".pyc"))]
 
 
+def test_what_starts_the_workers_of_spark_is_in_the_wheel(contents: set[str]) -> None:
+    assert "penstock/spark/worker-python" in contents
+
+
 def test_the_command_and_the_licence_are_in_the_wheel(contents: set[str]) -> None:
     names = {name.partition(".dist-info/")[2] for name in contents if ".dist-info/" in name}
     assert {"entry_points.txt", "licenses/LICENSE"} <= names

@@ -76,12 +76,11 @@ class Consuming:
 
     @staticmethod
     def holder(queue: Queue) -> Session | None:
-        """Whose consumer lets no other one in; None: there are several, or none."""
+        """Whose consumer lets no other one in; None: there is none like that in this protocol."""
         if queue.kind is not Kind.EXCLUSIVE or not queue.outlets:
             return None
         consumer = queue.outlets[0]
-        assert isinstance(consumer, Consumer)
-        return cast("Session", consumer.host)
+        return cast("Session", consumer.host) if isinstance(consumer, Consumer) else None
 
     def detach(self, consumer: Consumer) -> None:
         """It is closed: what it holds goes back."""

@@ -159,6 +159,18 @@ def test_what_is_not_acknowledged_in_time_goes_to_another(world: World) -> None:
     assert described(sender)["unacked"] == 1
 
 
+def test_only_what_is_too_old_runs_into_the_timeout(world: World) -> None:
+    sender, taker = producer(world), consumer(world, ack_timeout_ms=10_000)
+    sender.produce(1, b"old")
+    world.pass_time(6)
+    sender.produce(1, b"young", sequence=1)
+    assert taker.bodies() == [b"old", b"young"]
+    world.pass_time(5)
+    assert taker.bodies() == [b"old"]
+    world.pass_time(6)
+    assert taker.bodies() == [b"young"]
+
+
 def test_after_so_many_deliveries_a_message_goes_to_the_dead_letter_topic(world: World) -> None:
     sender = producer(world)
     sender.request("create_topic", topic="dead")

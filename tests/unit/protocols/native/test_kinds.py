@@ -9,6 +9,7 @@ import pytest
 from penstock.subscriptions._keys import slot
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World, keyed
+from tests.support.queues import Consumer as Other
 
 
 def producer(world: World) -> Client:
@@ -80,6 +81,17 @@ def test_what_comes_from_a_consumer_shows_that_it_is_there(world: World) -> None
     assert (kind, b"subscription_busy" in told) == (0x0F, True)
     world.pass_time(60)
     assert busy.session.running
+
+
+def test_a_consumer_of_another_front_end_is_in_the_way_like_any_other(world: World) -> None:
+    """The connection of who asked was dropped with an internal error."""
+    consumer(world, "exclusive", "a", credit=0).lose()
+    subscription = world.broker.vhost("/").subscriptions.get("t", "s")
+    subscription.attach(Other(subscription, 0))
+    asked = {"handle": 7, "topic": "t", "subscription": "s", "kind": "exclusive"}
+    native = Client(world)
+    assert native.request("subscribe", **asked)["code"] == "subscription_busy"
+    assert native.session.running
 
 
 # Failover
@@ -183,6 +195,23 @@ def test_a_key_stays_with_its_holder_until_that_has_settled_it(world: World) -> 
     assert not set(late) & set(mine)
 
 
+def test_a_message_that_waits_to_come_again_does_not_hold_its_key(world: World) -> None:
+    """Its key moves to the new consumer at once, though the message is out for a while."""
+    sender, first = producer(world), consumer(world, "key_shared", "a")
+    keys = [f"k{i}" for i in range(60)]
+    sender.send(keyed(1, 0, [(key, f"{key}:0".encode()) for key in keys]))
+    assert len(first.bodies()) == 60
+    second = consumer(world, "key_shared", "b")
+    first.send(wire.nack(7, [(1, 60)], delay_ms=5000))
+    sender.send(keyed(1, 60, [(key, f"{key}:1".encode()) for key in keys]))
+    mine, others = keys_at(first), keys_at(second)
+    assert len(mine) + len(others) == 60 and others
+    assert all(len(got) == 1 for got in (*mine.values(), *others.values()))
+    world.pass_time(5.1)
+    again = {**keys_at(first), **keys_at(second)}
+    assert again == {key.encode(): [f"{key}:0".encode()] for key in keys}
+
+
 def test_what_a_lost_consumer_held_comes_to_the_others_before_newer_ones(world: World) -> None:
     sender = producer(world)
     first, second = consumer(world, "key_shared", "a"), consumer(world, "key_shared", "b")
@@ -232,6 +261,9 @@ def test_sticky_consumers_get_the_slots_they_want(world: World) -> None:
     other = Client(world)
     refused = other.request("subscribe", handle=1, ranges=[[0, 65535]], **fields)
     assert refused["code"] == "subscription_busy"
+    for ends in ([at, at + 1], [at - 1, at]):
+        beside = other.request("subscribe", handle=1, ranges=[ends], **fields)
+        assert beside["code"] == "subscription_busy", "it overlaps by one slot"
     assert other.request("subscribe", handle=1, ranges=[[5, 4]], **fields)["code"] == "bad_field"
     assert other.request("subscribe", handle=1, ranges=[], **fields)["code"] == "subscription_busy"
     sender.send(keyed(1, 0, [("mine", b"mine:0"), ("yours", b"yours:0")]))

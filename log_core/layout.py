@@ -198,7 +198,8 @@ class Folder:
         self.quarantine = shard / "quarantine"
 
     def make(self) -> None:
-        """Make the folders that are missing."""
+        """Make the folders that are missing; the data folder is for its owner alone, as what is in it is."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.wal, self.index, self.checkpoints, self.histories, self.quarantine):
             folder.mkdir(parents=True, exist_ok=True)
 

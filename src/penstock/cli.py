@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock import __version__, cli_manage
 from penstock.cli_log import add_log_commands
@@ -148,8 +150,16 @@ def _data_dir(parsed: argparse.Namespace) -> Path:
     return Path(_loaded(parsed).config.log.data_dir)
 
 
+class _Parser(argparse.ArgumentParser):
+    """An interval such as "-1h" is a value, as a negative number is, and no unknown option."""
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        self._negative_number_matcher = re.compile(r"-[0-9]+(\.[0-9]+|[A-Za-z])?$")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="penstock",
         description="One gateway for AMQP and MQTT clients that keeps everything they send in one log.",
     )

@@ -141,6 +141,14 @@ def test_a_wrong_command_line_ends_with_exit_code_2(arguments: list[str]) -> Non
     assert ended.value.code == 2
 
 
+@pytest.mark.parametrize(
+    "words", ["audit list --from -7D", "webhooks replay orders -1h --to -5m", "tail --topic t --from -15m"]
+)
+def test_an_interval_is_a_value(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words.split(), "--url", "http://guest:guest@127.0.0.1:1"]) == 1
+    assert "no answer" in capsys.readouterr().err, "the command line was right, and nobody is there"
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "penstock", *arguments], capture_output=True, text=True)
 

@@ -33,6 +33,17 @@ from tests.support.logs import (
 )
 
 
+def test_a_new_data_folder_is_its_owners_alone_and_one_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        open_log(tmp_path / "new")
+        (tmp_path / "there").mkdir(mode=0o750)
+        open_log(tmp_path / "there")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("new", "there")] == [0o700, 0o750]
+
+
 def test_a_record_is_in_the_feeds_of_its_target_and_in_the_tail_after_the_flush(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     one, two = log.new_feed(), log.new_feed()

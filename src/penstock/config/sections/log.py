@@ -32,8 +32,8 @@ class Log:
         default="data",
         metadata=option(
             Text("a path"),
-            "The folder of the log; made when it does not exist. A relative path starts from the working "
-            "folder.",
+            "The folder of the log; made, for its owner alone, when it does not exist. A relative path "
+            "starts from the working folder.",
         ),
     )
     folders: tuple[str, ...] = field(

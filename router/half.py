@@ -36,6 +36,7 @@ from penstock.router.names import ENC_AMQP091, join_key_block, text
 if TYPE_CHECKING:
     from penstock.router._routes import Route
     from penstock.router.broker import Broker
+    from penstock.router.identity import Identity
 
 __all__ = ["Ask", "Courier", "Half", "HalfMessage", "Halves", "Place", "Rules"]
 
@@ -156,16 +157,26 @@ class Halves:
     # What producers do
 
     def prepare(
-        self, place: Place, rules: Rules, message: HalfMessage, *, name: str = "", ask_at: str = ""
+        self,
+        identity: Identity,
+        place: Place,
+        rules: Rules,
+        message: HalfMessage,
+        *,
+        name: str = "",
+        ask_at: str = "",
     ) -> tuple[int, int]:
-        """Keep a message; its id, and the LSN to wait for. Who may publish it was asked before.
+        """Keep a message; its id, and the LSN to wait for.
+
+        Whether `identity`, the place's user, may publish it was asked before; whether it may publish to the
+        dead-letter topic is asked here.
 
         One whose name an undecided one of its user has is that one: what is sent again is kept once.
 
         Raises:
             TooManyHalves: so many are undecided.
             HalfRefused: whether it can be published cannot be promised.
-            RoutingError: there is nothing to publish it to.
+            RoutingError: there is nothing to publish it to, or it may not be given up as the rules say.
 
         """
         known = self._names.get((place.vhost, place.user, name)) if name else None
@@ -175,6 +186,9 @@ class Halves:
         if len(self._halves) >= HALVES_MAX or self._bytes + size > BYTES_MAX:
             raise TooManyHalves(len(self._halves), self._bytes)
         self._route(place)
+        if rules.dead_letter:
+            letters = join_key_block("", rules.dead_letter)
+            self._broker.vhost(place.vhost).publishing.require(identity, ENC_AMQP091, letters)
         now_ms = self._log.wall_ms()
         head = encode_table(
             {

@@ -1,6 +1,7 @@
 """How many of something a vhost or a user may have: RabbitMQ's vhost limits and user limits.
 
-    of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ)
+    of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ, and so do
+                  subscriptions to streams)
                   max-backlog-bytes   max-backlog-bytes-reject   max-backlog-bytes-evict (see `quotas`;
                   absent: as the configuration has it)
                   traffic-retention-bytes   traffic-retention-seconds (absent: as the configuration has it)

@@ -36,7 +36,7 @@ from typing import Protocol
 
 from penstock.router.names import wire
 
-__all__ = ["Store", "Tables", "row_key"]
+__all__ = ["Store", "Tables", "producer_key", "row_key"]
 
 
 class Tables(Protocol):
@@ -63,6 +63,11 @@ class Store(Protocol):
 
     def unit(self) -> AbstractContextManager[object]:
         """All puts and deletes within it are kept, or none."""
+
+
+def producer_key(protocol: str, vhost: str, user: str, name: str) -> bytes:
+    """What the log knows a named producer by. A name is its user's in the vhost, and no other protocol's."""
+    return b"\0" + protocol.encode() + row_key(vhost, user, name)
 
 
 def row_key(*parts: str | bytes) -> bytes:

@@ -151,6 +151,13 @@ class Publishing:
         parts = split_key_block(key)
         return parts is not None and self._refusal(identity, enc, key, *parts) is None
 
+    def require(self, identity: Identity, enc: int, key: bytes) -> None:
+        """Raises RoutingError: the identity may not publish by this key block, or to no such exchange."""
+        route = self.route(identity, enc, key, {})
+        if route.error is not None:
+            assert isinstance(route.error, RoutingError)
+            raise route.error
+
     def _refusal(
         self, identity: Identity, enc: int, key: bytes, exchange: str, routing_key: bytes
     ) -> AccessRefused | None:

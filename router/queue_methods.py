@@ -134,7 +134,7 @@ class QueueMethods(ExchangeMethods):
                 raise ResourceLocked(name, self.name)
             self._check_same(entry, arguments, durable=durable, auto_delete=auto_delete)
             return self._declared(entry)
-        most = over(self.limits, "max-queues", len(self.queues) + len(self.sessions))
+        most = over(self.limits, "max-queues", self.queue_count)
         if most is not None:
             raise LimitReached("vhost-queues", most, vhost=self.name, name=name)
         dead_letters = arguments.get("x-dead-letter-exchange")

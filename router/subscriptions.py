@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 from penstock.router.arguments import Arguments, encode_table
 from penstock.router.dead_letters import bury_of
 from penstock.router.entries import QueueEntry
-from penstock.router.errors import Inequivalent, NotFound
+from penstock.router.errors import Inequivalent, LimitReached, NotFound
+from penstock.router.limits import over
 from penstock.router.metadata import row_key
 from penstock.router.queue_arguments import rules_of
 from penstock.subscriptions.dispatch import Kind
@@ -81,6 +82,7 @@ class Subscriptions:
         Raises:
             Inequivalent: it is there with another kind or other options.
             NotFound: the stream was deleted, perhaps while the position was looked for.
+            LimitReached: the vhost has as many queues and subscriptions as it may have.
 
         """
         if stream.deleted:
@@ -97,6 +99,9 @@ class Subscriptions:
             assert isinstance(entry.queue, Subscription)
             return entry.queue, entry.lsn
         vhost = self._vhost
+        most = over(vhost.limits, "max-queues", vhost.queue_count)
+        if most is not None:
+            raise LimitReached("vhost-queues", most, vhost=vhost.name, name=f"{stream.name}/{name}")
         with vhost.changing():
             queue = vhost.broker.queues.create(
                 f"{stream.name}/{name}",

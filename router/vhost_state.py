@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.publishing import Publishing
     from penstock.router.sessions import Sessions
+    from penstock.router.subscriptions import Subscriptions
 
 __all__ = ["VhostMetadata", "VhostState"]
 
@@ -49,9 +50,11 @@ class VhostState:
     """See the module; `Vhost` is the whole."""
 
     publishing: Publishing
+    """The way in; for the front ends there are the vhost's `publisher`, `route` and `publish`."""
     sessions: Sessions
     """The MQTT sessions."""
-    """The way in; for the front ends there are the vhost's `publisher`, `route` and `publish`."""
+    subscriptions: Subscriptions
+    """Those to streams."""
 
     def __init__(self, name: str, broker: Broker, lp: int) -> None:
         self.name = name
@@ -83,6 +86,11 @@ class VhostState:
         )
         self.broker.quotas.limits_changed()
         self.broker.rates.limits_changed()
+
+    @property
+    def queue_count(self) -> int:
+        """What the limit `max-queues` is of."""
+        return len(self.queues) + len(self.sessions) + len(self.subscriptions)
 
     @property
     def full(self) -> bool:

@@ -118,7 +118,7 @@ def prepare(channel: Channel, prepared: Prepared, key: bytes, message: HalfMessa
     place = Place(channel.vhost.name, identity.username, prepared.queue, key)
     halves = channel.vhost.broker.halves
     address = f"{_SCHEME}:{prepared.queue}"
-    return halves.prepare(place, prepared.rules, message, name=prepared.name, ask_at=address)[1]
+    return halves.prepare(identity, place, prepared.rules, message, name=prepared.name, ask_at=address)[1]
 
 
 def decide(channel: Channel, decided: Decided) -> int:

@@ -1,6 +1,6 @@
 """Which message of which producer it is, by headers: what comes again is confirmed and not appended.
 
-x-penstock-producer     text, at most 255 bytes: the producer's name, in its vhost
+x-penstock-producer     text, at most 255 bytes: the producer's name, its user's in the vhost
 x-penstock-sequence     an integer in [0, 2^63): the message's number, higher than any before it
 """
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.protocols.amqp.errors import soft, type_name
 from penstock.protocols.values import Table
+from penstock.router.metadata import producer_key
 from penstock.router.names import wire
 
 __all__ = ["numbered"]
@@ -18,8 +19,8 @@ _PRODUCER: Final = "x-penstock-producer"
 _SEQUENCE: Final = "x-penstock-sequence"
 
 
-def numbered(vhost: str, headers: Table) -> tuple[bytes, int] | None:
-    """The producer's name, its vhost included, and the message's number; None: it has none.
+def numbered(vhost: str, user: str, headers: Table) -> tuple[bytes, int] | None:
+    """What the producer is known by, and the message's number; None: it has none.
 
     Raises:
         AmqpError: one header without the other, or a value of another type.
@@ -34,7 +35,7 @@ def numbered(vhost: str, headers: Table) -> tuple[bytes, int] | None:
         raise soft(
             406, f"invalid header '{_SEQUENCE}': an integer from 0 to 2^63 - 1 is wanted{_found(sequence)}"
         )
-    return wire(vhost) + b"\0" + wire(name), sequence
+    return producer_key("amqp", vhost, user, name), sequence
 
 
 def _found(value: object) -> str:

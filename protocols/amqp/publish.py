@@ -160,7 +160,7 @@ def check(channel: Channel, key: bytes, bits: int, block: bytes, body: bytes) ->
     delay = 0 if due else delay_ms(headers)
     retained_as = _retained_as(key) if headers.get("x-mqtt-retain") is True else None
     mandatory = bool(bits & _MANDATORY)
-    number = numbered(channel.vhost.name, headers)
+    number = numbered(channel.vhost.name, channel.actor.identity.username, headers)
     what = (keys, mandatory, block, body, headers, persistent, priority, ttl_ms)
     ids = (_delay_name(channel, key, name), _delay_name(channel, key, cancelled))
     half = half_of(headers)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from penstock.protocols.http.messages import HttpError
 from penstock.router.delay_names import delay_name
 from penstock.router.delayed import HORIZON_MS
+from penstock.router.metadata import producer_key
 from penstock.router.names import wire
 
 __all__ = [
@@ -99,8 +100,8 @@ def copies_of(headers: dict[str, Any]) -> list[str]:
     return keys
 
 
-def numbered(vhost: str, headers: dict[str, Any]) -> tuple[bytes, int] | None:
-    """The producer's name, its vhost included, and the message's number; None: it has none.
+def numbered(vhost: str, user: str, headers: dict[str, Any]) -> tuple[bytes, int] | None:
+    """What AMQP knows the producer by, and the message's number; None: it has none.
 
     Raises:
         HttpError: 400, one without the other, or a value of another type.
@@ -113,7 +114,7 @@ def numbered(vhost: str, headers: dict[str, Any]) -> tuple[bytes, int] | None:
         raise _bad(PRODUCER, "a text of 1 to 255 bytes, beside the number")
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < 2**63:
         raise _bad(SEQUENCE, "a whole number from 0 to 2^63 - 1, beside the producer")
-    return wire(vhost) + b"\0" + wire(name), sequence
+    return producer_key("amqp", vhost, user, name), sequence
 
 
 def _bad(name: str, detail: str) -> HttpError:

@@ -350,7 +350,7 @@ class Messages:
             keys += copies_of(headers)
             name = delay_name_of(headers, vhost.name, exchange)
             due_ms = due_of(headers, vhost.broker.log.wall_ms()) or due_ms
-            number = numbered(vhost.name, headers)
+            number = numbered(vhost.name, identity.username, headers)
         if "x-delay" in headers and (entry := vhost.exchanges.get(exchange)) is not None and entry.delays:
             check_delay(headers["x-delay"])
         try:

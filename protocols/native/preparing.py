@@ -92,7 +92,7 @@ class Preparing:
                 )
             place, rules, _ = self._producers[handle]
             message = self._message(place.key, payload[_PREPARE.size :])
-            id, lsn = session.broker.halves.prepare(place, rules, message)
+            id, lsn = session.broker.halves.prepare(session.identity, place, rules, message)
         except PenstockError as error:
             session.answer_error(request, error)
         else:

@@ -42,6 +42,7 @@ def delete(session: Session, id: int, fields: Fields) -> None:
     fields.done()
     entry = session.vhost.queues.get(name)
     if entry is not None and entry.queue.kind is Kind.STREAM:
+        session.vhost.queue(name, session.actor, "configure")  # who may not delete it is not told what it is
         raise RequestError(
             "not_a_queue", f"queue '{name}' is a stream", remedy="delete it as what it is: delete_topic"
         )

@@ -17,7 +17,8 @@ from penstock.protocols.native.preparing import rules_of
 from penstock.router.arguments import Arguments
 from penstock.router.backfill import find_position
 from penstock.router.errors import NotFound
-from penstock.router.names import join_key_block, wire
+from penstock.router.metadata import producer_key
+from penstock.router.names import join_key_block
 from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import ConsumerRefused
@@ -56,11 +57,11 @@ def _handle(session: Session, id: int, fields: Fields) -> int:
 def _topic(session: Session, fields: Fields, create: bool = False) -> tuple[Stream, int]:
     """The stream that `topic` names, made if `create`; and the LSN to wait for."""
     name = fields.text("topic")
-    if create and name not in session.vhost.queues:
-        return _create(session, name, {})
     try:
         queue = session.vhost.queue(name, session.actor, "read")
     except NotFound:
+        if create:
+            return _create(session, name, {})
         raise _no_topic(session, name) from None
     return _stream(queue), session.vhost.queues[queue.name].lsn
 
@@ -87,6 +88,14 @@ def _create(session: Session, name: str, retention: Arguments) -> tuple[Stream, 
     arguments = {"x-queue-type": "stream", **retention}
     declared = session.vhost.declare_queue(name, session.actor, durable=True, arguments=arguments)
     return _stream(declared.queue), declared.lsn
+
+
+def _may_write(session: Session, key: bytes) -> None:
+    """Before it is told whether it is there. Raises RoutingError."""
+    error = session.codec.route(key).error
+    if error is not None:
+        assert isinstance(error, PenstockError)
+        raise error
 
 
 def _at(session: Session, start: Any, found: Callable[[int], None]) -> None:
@@ -130,12 +139,13 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
     handle = _handle(session, id, fields)
     lsn = 0
     if fields.has("topic"):
-        name = fields.text("topic")
-        if fields.switch("create", False) and name not in session.vhost.queues:
-            _, lsn = _create(session, name, {})
-        elif name not in session.vhost.queues:
-            raise _no_topic(session, name)
+        name, create = fields.text("topic"), fields.switch("create", False)
         key = join_key_block("", name)
+        _may_write(session, key)
+        if name not in session.vhost.queues:
+            if not create:
+                raise _no_topic(session, name)
+            _, lsn = _create(session, name, {})
     else:
         key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
     producer = fields.text("name", "")
@@ -143,7 +153,8 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
     group = fields.text("group", "")
     rules = rules_of(fields) if group else None
     fields.done()
-    full_name = wire(session.vhost.name) + b"\0\0" + wire(producer) if producer else b""
+    user = session.identity.username
+    full_name = producer_key("native", session.vhost.name, user, producer) if producer else b""
     epoch_now, begun = session.producing.open(handle, key, full_name, epoch)
     if rules is not None:
         session.preparing.open(handle, key, group, rules)
@@ -226,6 +237,7 @@ def _options(session: Session, create: bool, fields: Fields) -> dict[str, Any]:
         options["x-delivery-limit"] = fields.number("max_deliveries", least=1, most=65_535) - 1
     if fields.has("dead_letter"):
         topic = fields.text("dead_letter")
+        _may_write(session, join_key_block("", topic))
         if topic not in session.vhost.queues:
             if not create:
                 raise _no_topic(session, topic)
@@ -337,8 +349,11 @@ def delete_topic(session: Session, id: int, fields: Fields) -> None:
     """{topic}: with its messages and subscriptions; fine when there is none."""
     name = fields.text("topic")
     fields.done()
-    if name in session.vhost.queues:
-        _stream(session.vhost.queues[name].queue)
+    entry = session.vhost.queues.get(name)
+    if entry is not None and not isinstance(entry.queue, Stream):
+        _stream(
+            session.vhost.queue(name, session.actor, "configure")
+        )  # which of the two is told who may know
     session.answer(id, {}, session.vhost.delete_queue(name, session.actor).lsn)
 
 
@@ -398,10 +413,7 @@ def cancel(session: Session, id: int, fields: Fields) -> None:
     else:
         key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
     fields.done()
-    error = session.codec.route(key).error
-    if error is not None:
-        assert isinstance(error, PenstockError)
-        raise error
+    _may_write(session, key)
 
     def told(cancelled: bool) -> None:
         if session.running:

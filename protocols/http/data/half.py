@@ -78,7 +78,9 @@ class Halves:
             place = Place(vhost.name, identity.username, _GROUP, key)
             halves = access.broker.halves
             access.broker.rates.charge(identity.username, vhost.name, 1, len(message.body))
-            _, lsn = halves.prepare(place, rules, kept, name=name, ask_at=f"url:{ask}" if ask else "")
+            _, lsn = halves.prepare(
+                identity, place, rules, kept, name=name, ask_at=f"url:{ask}" if ask else ""
+            )
         except PenstockError as error:
             raise access.app.translate(error) from error
         await access.kept(lsn, "fsync")

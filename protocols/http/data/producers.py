@@ -24,7 +24,7 @@ from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import optional_object
 from penstock.protocols.http.data.ways import Ready, Run
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.router.metadata import row_key
+from penstock.router.metadata import producer_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,8 +137,7 @@ class NumberedProducers:
 
 
 def _key(vhost: str, user: str, name: str) -> bytes:
-    """In the table of all producers, in which other protocols' names are text."""
-    return b"\0http" + row_key(vhost, user, name)
+    return producer_key("http", vhost, user, name)
 
 
 def _checked(name: Any, field: str) -> str:

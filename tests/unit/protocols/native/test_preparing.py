@@ -266,7 +266,9 @@ def test_what_cannot_be_asked_does_not_count_and_who_is_there_is_asked_first(wor
         place = Place("/", "guest", "g", join_key_block("", "t"))
         rules = Rules(check_after_ms=1000, check_each_ms=1000, max_checks=2)
         message = HalfMessage(PLAIN, b"half")
-        return world.broker.halves.prepare(place, rules, message, name="n", ask_at="x:somewhere")[0]
+        return world.broker.halves.prepare(
+            client.session.identity, place, rules, message, name="n", ask_at="x:somewhere"
+        )[0]
 
     world.broker.halves.couriers["x"] = courier
     assert prepare() == prepare()  # by its name it is kept once

@@ -76,10 +76,14 @@ class Producing:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._names: dict[int, bytes] = {}
+        self._numbered: dict[int, int | None] = {}
+        """Handles that number messages themselves; and what was refused and must come again first."""
 
     # Handles
 
-    def open(self, handle: int, key: bytes, name: bytes, epoch: int | None) -> tuple[int, int]:
+    def open(
+        self, handle: int, key: bytes, name: bytes, epoch: int | None, numbered: bool = False
+    ) -> tuple[int, int]:
         """A new producer; its epoch, and the LSN to wait for.
 
         Raises:
@@ -94,7 +98,10 @@ class Producing:
             assert isinstance(route.error, PenstockError)
             raise route.error
         lsn = 0
-        if name:
+        self._numbered.pop(handle, None)
+        if numbered:
+            self._numbered[handle] = None
+        elif name:
             epoch, lsn = session.log.producers.begin(name, epoch)
             self._names[handle] = name
         session.codec.add_producer(Producer(handle, key, name, epoch or 0))
@@ -103,6 +110,7 @@ class Producing:
     def lost(self) -> None:
         """The connection is gone."""
         self._names.clear()
+        self._numbered.clear()
 
     def end_read(self) -> None:
         """The frames of a read are handled: end the unit of named producers."""
@@ -112,6 +120,8 @@ class Producing:
 
     def refused(self, id: int, sequence: int, count: int, why: str | PenstockError) -> None:
         """Tell the peer of a batch that was not appended."""
+        if id in self._numbered and self._numbered[id] is None:
+            self._numbered[id] = sequence
         if isinstance(why, str):
             message, remedy = _WORDS[why]
             why = RequestError(why, message, remedy=remedy)
@@ -121,6 +131,8 @@ class Producing:
 
     def admit(self, producer: Producer, sequence: int, count: int) -> int | None:
         """See `_codec.Host`."""
+        if producer.id in self._numbered:
+            return self._admit_numbered(producer, sequence, count)
         last = sequence + count - 1
         if last >= _NUMBERS:
             error = RequestError(
@@ -140,8 +152,32 @@ class Producing:
             self.refused(producer.id, sequence, count, error)
             return None
 
+    def _admit_numbered(self, producer: Producer, number: int, count: int) -> int | None:
+        missing = self._numbered[producer.id]
+        if count != 1 or number >= 2**63:
+            error = RequestError(
+                "out_of_sequence",
+                f"{count} messages with the number {number}",
+                remedy="a producer that numbers messages itself sends each in a batch of its own, below 2^63",
+            )
+        elif missing is not None and number > missing:
+            # It would be a duplicate, once this one is there.
+            error = RequestError(
+                "out_of_sequence",
+                f"number {missing} was refused, and {number} would come before it",
+                remedy=f"send {missing} again first, or open the producer anew to leave it out",
+            )
+        else:
+            self._numbered[producer.id] = None
+            return -self._session.log.producers.admit_sequence(producer.name, number)
+        self.refused(producer.id, number, count, error)
+        return None
+
     def note(self, producer: Producer, sequence: int, count: int, position: int) -> None:
         """A named producer's batch was appended."""
+        if producer.id in self._numbered:
+            self._session.log.producers.note(producer.name, sequence, sequence, position)
+            return
         self._session.log.producers.note(
             producer.name, sequence, sequence + count - 1, position, epoch=producer.epoch
         )
@@ -160,7 +196,8 @@ class Producing:
             first = first or lsn
             last = max(last, lsn)
             full += refused
-        if producer.name:
+        if producer.name and not (full and producer.id in self._numbered):
+            # What a queue refused may come again by the same number.
             self.note(producer, sequence, len(records), first)
         if full:
             error = RequestError(

@@ -135,7 +135,7 @@ def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable
 
 
 def open_producer(session: Session, id: int, fields: Fields) -> None:
-    """{handle, topic, create?} or {handle, exchange, routing_key}, and {name?, epoch?}, {group?, ...}."""
+    """{handle, topic, create?} or {handle, exchange, routing_key}, {name?, epoch?, numbered?, group? ...}."""
     handle = _handle(session, id, fields)
     lsn = 0
     if fields.has("topic"):
@@ -150,12 +150,16 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
         key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
     producer = fields.text("name", "")
     epoch = fields.number("epoch", most=2**31) if fields.has("epoch") else None
+    numbered = fields.switch("numbered", False)
+    if numbered and not producer:
+        raise RequestError("bad_field", "who numbers messages has a name", remedy="give it one: name")
     group = fields.text("group", "")
     rules = rules_of(fields) if group else None
     fields.done()
     user = session.identity.username
-    full_name = producer_key("native", session.vhost.name, user, producer) if producer else b""
-    epoch_now, begun = session.producing.open(handle, key, full_name, epoch)
+    rule = "native-numbered" if numbered else "native"
+    full_name = producer_key(rule, session.vhost.name, user, producer) if producer else b""
+    epoch_now, begun = session.producing.open(handle, key, full_name, epoch, numbered)
     if rules is not None:
         session.preparing.open(handle, key, group, rules)
     session.answer(id, {"handle": handle, "epoch": epoch_now}, max(lsn, begun))

@@ -60,6 +60,7 @@ CAPABILITIES: Final = (
     "seek",
     "extend",
     "queues",
+    "numbered",
     "log",
     kinds.STORED,
 )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from penstock.sdk.half import Group
     from penstock.sdk.message import Message, MessageId
+    from penstock.sdk.outbox import sent
     from penstock.sdk.producer import Producer
     from penstock.sdk.retrying import Retry
     from penstock.sdk.schema import Codec, Schema
@@ -61,6 +62,7 @@ __all__ = [
     "Table",
     "__version__",
     "connect",
+    "sent",
 ]
 __version__ = "0.1.0"
 
@@ -73,6 +75,7 @@ _PLACES = {
     "MessageId": "message",
     "OpenTelemetry": "tracing",
     "Producer": "producer",
+    "sent": "outbox",
     "Retry": "retrying",
     "Codec": "schema",
     "Schema": "schema",

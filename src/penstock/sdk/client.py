@@ -302,6 +302,7 @@ class Client:
         schema: type[Sent] | Codec[Sent] | None = None,
         key: Callable[[Sent], bytes | str | None] | None = None,
         name: str | None = None,
+        numbered: bool = False,
         acks: Acks = "all",
         linger_ms: float = 0,
         batch_bytes: int = 262_144,
@@ -319,6 +320,8 @@ class Client:
             key: The ordering key of what is sent, e.g. `lambda order: order.user`.
             name: Makes it idempotent: what it sends again after a lost connection is kept once, and a newer
                 producer of that name fences it off.
+            numbered: With a name: messages are sent with numbers of the program's own, which rise, and each
+                is kept once over restarts of the program, too; see `penstock.sdk.outbox`.
             acks: What `send` waits for: "all" the disk, "written" the operating system, "none" nothing.
             linger_ms: How long a batch waits for more; at 0 it has what one turn of the loop brings.
             batch_bytes, batch_messages: What a batch holds at most.
@@ -334,6 +337,7 @@ class Client:
             self,
             of_producer(topic, queue, exchange, routing_key, mqtt_topic, create),
             name=name,
+            numbered=numbered,
             acks=acks,
             linger_s=linger_ms / 1000,
             batch_bytes=batch_bytes,

@@ -21,7 +21,17 @@ from penstock.sdk.url import Target
 __all__ = ["Link", "Receiver", "open_link"]
 
 _HEAD: Final = struct.Struct(">IBBHI")
-_CAPABILITIES: Final = ("delay", "transact", "prepare", "pull", "read", "seek", "extend", "queues")
+_CAPABILITIES: Final = (
+    "delay",
+    "transact",
+    "prepare",
+    "pull",
+    "read",
+    "seek",
+    "extend",
+    "queues",
+    "numbered",
+)
 _DELIVERY_MAX: Final = 2**31
 _PING_AT: Final = 2
 _GONE_AT: Final = 5

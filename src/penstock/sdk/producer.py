@@ -74,6 +74,7 @@ class Producer(Generic[T]):
         batch_messages: int,
         buffer_bytes: int,
         group: Group | None,
+        numbered: bool = False,
         codec: Codec[T] | None = None,
         key: Callable[[T], bytes | str | None] | None = None,
     ) -> None:
@@ -87,7 +88,14 @@ class Producer(Generic[T]):
         """Where it sends, in words."""
         self._codec = codec
         self._key = key
-        self._place = {**place, **(group.fields() if group is not None else {})}
+        if numbered and name is None:
+            raise TypeError("a producer that numbers its messages needs a name: name=")
+        self._numbered = numbered
+        self._place = {
+            **place,
+            **({"numbered": True} if numbered else {}),
+            **(group.fields() if group is not None else {}),
+        }
         self._answering = None if group is None else Answering(client, group.check)
         self._acks = _ACKS[acks]
         self._linger_s = linger_s
@@ -232,6 +240,7 @@ class Producer(Generic[T]):
         deliver_after_s: float | None = None,
         ttl_s: float | None = None,
         persistent: bool = True,
+        number: int | None = None,
         **properties: Any,
     ) -> MessageId:
         """Send a message, and wait for what `acks` promises.
@@ -244,6 +253,7 @@ class Producer(Generic[T]):
             deliver_after_s: The same, from now.
             ttl_s: How long it is good for, once it is published.
             persistent: False: it may be lost by a restart.
+            number: Of a producer with `numbered=True`: above those before; sent again, it is kept once.
             properties: Further ones by AMQP's names: content_type, correlation_id, message_id, priority...
 
         Raises:
@@ -259,7 +269,7 @@ class Producer(Generic[T]):
                 await self._wait_for_room(len(data) + len(block))
             if due_ms:
                 return (await self._send_later([data], [block], due_ms))[0]
-            return await self._add(data, block)
+            return await self._add(data, block, number)
 
     def send_nowait(
         self,
@@ -269,6 +279,7 @@ class Producer(Generic[T]):
         headers: Mapping[str, Any] | None = None,
         ttl_s: float | None = None,
         persistent: bool = True,
+        number: int | None = None,
         **properties: Any,
     ) -> asyncio.Future[MessageId]:
         """The same without waiting: a future with the message's id.
@@ -286,7 +297,7 @@ class Producer(Generic[T]):
                     f"{self._under_way} bytes are under way to {self.place}",
                     remedy="await send, or raise buffer_bytes",
                 )
-            return self._add(data, block)
+            return self._add(data, block, number)
 
     async def send_many(self, values: Sequence[T], *, key: bytes | str | None = None) -> list[MessageId]:
         """Send messages in as few batches as they fit, and wait for all; the fast way for many.
@@ -294,6 +305,8 @@ class Producer(Generic[T]):
         `key` is that of all of them; a producer's own `key` is not asked.
         """
         self.check()
+        if self._numbered:
+            self._take_number(None)
         encode = body_of if self._codec is None else self._codec.encode
         block = PLAIN
         if key is not None or self._codec is not None:
@@ -476,8 +489,10 @@ class Producer(Generic[T]):
                     break
             self._room.popleft()
 
-    def _add(self, body: bytes, block: bytes) -> asyncio.Future[MessageId]:
+    def _add(self, body: bytes, block: bytes, number: int | None) -> asyncio.Future[MessageId]:
         self.check()
+        if self._numbered or number is not None:
+            self._take_number(number)
         size = len(body) + len(block)
         if self._bodies and not self._frames(self._gathered + size, len(self._bodies) + 1):
             self._flush()
@@ -488,7 +503,11 @@ class Producer(Generic[T]):
         self._futures.append(future)
         self._gathered += size
         self._under_way += size + _RECORD_BYTES
-        if self._gathered >= self._batch_bytes or len(self._bodies) >= self._batch_messages:
+        if (
+            self._gathered >= self._batch_bytes
+            or len(self._bodies) >= self._batch_messages
+            or number is not None
+        ):
             self._flush()
         elif self._timer is None:
             if self._linger_s:
@@ -496,6 +515,16 @@ class Producer(Generic[T]):
             else:
                 self._timer = self._loop.call_soon(self._flush)
         return future
+
+    def _take_number(self, number: int | None) -> None:
+        """The next batch is one message with that number. Raises TypeError, ValueError."""
+        if not self._numbered:
+            raise TypeError(f"the producer to {self.place} numbers by itself; open it with numbered=True")
+        if number is None:
+            raise TypeError(f"the producer to {self.place} is numbered=True: say number=, and use send")
+        if not self._sequence <= number < 2**63:
+            raise ValueError(f"numbers rise up to 2^63: {number} is not above {self._sequence - 1}")
+        self._sequence = number
 
     def _flush(self) -> None:
         """Send what is gathered."""
@@ -524,7 +553,7 @@ class Producer(Generic[T]):
             Pending(0, bodies, props, futures, future, size, due_ms).failed(too_large(size, self._frame_max))
             self._make_room()
             return
-        if self._sequence + len(bodies) > _NUMBERS and self.name is not None:
+        if self._sequence + len(bodies) > _NUMBERS and self.name is not None and not self._numbered:
             self._sequence = 0
         batch = Pending(self._sequence, bodies, props, futures, future, size, due_ms)
         self._sequence += len(bodies)
@@ -573,7 +602,8 @@ class Producer(Generic[T]):
             if batch is not None:
                 self._finished(batch)
                 batch.failed(error)
-            if isinstance(error, Fenced):
+            if isinstance(error, Fenced) or self._numbered:
+                # Of numbered messages none may pass one that was refused.
                 self.client.forget(self.handle)
                 self.failed(error)
         elif kind == kinds.CHECK and self._answering is not None:

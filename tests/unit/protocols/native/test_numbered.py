@@ -1,0 +1,83 @@
+"""Producers that number their messages themselves: an outbox may send anything again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.sdk.message import properties_block
+from tests.reference import native_frames as wire
+from tests.support.native_session import PLAIN, Client, World
+from tests.unit.protocols.native.test_golden import FRAMES
+
+
+def producer(world: World, **more: Any) -> Client:
+    client = Client(world)
+    told = client.request(
+        "open_producer", handle=6, topic="t", create=True, name="box", numbered=True, **more
+    )
+    assert told == {"handle": 6, "epoch": 0}
+    return client
+
+
+def send(client: Client, number: int, *bodies: bytes) -> tuple[int, bool]:
+    """(type of the answer, whether it had come before)."""
+    client.send(wire.produce(6, number, 2, [(PLAIN, body) for body in bodies]))
+    client.world.wait(lambda: any(one[0] in (0x12, 0x13) for one in client.frames))
+    ((kind, _, payload),) = client.take()
+    return kind, payload[-1:] == b"\1"
+
+
+def kept(world: World) -> list[bytes]:
+    reader = Client(world)
+    reader.request("read", handle=2, topic="t", start="earliest")
+    reader.send(wire.credit(2, 1000, 1 << 20))
+    return reader.bodies()
+
+
+def test_a_number_is_kept_once_over_restarts_of_either_side(world: World) -> None:
+    client = producer(world)
+    assert [send(client, number, b"%d" % number) for number in (3, 4, 9)] == [(0x12, False)] * 3
+    assert send(client, 4, b"4") == (0x12, True)
+    client.lose()
+    again = producer(world)
+    assert [send(again, number, b"%d" % number) for number in (4, 9, 10)] == [
+        (0x12, True),
+        (0x12, True),
+        (0x12, False),
+    ]
+    world.restart(clean=False)
+    assert [send(one := producer(world), number, b"%d" % number) for number in (10,)] == [(0x12, True)]
+    assert send(one, 12, b"12") == (0x12, False)
+    assert kept(world) == [b"3", b"4", b"9", b"10", b"12"]
+
+
+def test_nothing_passes_what_was_refused(world: World) -> None:
+    client = producer(world)
+    reserved = wire.produce(6, 1, 2, [(properties_block(None, {"CC": "x"}, None, True), b"no")])
+    client.send(reserved + wire.produce(6, 2, 2, [(PLAIN, b"2")]))
+    world.settle()
+    assert [kind for kind, _, _ in client.take()] == [0x13, 0x13]
+    assert send(client, 1, b"1") == (0x12, False)
+    assert send(client, 2, b"2") == (0x12, False)
+    assert kept(world) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(("number", "bodies"), [(1, (b"a", b"b")), (2**63, (b"a",))])
+def test_each_is_a_batch_of_its_own(world: World, number: int, bodies: tuple[bytes, ...]) -> None:
+    client = producer(world)
+    assert send(client, number, *bodies)[0] == 0x13
+    assert kept(world) == []
+
+
+def test_it_has_a_name_and_is_not_the_one_with_epochs(world: World) -> None:
+    client = Client(world)
+    asked = {"topic": "orders", "create": True, "numbered": True}
+    assert client.request("open_producer", handle=1, **asked)["code"] == "bad_field"
+    client.send(FRAMES["open_numbered"])
+    assert [(kind, id) for kind, id, _ in client.take()] == [(0x06, 24)]
+    assert client.request("open_producer", handle=1, topic="orders", name="outbox") == {
+        "handle": 1,
+        "epoch": 1,
+    }

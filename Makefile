@@ -58,6 +58,11 @@ bench: $(STAMPS)/extras kernels peers  ## measure penstock, Mosquitto and Rabbit
 bench-native: $(STAMPS)/extras kernels  ## measure batches of the native protocol beside Kafka (needs Java and Maven)
 	$(BIN)/python -m bench.compare_native $(ARGS)
 
+.PHONY: bench-sdk
+bench-sdk: $(STAMPS)/extras kernels  ## measure the Python SDK beside aiokafka and confluent-kafka (needs Java and Maven)
+	$(PIP) --no-build-isolation aiokafka confluent-kafka
+	$(BIN)/python -m bench.compare_sdk $(ARGS)
+
 .PHONY: asan
 asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined-behaviour sanitizers
 	PENSTOCK_ASAN=1 $(BIN)/python setup.py -q build --build-base build/asan/base --build-lib build/asan/lib
@@ -76,6 +81,10 @@ delays: $(STAMPS)/extras kernels  ## schedule a million random delays and kill t
 .PHONY: transactions
 transactions: $(STAMPS)/extras kernels  ## kill the gateway 50 times inside transactions over the SDK, AMQP and HTTP
 	$(BIN)/python -m tests.crash.transactions $(ARGS)
+
+.PHONY: churn
+churn: $(STAMPS)/extras kernels  ## connect, send, receive and close thousands of times: nothing may be left of it
+	$(BIN)/python -m tests.crash.churn $(ARGS)
 
 .PHONY: spark-end-to-end
 spark-end-to-end: $(STAMPS)/extras kernels  ## a data set into tables while gateway and jobs are killed, checkpoints lost

@@ -1,0 +1,214 @@
+"""The SDK beside Kafka's Python clients: what each costs its program, and how long a send takes.
+
+    python -m bench.compare_sdk [--repeat 3] [--messages 200000] [--sends 2000] [--only WORD] [--no-write]
+
+Needs the extra `bench`, and Java and Maven for Kafka. Messages of 100 B, one partition, loopback; clients
+take turns in this process. CPU is that of this process, all its threads, so librdkafka's count; connecting
+counts, too, which is little at these numbers. The median of the runs counts, beside it the best. Sends
+confirm what is on the disk ("synced"; Kafka's topic has flush.messages=1) or in the page cache ("written",
+Kafka's default). "The call" is `send_nowait` alone, without what the loop does later; "import" is `import
+penstock` with connect, Producer and Consumer looked up, in a process of its own, less what `python -c pass`
+takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+
+import penstock
+from bench.kafka import Kafka, jars
+from bench.report import machine
+from bench.sdk_clients import BODY, CLIENTS, Place
+from tests.support.brokers import BrokerMissing, Gateway
+
+RESULTS = Path(__file__).parent / "results"
+IMPORT = "import penstock; penstock.connect, penstock.Producer, penstock.Consumer"
+BUDGETS_US = {
+    "consume one by one": 1.0,
+    "consume in batches": 0.1,
+}
+CALL_BUDGET_US = 1.5
+IMPORT_BUDGET_MS = 60.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run."""
+
+    cpu_us: float
+    """Per message."""
+    rate: float
+    took_us: list[float]
+
+    def percentile(self, part: float) -> float:
+        """Of the latencies."""
+        return sorted(self.took_us)[min(int(part * len(self.took_us)), len(self.took_us) - 1)]
+
+
+async def sample(name: str, client: str, place: Place, count: int) -> Sample:
+    """Run a client once."""
+    cpu, began = time.process_time(), time.perf_counter()
+    took = await CLIENTS[name][client](place, count)
+    seconds = time.perf_counter() - began
+    return Sample((time.process_time() - cpu) / count * 1e6, count / seconds, [one * 1e6 for one in took])
+
+
+async def call_us(place: Place, count: int) -> float:
+    """CPU of one `send_nowait`."""
+    used = 0.0
+    async with penstock.connect(place.penstock_url) as client, client.producer(place.write) as producer:
+        for _ in range(count // 5000):
+            before = time.thread_time()
+            for _ in range(5000):
+                producer.send_nowait(BODY)
+            used += time.thread_time() - before
+            await producer.flush()
+    return used / (count // 5000 * 5000) * 1e6
+
+
+def import_ms() -> float:
+    """CPU of importing the SDK."""
+
+    def used(program: str) -> float:
+        before = os.times()
+        subprocess.run([sys.executable, "-c", program], check=True)
+        after = os.times()
+        children = after.children_user + after.children_system
+        return children - before.children_user - before.children_system
+
+    return (median(used(IMPORT) for _ in range(9)) - median(used("pass") for _ in range(9))) * 1000
+
+
+def rows(name: str, found: dict[str, list[Sample]]) -> list[str]:
+    """Of the table, one per client."""
+    lines = []
+    ours = next(iter(found.values()))
+    for client, runs in found.items():
+        cpu = median(run.cpu_us for run in runs)
+        cells = [name, client, f"{cpu:.2f}", f"{min(run.cpu_us for run in runs):.2f}"]
+        cells.append(f"{median(run.rate for run in runs):,.0f}")
+        for part in (0.5, 0.99):
+            cells.append(f"{median(run.percentile(part) for run in runs):,.0f}" if runs[0].took_us else "")
+        cells.append(f"{cpu / median(run.cpu_us for run in ours):.1f}x")
+        budget = BUDGETS_US.get(name) if client == "penstock" else None
+        if budget is not None:
+            best = min(run.cpu_us for run in runs)
+            cells.append(f"<= {budget} us: {'reached' if best <= budget else 'missed'}")
+        else:
+            cells.append("")
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+HEAD = [
+    "| work | client | CPU us/message | best | messages/s | p50 us | p99 us | CPU to ours | budget |",
+    "|------|--------|----------------|------|------------|--------|--------|-------------|--------|",
+]
+
+
+async def compare(place: Place, options: argparse.Namespace) -> list[str]:
+    """All works; the lines of the table, which are printed as they come."""
+    lines: list[str] = []
+    for name, clients in CLIENTS.items():
+        if options.only not in name:
+            continue
+        found: dict[str, list[Sample]] = {}
+        count = options.sends if "flight" in name else options.messages
+        for number in range(options.repeat + 1):
+            for client in clients:
+                one = await sample(name, client, place, count if number else max(count // 10, 10_000))
+                if number:  # the first is to warm up: of the brokers, too
+                    found.setdefault(client, []).append(one)
+        lines += rows(name, found)
+        print("\n".join(rows(name, found)), flush=True)
+    return lines
+
+
+async def fill(place: Place, options: argparse.Namespace) -> None:
+    """Make the topics, and fill those that are read."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": place.kafka})
+    topics = [NewTopic(name, 1, 1) for name in (place.write, place.read)]
+    topics.append(NewTopic(place.flushed, 1, 1, config={"flush.messages": "1"}))
+    for future in admin.create_topics(topics).values():
+        future.result()
+    filling = Place(place.penstock_url, place.kafka, write=place.read)
+    for client in ("penstock", "confluent-kafka"):
+        await CLIENTS["send in batches"][client](filling, options.messages)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.compare_sdk")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each; the median counts")
+    parser.add_argument("--messages", type=int, default=200_000, help="of each run but those that wait")
+    parser.add_argument("--sends", type=int, default=2000, help="of each run that waits for each")
+    parser.add_argument("--only", default="", metavar="WORD", help="works whose name contains this")
+    parser.add_argument("--no-write", action="store_true", help="do not write bench/results")
+    parser.add_argument("--data", metavar="DIR", help="where the brokers' data goes")
+    cache = Path.home() / ".cache" / "penstock-bench"
+    parser.add_argument("--jars", type=Path, default=cache, help=f"where Kafka's jars are kept ({cache})")
+    options = parser.parse_args()
+    options.messages = max(options.messages // 10_000, 1) * 10_000
+    started = datetime.datetime.now(datetime.UTC)
+    facts = machine()
+    try:
+        clients = [f"{name} {version(name)}" for name in ("aiokafka", "confluent-kafka")]
+        place_of_jars = jars(options.jars)
+    except PackageNotFoundError as missing:
+        print(f"{missing}; install the extra: pip install 'penstock[bench]'", file=sys.stderr)
+        return 2
+    except BrokerMissing as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data) as folder:
+        gateway = Gateway(Path(folder) / "penstock", settings={"native.listen": "127.0.0.1:0"})
+        kafka = Kafka(Path(folder) / "kafka", place_of_jars)
+        with gateway, kafka:
+            place = Place(f"penstock://127.0.0.1:{gateway.ports['native']}", f"127.0.0.1:{kafka.port}")
+            asyncio.run(fill(place, options))
+            lines = asyncio.run(compare(place, options))
+            call = min(asyncio.run(call_us(place, options.messages)) for _ in range(options.repeat))
+            versions = f"penstock {gateway.version()}, kafka {kafka.version()}, {', '.join(clients)}"
+    importing = import_ms()
+    own = [
+        f"`send_nowait`, the call: {call:.2f} us (budget {CALL_BUDGET_US}); "
+        f"import: {importing:.0f} ms (budget {IMPORT_BUDGET_MS:.0f}).",
+        "",
+        "How it is measured is told in `bench/compare_sdk.py`.",
+    ]
+    print("\n".join(own[:1]))
+    text = "\n".join(
+        [
+            f"# Python clients: penstock's SDK and Kafka's, {started:%Y-%m-%d %H:%M} UTC",
+            "",
+            ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items()),
+            f"{versions}; {options.messages:,} messages a run, {options.sends:,} where each is waited for; "
+            f"median of {options.repeat}",
+            "",
+            *HEAD,
+            *lines,
+            "",
+            *own,
+        ]
+    )
+    if not options.no_write:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{started:%Y-%m-%d}-sdk.md").write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

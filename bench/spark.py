@@ -31,11 +31,13 @@ from bench import native_client
 from bench.cpu import Meter, cpu_seconds, wait_until_idle
 from bench.kafka import Kafka, fetched, jars
 from bench.report import machine
-from penstock.spark.jobs.replay import writing
+from penstock.spark._messages import COLUMNS as SENT
+from penstock.spark.jobs.replay import send, writing
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.log_view import LogView
 from penstock.spark.reading import Selection, read_places
 from penstock.spark.running import run_to_end
+from penstock.spark.schema import COLUMNS as TRAFFIC
 from penstock.spark.session import session
 from penstock.spark.straight import send_log
 from penstock.spark.table_sink import RangesSource, TableSink
@@ -200,16 +202,20 @@ class Stand:
         done = tier(self.data, self.fresh("archive"), 1 << 50)
         self.done = sum(commit.rows for commit in done)
 
-    def replay(self) -> None:
-        """Some of the messages back into the gateway."""
+    def replay(self, tasks: int = 1, *, by_rows: bool = False) -> None:
+        """Some of the messages back into the gateway; `by_rows` of Spark's, as with a condition."""
         bounds = {"startingOffsets": str(BEHIND_THE_START), "endingOffsets": str(BEHIND_THE_START + REPLAYED)}
         url = f"amqp://guest:guest@127.0.0.1:{self.gateway.amqp_port}/%2F"
         if not self.replayed:  # when it warms up
             self.replayed = self.read(str(self.data), **{**bounds, "columns": "offset"}).count()
         self.done = self.replayed
         name = f"replay-{time.monotonic_ns()}"
+        if by_rows:
+            frame = self.read(str(self.data), **bounds, columns=",".join(c for c in TRAFFIC if c in SENT))
+            send(frame, url, name, exchange="amq.topic", tasks=tasks, of_log=True)
+            return
         to = writing(url, name, exchange="amq.topic", routing_key=None, rate=0.0, report="")
-        send_log(self.spark, str(self.data), {"isolation": "written", **bounds}, to)
+        send_log(self.spark, str(self.data), {"isolation": "written", **bounds}, to, tasks)
 
     def fresh(self, name: str) -> Path:
         """A folder that is not there."""
@@ -234,6 +240,8 @@ class Stand:
         yield "sink to Delta, all columns", self.sink, gateway
         yield "tier to Parquet, all columns, no Spark", self.tier, gateway
         yield "replay into the gateway by AMQP", self.replay, gateway
+        yield "replay with two tasks", lambda: self.replay(2), gateway
+        yield "replay of Spark's rows", lambda: self.replay(by_rows=True), gateway
 
     def binary_file(self) -> None:
         """Spark's reader of whole files: bytes, no rows."""

@@ -13,7 +13,7 @@ has them. Whoever gives them has checked that they are whole (`RecordBatch.valid
 
 @final
 class Encoder:
-    """Encodes publishes on channel 1, numbered for one producer."""
+    """Encodes publishes on channel 1, numbered for one producer, or for one for each share of the keys."""
 
     def __init__(
         self,
@@ -23,12 +23,19 @@ class Encoder:
         exchange: bytes | None = None,
         routing_key: bytes | None = None,
         by_offset: bool = False,
+        sequence: int = 0,
+        shares: int = 0,
+        tasks: int = 1,
+        task: int = 0,
     ) -> None:
         """Args:
-        producer: Its name, 1 to 255 bytes.
+        producer: Its name, 1 to 255 bytes; with shares what their names begin with.
         frame_max: The largest frame of the connection, at least 4096 bytes.
         exchange, routing_key: For all; None: what each row says.
         by_offset: A message's number is its `offset`, which must rise from row to row.
+        sequence: Otherwise the number of a producer's first message.
+        shares: How many there are, at most 256; 0: one producer for all rows.
+        tasks, task: Rows of which share modulo `tasks` is not `task` are left out.
 
         """
     def load(self, rows: int, columns: dict[str, Column]) -> None:
@@ -36,11 +43,11 @@ class Encoder:
 
         Raises ValueError: a column that is none of COLUMNS.
         """
-    def encode(self, first: int, rows_max: int, bytes_max: int, sequence: int) -> tuple[bytes, int, int]:
-        """The frames of the rows from `first` on, numbered from `sequence` on (unless by offset).
+    def encode(self, first: int, rows_max: int, bytes_max: int) -> tuple[bytes, int, int, int]:
+        """The frames of the rows from `first` on.
 
-        Stops behind the row that brings the frames to `bytes_max`, after `rows_max`, or at the end.
+        Stops behind the row that brings the frames to `bytes_max`, after `rows_max` messages, or at the end.
 
-        Returns the frames, how many rows they are, and the bytes of their bodies. Raises ValueError: AMQP
-        cannot say a row; nothing of this call is to be sent.
+        Returns the frames, the row behind the last, how many messages they are, and the bytes of their
+        bodies. Raises ValueError: AMQP cannot say a row; nothing of this call is to be sent.
         """

@@ -13,6 +13,9 @@ timestamp, type, app-id. Headers are the row's own, in order, but for those that
 x-penstock-producer (S) and x-penstock-sequence (l). A header's value goes as it is in the table: with its size
 in front when it is a string or bytes, and checked against its type.
 
+With shares the producer of a row is NAME/SHARE, and the share that of its own address and routing key, wherever
+it goes: CRC-32 (of zlib and Spark's SQL) of both with a zero between them, modulo their number.
+
 Owns the bytes it makes. Knows no socket, and no pyarrow: it is given the buffers of arrays.
 """
 
@@ -54,6 +57,7 @@ cdef enum:
     SHORT_MAX = 255
     PREFIX = 11                  # x-penstock-
     BODY_MAX = 0x3FFFFFFF        # the gateway takes less than 1 GiB
+    SHARES_MAX = 256
 
 cdef const char* OURS = b"x-penstock-"
 cdef const char* TOPICS = b"amq.topic"
@@ -67,6 +71,30 @@ BITS[REPLY_TO] = 1 << 9
 BITS[MESSAGE_ID] = 1 << 7
 BITS[TYPE] = 1 << 5
 BITS[APP_ID] = 1 << 3
+
+
+cdef uint32_t[256] CRC_TABLE
+
+
+cdef void make_crc_table() noexcept:
+    cdef uint32_t value
+    cdef int i, bit
+    for i in range(256):
+        value = i
+        for bit in range(8):
+            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
+        CRC_TABLE[i] = value
+
+
+make_crc_table()
+
+
+cdef inline uint32_t crc32(uint32_t crc, const uint8_t* p, size_t n) noexcept nogil:
+    # Without the inversions at both ends.
+    cdef size_t i
+    for i in range(n):
+        crc = crc >> 8 ^ CRC_TABLE[(crc ^ p[i]) & 0xFF]
+    return crc
 
 
 cdef struct Column:
@@ -171,8 +199,10 @@ cdef class Encoder:
     cdef Column[SLOTS] columns
     cdef int64_t rows
     cdef list kept                       # the buffers that `columns` points into
-    cdef bytes exchange, routing_key, producer
-    cdef uint32_t frame_max
+    cdef bytes exchange, routing_key
+    cdef list producers                  # the only one, or one for each share
+    cdef uint64_t[SHARES_MAX] sequences  # of their next messages
+    cdef uint32_t frame_max, shares, tasks, task
     cdef bint by_offset
     cdef int64_t last_offset
     cdef uint8_t* out
@@ -180,14 +210,22 @@ cdef class Encoder:
     # Of the row at hand
     cdef Text[SLOTS] texts
     cdef bint mqtt
+    cdef uint32_t share
+    cdef bytes producer
 
     def __cinit__(self, bytes producer not None, uint32_t frame_max, *, bytes exchange=None, bytes routing_key=None,
-                  bint by_offset=False):
+                  bint by_offset=False, uint64_t sequence=0, uint32_t shares=0, uint32_t tasks=1, uint32_t task=0):
+        cdef uint32_t k
         if frame_max < 4096:
             raise ValueError("frames have at least 4096 bytes")
+        if shares > SHARES_MAX or task >= tasks or (tasks > 1 and not shares):
+            raise ValueError(f"task {task} of {tasks} with {shares} shares")
+        self.shares, self.tasks, self.task = shares, tasks, task
+        self.producers = [producer + b"/%d" % k for k in range(shares)] if shares else [producer]
+        for k in range(max(shares, <uint32_t>1)):
+            self.sequences[k] = sequence
         self.exchange = exchange
         self.routing_key = routing_key
-        self.producer = producer
         self.frame_max = frame_max
         self.by_offset = by_offset
         self.last_offset = -1
@@ -217,11 +255,16 @@ cdef class Encoder:
             column.ends = <const int32_t*>address(ends)
             column.values = address(values)
 
-    def encode(self, int64_t first, int64_t rows_max, size_t bytes_max, uint64_t sequence):
-        cdef int64_t row = first, offset
+    def encode(self, int64_t first, int64_t rows_max, size_t bytes_max):
+        cdef int64_t row = first, offset, messages = 0
         cdef size_t bodies = 0
         self.used = 0
-        while row < self.rows and row - first < rows_max and (row == first or self.used < bytes_max):
+        while row < self.rows and messages < rows_max and (messages == 0 or self.used < bytes_max):
+            self.find_texts(row)
+            self.share = self.share_of() if self.shares else 0
+            if self.tasks > 1 and self.share % self.tasks != self.task:
+                row += 1
+                continue
             if self.by_offset:
                 if is_null(&self.columns[OFFSET], row):
                     raise ValueError("a message without an offset cannot be numbered by it")
@@ -229,20 +272,31 @@ cdef class Encoder:
                 if offset <= self.last_offset:
                     raise ValueError(f"offset {offset} comes after {self.last_offset}: these are of several logs")
                 self.last_offset = offset
-                sequence = <uint64_t>offset
+                self.sequences[self.share] = <uint64_t>offset
             self.look(row)
-            self.put_message(row, sequence)
+            self.producer = <bytes>self.producers[self.share]
+            self.put_message(row, self.sequences[self.share])
+            self.sequences[self.share] += 1
             bodies += self.texts[PAYLOAD].n
-            sequence += 1
+            messages += 1
             row += 1
-        return PyBytes_FromStringAndSize(<const char*>self.out, <Py_ssize_t>self.used), row - first, bodies
+        return PyBytes_FromStringAndSize(<const char*>self.out, <Py_ssize_t>self.used), row, messages, bodies
 
-    cdef int look(self, int64_t row) except -1:
-        """Find the texts of the row, and check that AMQP can say them."""
+    cdef uint32_t share_of(self) noexcept:
+        cdef uint8_t zero = 0
+        cdef uint32_t crc = crc32(0xFFFFFFFF, self.texts[ADDRESS].p, self.texts[ADDRESS].n)
+        crc = crc32(crc32(crc, &zero, 1), self.texts[ROUTING_KEY].p, self.texts[ROUTING_KEY].n)
+        return (crc ^ <uint32_t>0xFFFFFFFF) % self.shares
+
+    cdef void find_texts(self, int64_t row) noexcept:
         cdef int k
         for k in range(SLOTS):
             if (k == PROTOCOL or k == ADDRESS or k == ROUTING_KEY or CONTENT_TYPE <= k <= APP_ID or k == PAYLOAD):
                 self.texts[k] = text_at(&self.columns[k], row)
+
+    cdef int look(self, int64_t row) except -1:
+        """Say where it goes, and check that AMQP can say its texts."""
+        cdef int k
         self.mqtt = equals(self.texts[PROTOCOL], b"mqtt", 4)
         if self.exchange is not None:
             self.texts[ADDRESS].p = self.exchange

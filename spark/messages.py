@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
     from penstock.spark._messages import Column
 
-__all__ = ["Envelope", "Part", "encoder", "parts"]
+__all__ = ["SHARES", "Envelope", "Numbers", "Part", "encoder", "parts"]
+
+SHARES: Final = 32
+"""Producers of a run whose messages are numbered by key: as many tasks can publish them. What was sent under
+the names that come of it is known by them, so this stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,22 @@ class Envelope:
 
     exchange: str | None = None
     routing_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How messages are numbered."""
+
+    producer: str
+    first: int = 0
+    by_offset: bool = False
+    """A message's number is its `offset`; else they are counted from `first` on."""
+    by_key: bool = False
+    """There is a producer for each of `SHARES` shares of the keys (address and routing key) with numbers of
+    its own: then it does not matter how many tasks publish, as long as each has whole shares."""
+    tasks: int = 1
+    task: int = 0
+    """Of `tasks`; by key: only those of its shares are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +60,44 @@ class Part:
     """Of their bodies."""
 
 
-def encoder(envelope: Envelope, producer: str, frame_max: int, *, by_offset: bool = False) -> Encoder:
-    """What encodes the messages of a producer. Raises SparkError: a name is too long for AMQP."""
-    names = {"exchange": envelope.exchange, "routingKey": envelope.routing_key, "producer": producer}
+def encoder(envelope: Envelope, numbers: Numbers, frame_max: int) -> Encoder:
+    """What encodes messages. Raises SparkError: a name is too long for AMQP."""
+    producer = numbers.producer
+    longest = f"{producer}/{SHARES - 1}" if numbers.by_key else producer
+    names = {"exchange": envelope.exchange, "routingKey": envelope.routing_key, "producer": longest}
     for option, name in names.items():
         if name is not None and len(name.encode()) > 255:
             raise SparkError(f"the {option} {name[:40]!r}... has more than 255 bytes", remedy="shorten it")
     exchange, key = (
         None if name is None else name.encode() for name in (envelope.exchange, envelope.routing_key)
     )
-    return Encoder(producer.encode(), frame_max, exchange=exchange, routing_key=key, by_offset=by_offset)
+    return Encoder(
+        producer.encode(),
+        frame_max,
+        exchange=exchange,
+        routing_key=key,
+        by_offset=numbers.by_offset,
+        sequence=numbers.first,
+        shares=SHARES if numbers.by_key else 0,
+        tasks=numbers.tasks,
+        task=numbers.task,
+    )
 
 
-def parts(
-    encode: Encoder, batch: pa.RecordBatch, sequence: int, rows_max: int, bytes_max: int
-) -> Iterator[Part]:
-    """The messages of a batch, numbered from `sequence` on, in parts of at most so many rows and about so
-    many bytes. Raises SparkError: AMQP cannot say one of them.
+def parts(encode: Encoder, batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[Part]:
+    """The messages of a batch in parts of at most so many and about so many bytes.
+
+    Raises SparkError: AMQP cannot say one of them.
     """
     encode.load(batch.num_rows, _columns(batch))
     at = 0
     while at < batch.num_rows:
         try:
-            frames, rows, nbytes = encode.encode(at, rows_max, bytes_max, sequence + at)
+            frames, at, messages, nbytes = encode.encode(at, rows_max, bytes_max)
         except ValueError as error:
             raise SparkError(str(error), remedy="leave it out by a condition") from None
-        at += rows
-        yield Part(frames, rows, nbytes)
+        if messages:
+            yield Part(frames, messages, nbytes)
 
 
 _NUMBERS: Final = ("offset", "event_time", "priority", "persistent")

@@ -8,6 +8,8 @@ and all of a transaction is kept or nothing. Each message has a producer and a n
 
 so what a retried task or a replayed micro-batch sends again is confirmed and not appended. That needs the
 rows of a partition to come in the same order again, which they do unless the query shuffles by chance.
+Where a job sees to it that each partition has whole shares of the keys (`messages.Numbers.by_key`), the
+producers are those of the shares, and another run may have another number of partitions.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from penstock.spark.amqp import Publisher, check_url
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.messages import Envelope, encoder, parts
+from penstock.spark.messages import Envelope, Numbers, encoder, parts
 from penstock.spark.reports import Reporter, check_address
 from penstock.spark.schema import COLUMNS
 
@@ -53,6 +55,8 @@ class WriteOptions:
     """Messages per second and task at most; 0: no limit."""
     by_offset: bool = False
     """A message's number is its `offset`, which rises from row to row; else that of the row."""
+    by_key: bool = False
+    """The partitions are whole shares of the keys, and the producers those of the shares."""
     report: str = ""
     """Where to tell how far it is (`reports`); "": nowhere."""
 
@@ -68,6 +72,7 @@ class WriteOptions:
                 "routingKey",
                 "producer",
                 "sequence",
+                "numberedBy",
                 "rate",
                 "report",
                 "checkpointLocation",
@@ -84,12 +89,16 @@ class WriteOptions:
         sequence = given.get("sequence", "row")
         if sequence not in ("row", "offset"):
             raise SparkOptionError("sequence", sequence, "give row or offset")
+        numbered_by = given.get("numberedby", "partition")
+        if numbered_by not in ("partition", "key"):
+            raise SparkOptionError("numberedBy", numbered_by, "give partition or key")
         report = given.get("report", "")
         if report:
             check_address(report)
         envelope = Envelope(given.get("exchange"), given.get("routingkey"))
         producer = given.get("producer", "")
-        return cls(url, envelope, producer, float(rate), sequence == "offset", report)
+        by_offset, by_key = sequence == "offset", numbered_by == "key"
+        return cls(url, envelope, producer, float(rate), by_offset, by_key, report)
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
@@ -146,7 +155,10 @@ class BatchSink(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None
         task = context.partitionId()
-        return publish(self.options, iterator, f"{self.name}/{task}", 0, task)
+        options = self.options
+        producer = self.name if options.by_key else f"{self.name}/{task}"
+        numbers = Numbers(producer, by_offset=options.by_offset, by_key=options.by_key)
+        return publish(options, iterator, numbers, task)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -159,6 +171,8 @@ class StreamSink(DataSourceStreamArrowWriter):
             raise SparkOptionError("producer", options.producer, "leave it out: a stream has its query's id")
         if options.by_offset:
             raise SparkOptionError("sequence", "offset", "leave it out: a stream numbers its micro-batches")
+        if options.by_key:
+            raise SparkOptionError("numberedBy", "key", "leave it out: it is of batch jobs")
         check_columns(schema, options)
         self.options = options
 
@@ -172,14 +186,14 @@ class StreamSink(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
             raise SparkError("Spark did not say which micro-batch this is", remedy="use pyspark 4.2 or newer")
-        first = int(batch) << _ROW_BITS
-        return publish(self.options, iterator, f"spark-{query}/{context.partitionId()}", first)
+        numbers = Numbers(f"spark-{query}/{context.partitionId()}", int(batch) << _ROW_BITS)
+        return publish(self.options, iterator, numbers)
 
 
 def publish(
-    options: WriteOptions, batches: Iterator[pa.RecordBatch], producer: str, first: int, task: int = 0
+    options: WriteOptions, batches: Iterator[pa.RecordBatch], numbers: Numbers, task: int = 0
 ) -> Sent:
-    """Publish the rows as messages of `producer`, numbered from `first` on unless by their offset.
+    """Publish the rows as messages.
 
     `task` is told with how far it is. Returns when all are confirmed. Raises SparkError with what the
     gateway said.
@@ -189,9 +203,9 @@ def publish(
     rows_max = min(_ROWS_MAX, math.ceil(rate)) if rate else _ROWS_MAX
     began = time.monotonic()
     with Publisher(options.url) as gateway, closing(Reporter(options.report, "sent", task)) as reporter:
-        encode = encoder(options.envelope, producer, gateway.frame_max, by_offset=options.by_offset)
+        encode = encoder(options.envelope, numbers, gateway.frame_max)
         for batch in batches:
-            for part in parts(encode, batch, first + sent, rows_max, _BYTES_MAX):
+            for part in parts(encode, batch, rows_max, _BYTES_MAX):
                 gateway.transaction(part.frames)
                 sent += part.messages
                 nbytes += part.nbytes

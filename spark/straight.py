@@ -1,8 +1,9 @@
 """A log into a gateway, in its order, without its messages in the JVM: Spark plans and retries.
 
 The source hands on not rows but where they lie, a row for each part of the log; the sink reads the parts
-there, one after the other, and publishes. That is for one task, whose order is that of the log: in several
-tasks, in the order of each key, messages need a shuffle, and a condition in SQL needs Spark's own reading.
+there, one after the other, and publishes. With several tasks each reads all of the log and sends its shares
+of the keys: to read a message is a tenth of sending it, and to hand it on in the order of its key a shuffle
+and a sort. A condition in SQL needs Spark's own reading.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, InputParti
 
 from penstock.spark._messages import COLUMNS as SENT
 from penstock.spark.errors import SparkError
+from penstock.spark.messages import Numbers
 from penstock.spark.options import ReadOptions
 from penstock.spark.schema import COLUMNS
 from penstock.spark.sink import WriteOptions, publish
@@ -32,19 +34,26 @@ _PART_BYTES: Final = 4 << 20
 """Of the log, at a time: so often it is told how far the work is."""
 
 
-def send_log(spark: SparkSession, data: str, reading: dict[str, str], writing: dict[str, str]) -> None:
-    """Publish the messages of a log in its order.
+def send_log(
+    spark: SparkSession, data: str, reading: dict[str, str], writing: dict[str, str], tasks: int = 1
+) -> None:
+    """Publish the messages of a log in its order, with several tasks in the order of each key.
 
     Args:
         data: The data folder, or the URL of a gateway.
         reading: Options of the source.
         writing: Options of the sink, with a `producer`. A message's number is its position.
+        tasks: How many publish at a time, at most `messages.SHARES`.
 
     """
+    from pyspark.sql import functions as f
+
     spark.dataSource.register(StraightSource)
     source = spark.read.format(_NAME).option("taskBytes", str(_PART_BYTES)).options(**reading)
-    parts = source.load(data).repartition(1).sortWithinPartitions("first")
-    parts.write.format(_NAME).mode("append").options(**writing).option("sequence", "offset").save()
+    each = f.explode(f.array(*(f.lit(task) for task in range(tasks))))
+    parts = source.load(data).withColumn("task", each).repartitionById(tasks, "task")
+    options = {**writing, "sequence": "offset", "numberedBy": "key", "tasks": str(tasks)}
+    parts.sortWithinPartitions("first").write.format(_NAME).mode("append").options(**options).save()
 
 
 class StraightSource(DataSource):
@@ -67,7 +76,9 @@ class StraightSource(DataSource):
         """What publishes them."""
         if overwrite:
             raise SparkError("a log cannot be overwritten", remedy='write with mode("append")')
-        return _Publisher(WriteOptions.parse(self.options))
+        options = {name.lower(): value for name, value in self.options.items()}
+        tasks = int(options.pop("tasks"))
+        return _Publisher(WriteOptions.parse(options), tasks)
 
 
 class _Parts(TrafficReader):
@@ -83,16 +94,28 @@ class _Parts(TrafficReader):
 
 
 class _Publisher(DataSourceArrowWriter):
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, tasks: int) -> None:
         self.options = options
+        self.tasks = tasks
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """The only task."""
-        return publish(self.options, _messages(iterator), f"{self.options.producer}/0", 0)
+        """One of the tasks."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        task = context.partitionId()
+        name = self.options.producer
+        numbers = Numbers(name, by_offset=True, by_key=True, tasks=self.tasks, task=task)
+        return publish(self.options, _messages(iterator, task), numbers, task)
 
 
-def _messages(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _messages(parts: Iterator[pa.RecordBatch], task: int) -> Iterator[pa.RecordBatch]:
     for batch in parts:
-        for described in batch.column("part").to_pylist():
+        for wanted, described in zip(
+            batch.column("task").to_pylist(), batch.column("part").to_pylist(), strict=True
+        ):
+            if wanted != task:
+                raise SparkError(f"Spark gave task {task} a part of the log that was for task {wanted}")
             reader, partition = pickle.loads(described)
             yield from reader.read(partition)

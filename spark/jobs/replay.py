@@ -3,7 +3,7 @@
     spark-submit .../penstock/spark/jobs/replay.py --from delta:PATH --where "..." --url URL --name NAME
 
 In the order of the log, with one task; with --tasks N in the order of each routing key. A run that is
-repeated under the same --name sends only what is missing.
+repeated under the same --name, with as many tasks or others, sends only what is missing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import add_input, frame_of, reading
 from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
+from penstock.spark.messages import SHARES
 from penstock.spark.reports import Listener
 from penstock.spark.schema import COLUMNS
 
@@ -51,13 +52,25 @@ def send(
         report: The address of a listener whom tasks tell how far they are.
 
     """
-    parted = frame.repartition(1) if tasks == 1 else frame.repartition(tasks, "address", "routing_key")
-    ordered = parted.sortWithinPartitions("offset").select(
-        *[name for name in COLUMNS if name in frame.columns]
+    ordered = (
+        by_key(frame, tasks)
+        .sortWithinPartitions("offset")
+        .select(*[name for name in COLUMNS if name in frame.columns])
     )
     options = writing(url, name, exchange=exchange, routing_key=routing_key, rate=rate / tasks, report=report)
-    options["sequence"] = "offset" if of_log else "row"
+    options |= {"sequence": "offset" if of_log else "row", "numberedBy": "key"}
     ordered.write.format("penstock").mode("append").options(**options).save()
+
+
+def by_key(frame: DataFrame, tasks: int) -> DataFrame:
+    """A partition for each task, with whole shares of the keys, as `messages.Numbers.by_key` has them."""
+    from pyspark.sql import functions as f
+
+    names = ("address", "routing_key")
+    texts = [f.coalesce(name, f.lit("")) if name in frame.columns else f.lit("") for name in names]
+    address, key = (f.encode(text, "UTF-8") for text in texts)
+    share = f.crc32(f.concat(address, f.lit(b"\0"), key)) % SHARES
+    return frame.repartitionById(tasks, (share % tasks).cast("int"))
 
 
 def writing(
@@ -84,7 +97,9 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "--tasks",
         type=int,
         default=1,
-        help="how many publish at a time (default: %(default)s); a run that is repeated has as many",
+        choices=range(1, SHARES + 1),
+        metavar="N",
+        help=f"how many publish at a time, at most {SHARES} (default: %(default)s)",
     )
     parser.add_argument("--rate", type=float, default=0.0, help="messages per second (default: no limit)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be sent, and where to")
@@ -122,17 +137,18 @@ def _send(spark: SparkSession, arguments: argparse.Namespace, progress: Progress
     of_log = arguments.table is None
     exchange, key = arguments.to_exchange, arguments.to_key
     report = listener.address
-    if of_log and arguments.where is None and arguments.tasks == 1:
+    if of_log and arguments.where is None:
         options = writing(
             arguments.url,
             arguments.name,
             exchange=exchange,
             routing_key=key,
-            rate=arguments.rate,
+            rate=arguments.rate / arguments.tasks,
             report=report,
         )
         with watched(spark, progress, listener):
-            send_log(spark, str(arguments.data), reading(arguments, report), options)
+            source = reading(arguments, report)
+            send_log(spark, str(arguments.data), source, options, arguments.tasks)
     else:
         frame = frame_of(spark, arguments, report=report)
         # Of a log, what is read is what is sent; a table tells its rows without being read.

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.spark.errors import SparkError
+from penstock.spark.messages import Numbers
 from penstock.spark.sink import WriteOptions, publish
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
@@ -48,7 +49,7 @@ def batch(count: int, **columns: Any) -> pa.RecordBatch:
 
 def send(target: str, batches: list[pa.RecordBatch], producer: str = "job/0", **options: str) -> int:
     chosen = WriteOptions.parse({"url": target, "exchange": "", "routingKey": "taken", **options})
-    return publish(chosen, iter(batches), producer, 0).messages
+    return publish(chosen, iter(batches), Numbers(producer)).messages
 
 
 @pytest.fixture
@@ -147,7 +148,7 @@ def test_a_gateway_that_ends_meanwhile_is_told_and_the_rest_comes_with_the_repet
 
         options = WriteOptions.parse({"url": url(gateway), "exchange": "", "routingKey": "taken"})
         with pytest.raises(SparkError, match=r"publishing to .* failed: .*; see that the gateway runs"):
-            publish(options, batches(), "job/0", 0)
+            publish(options, batches(), Numbers("job/0"))
         gateway.start()
         assert send(url(gateway), [batch(3_000), batch(3_000)]) == 6_000
         connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.messages import Envelope, encoder, parts
+from penstock.spark.messages import SHARES, Envelope, Numbers, encoder, parts
 from penstock.spark.schema import arrow_schema
 from tests.reference.spark_messages import publish
 
@@ -80,6 +82,7 @@ rows = st.fixed_dictionaries(
     st.integers(0, 3),
     st.integers(1, 5),
     st.booleans(),
+    st.none() | st.integers(1, 4),
 )
 def test_rows_are_what_the_reference_makes_of_them(
     found: list[dict[str, Any]],
@@ -89,20 +92,33 @@ def test_rows_are_what_the_reference_makes_of_them(
     skipped: int,
     at_once: int,
     by_offset: bool,
+    tasks: int | None,
 ) -> None:
     names = [name for name in COLUMNS if name not in without - {"payload", "offset"}]
     for index, row in enumerate(found):
         row["offset"] = 10 + 3 * index
     batch = pa.RecordBatch.from_pylist(found, arrow_schema(names)).slice(skipped)
     kept = [{name: row[name] for name in names} for row in found[skipped:]]
-    encode = encoder(Envelope(exchange, key), "job/0", 4096, by_offset=by_offset)
-    made = list(parts(encode, batch, 7, at_once, 1 << 20))
+    by_key, task = tasks is not None, (tasks or 1) - 1
+    numbers = Numbers("job", 7, by_offset, by_key, tasks or 1, task)
+    encode = encoder(Envelope(exchange, key), numbers, 4096)
+    made = list(parts(encode, batch, at_once, 1 << 20))
+    sent = [row for row in kept if not by_key or share(row) % numbers.tasks == task]
     assert [part.messages for part in made] == [
-        len(kept[at : at + at_once]) for at in range(0, len(kept), at_once)
+        len(sent[at : at + at_once]) for at in range(0, len(sent), at_once)
     ]
-    assert sum(part.nbytes for part in made) == sum(len(row["payload"] or b"") for row in kept)
+    assert sum(part.nbytes for part in made) == sum(len(row["payload"] or b"") for row in sent)
     wanted = b""
-    for index, row in enumerate(kept):
-        number = row["offset"] if by_offset else 7 + index
-        wanted += publish(row, "job/0", number, 4096, exchange, key)
+    counts: Counter[str] = Counter()
+    for row in sent:
+        producer = f"job/{share(row)}" if by_key else "job"
+        number = row["offset"] if by_offset else 7 + counts[producer]
+        counts[producer] += 1
+        wanted += publish(row, producer, number, 4096, exchange, key)
     assert b"".join(part.frames for part in made) == wanted
+
+
+def share(row: dict[str, Any]) -> int:
+    """Of its key."""
+    texts = [row.get(name) or "" for name in ("address", "routing_key")]
+    return zlib.crc32("\0".join(texts).encode()) % SHARES

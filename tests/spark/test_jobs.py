@@ -6,7 +6,7 @@ import io
 import json
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,47 @@ def test_a_log_is_replayed_without_the_jvm_in_its_order_and_once(
     ]
     send(frame, url(gateway), "half", exchange="again", of_log=True)
     assert taken(gateway) == []
+
+
+def test_a_repeated_replay_may_have_another_number_of_tasks(spark: SparkSession, gateway: Gateway) -> None:
+    bound(gateway, "again", "#")
+    connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for index in range(240):
+        channel.basic_publish("amq.topic", f"key.{index * index % 60}", str(index))
+    connection.close()
+    wait_for_end(gateway, 0)
+    frame = read(spark, gateway, exchanges="amq.topic")
+    rows = frame.orderBy("offset").select("offset", "routing_key", "payload").collect()
+    half = str(rows[120]["offset"])
+
+    def by_key(found: Iterable[tuple[str, bytes]]) -> dict[str, list[bytes]]:
+        bodies: dict[str, list[bytes]] = {}
+        for key, body in found:
+            bodies.setdefault(key, []).append(body)
+        return bodies
+
+    def arrived() -> dict[str, list[bytes]]:
+        return by_key((key, body) for key, body, _ in taken(gateway))
+
+    def replay(tasks: int, **reading: str) -> dict[str, list[bytes]]:
+        options = writing(url(gateway), "run", exchange="again", routing_key=None, rate=0.0, report="")
+        source = {"exchanges": "amq.topic", **reading}
+        send_log(spark, str(gateway.data_dir), source, options, tasks)
+        return arrived()
+
+    pairs = [(str(row["routing_key"]), bytes(row["payload"])) for row in rows]
+    assert replay(2, endingOffsets=half) == by_key(pairs[:120])
+    assert replay(3) == by_key(pairs[120:])
+    assert replay(1) == {}
+    send(frame, url(gateway), "run", exchange="again", tasks=4, of_log=True)
+    assert arrived() == {}
+    # Of a table each message has its number in its share of the keys.
+    send(frame.where(f"offset < {half}"), url(gateway), "table", exchange="again", tasks=3)
+    assert arrived() == by_key(pairs[:120])
+    send(frame, url(gateway), "table", exchange="again", tasks=2)
+    assert arrived() == by_key(pairs[120:])
 
 
 def test_dead_letters_are_counted_and_requeued_once(spark: SparkSession, gateway: Gateway) -> None:

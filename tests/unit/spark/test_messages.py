@@ -14,7 +14,7 @@ from pamqp.commands import Basic
 from penstock.log_core._batch import AMQP091
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.log_view import LogView
-from penstock.spark.messages import Envelope, encoder, parts
+from penstock.spark.messages import Envelope, Numbers, encoder, parts
 from penstock.spark.reading import Selection, read_places
 from penstock.spark.schema import COLUMNS, arrow_schema
 from penstock.spark.sink import WriteOptions
@@ -24,8 +24,8 @@ from tests.support.logs import open_log
 def encoded(*rows: dict[str, Any], envelope: Envelope | None = None, by_offset: bool = False) -> bytes:
     names = [name for name in COLUMNS if any(name in row for row in rows)]
     batch = pa.RecordBatch.from_pylist(list(rows), arrow_schema(names))
-    encode = encoder(envelope or Envelope(), "job/0", 131072, by_offset=by_offset)
-    return b"".join(part.frames for part in parts(encode, batch, 7, 500, 1 << 20))
+    encode = encoder(envelope or Envelope(), Numbers("job/0", 7, by_offset), 131072)
+    return b"".join(part.frames for part in parts(encode, batch, 500, 1 << 20))
 
 
 def sent(row: dict[str, Any], envelope: Envelope | None = None) -> tuple[str, str, bytes, Any]:

@@ -22,12 +22,14 @@ from penstock.router.entries import QueueEntry
 from penstock.router.errors import Inequivalent, LimitReached, NotFound
 from penstock.router.limits import over
 from penstock.router.metadata import row_key
+from penstock.router.names import ENC_AMQP091, join_key_block
 from penstock.router.queue_arguments import rules_of
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.stream import Stream
 from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
+    from penstock.router.identity import Identity
     from penstock.router.vhost import Vhost
 
 __all__ = ["Subscriptions"]
@@ -71,17 +73,29 @@ class Subscriptions:
         return entry.queue
 
     def open(
-        self, stream: Stream, name: str, kind: Kind, options: Arguments, *, durable: bool, position: int
+        self,
+        stream: Stream,
+        name: str,
+        kind: Kind,
+        options: Arguments,
+        *,
+        identity: Identity,
+        durable: bool,
+        position: int,
     ) -> tuple[Subscription, int]:
         """The subscription, and the LSN to wait for before it is promised (0: none).
 
         Args:
             options: Its arguments, those in the module text.
+            identity: Who may read the stream, and must be allowed to publish to the dead-letter queue of a
+                new one. Whoever joins one that is there has nothing sent anywhere else.
             position: Where a new one begins; one that is there is where it is.
 
         Raises:
             Inequivalent: it is there with another kind or other options.
-            NotFound: the stream was deleted, perhaps while the position was looked for.
+            NotFound: the stream was deleted, perhaps while the position was looked for; or there is no such
+                dead-letter queue.
+            AccessRefused: dead letters may not be published there.
             LimitReached: the vhost has as many queues and subscriptions as it may have.
 
         """
@@ -102,6 +116,11 @@ class Subscriptions:
         most = over(vhost.limits, "max-queues", vhost.queue_count)
         if most is not None:
             raise LimitReached("vhost-queues", most, vhost=vhost.name, name=f"{stream.name}/{name}")
+        letters = options.get("x-dead-letter-routing-key")
+        if isinstance(letters, str):
+            vhost.publishing.require(identity, ENC_AMQP091, join_key_block("", letters))
+            if letters not in vhost.queues:
+                raise NotFound("queue", letters, vhost.name)
         with vhost.changing():
             queue = vhost.broker.queues.create(
                 f"{stream.name}/{name}",

@@ -39,10 +39,18 @@ _KINDS: Final = {
     "key_shared": Kind.KEY_SHARED,
 }
 _PRIORITY_MAX: Final = 1000
+_SEARCHES_MAX: Final = 100
+"""Positions that are looked for at once for one connection: each takes a thread that others need, too."""
 
 
 def _handle(session: Session, id: int, fields: Fields) -> int:
     handle = fields.number("handle", most=2**32 - 1)
+    _check_free(session, handle)
+    return handle
+
+
+def _check_free(session: Session, handle: int) -> None:
+    """Asked again when what was looked for on the disk is there: two requests may want one handle."""
     if session.codec.has(handle):
         raise RequestError(
             "handle_in_use", f"the handle {handle} is in use", remedy="close it, or take another"
@@ -51,7 +59,6 @@ def _handle(session: Session, id: int, fields: Fields) -> int:
         raise RequestError(
             "limit_reached", f"a connection has at most {HANDLES_MAX} handles", remedy="close some"
         )
-    return handle
 
 
 def _topic(session: Session, fields: Fields, create: bool = False) -> tuple[Stream, int]:
@@ -114,7 +121,17 @@ def _at(session: Session, start: Any, found: Callable[[int], None]) -> None:
                 remedy='it is "earliest", "latest", "pos:NUMBER", "-1h" (an hour ago), or a time: RFC 3339 '
                 "with its zone, or milliseconds since the epoch",
             )
-        find_position(log, session.vhost.lp, since, found)
+        if session.searches >= _SEARCHES_MAX:
+            raise RequestError(
+                "busy", f"{_SEARCHES_MAX} positions are being looked for already", remedy="wait for answers"
+            )
+        session.searches += 1
+
+        def ended(position: int) -> None:
+            session.searches -= 1
+            found(position)
+
+        find_position(log, session.vhost.lp, since, ended)
 
 
 def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable[[int], None]:
@@ -191,7 +208,8 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
     kind = _KINDS[fields.choice("kind", tuple(_KINDS), "shared")]
     durable = fields.switch("durable", True)
     start = fields.any("start", "latest")
-    options = _options(session, create, fields)
+    is_new = (stream.name, name) not in session.vhost.subscriptions.entries
+    options = _options(session, create and is_new, fields)
     consumer = fields.text("consumer", "") or f"{session.number}-{handle}"
     ranges = _pairs(fields.any("ranges", []), "slots", 2**16 - 1)
     if fields.switch("sticky", False):
@@ -201,12 +219,10 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
     fields.done()
 
     def open_at(position: int) -> None:
+        _check_free(session, handle)
         subscription, lsn = session.vhost.subscriptions.open(
-            stream, name, kind, options, durable=durable, position=position
+            stream, name, kind, options, identity=session.identity, durable=durable, position=position
         )
-
-        if session.codec.has(handle):
-            raise RequestError("handle_in_use", f"the handle {handle} is in use", remedy="take another")
         try:
             session.consuming.attach(handle, subscription, priority=priority, name=consumer, ranges=ranges)
             session.answer(id, {"handle": handle}, max(made, lsn))
@@ -241,10 +257,8 @@ def _options(session: Session, create: bool, fields: Fields) -> dict[str, Any]:
         options["x-delivery-limit"] = fields.number("max_deliveries", least=1, most=65_535) - 1
     if fields.has("dead_letter"):
         topic = fields.text("dead_letter")
-        _may_write(session, join_key_block("", topic))
-        if topic not in session.vhost.queues:
-            if not create:
-                raise _no_topic(session, topic)
+        if create and topic not in session.vhost.queues:
+            _may_write(session, join_key_block("", topic))
             _create(session, topic, {})
         options["x-dead-letter-exchange"] = ""
         options["x-dead-letter-routing-key"] = topic
@@ -275,6 +289,7 @@ def read(session: Session, id: int, fields: Fields) -> None:
     fields.done()
 
     def read_at(position: int) -> None:
+        _check_free(session, handle)
         if queue.deleted:
             raise NotFound("queue", queue.name, session.vhost.name)
         if isinstance(queue, Stream):

@@ -136,6 +136,8 @@ class Session:
         self.preparing = Preparing(self)
         self.consuming = Consuming(self)
         self.raw = RawReads(self)
+        self.searches = 0
+        """Positions that are being looked for in the log."""
         self._prefaced = False
         self._probes: list[Callable[[bool], None]] = []
         self._probing: Any = None

@@ -113,7 +113,11 @@ def test_dead_letters_go_where_the_user_may_publish(gateway: Gateway, unique: st
             ]
             assert {code for code, _ in told} == {"access_refused"}
             assert told[0] == told[1], "whether it is there is not told"
-            await his.request("subscribe", **subscription)
+            option = {"max_deliveries": 1, "dead_letter": "secret"}
+            await hers.request("subscribe", **subscription, **option)
+            await his.request("subscribe", **subscription, **option)  # what is there may be joined
+            subscription["subscription"] = "another"
+            await his.request("subscribe", **{**subscription, "handle": 91})
             group = penstock.Group("g", lambda _: None, dead_letter="secret")
             async with his.producer(exchange="his", group=group) as producer:
                 with pytest.raises(ClientError) as error:

@@ -23,7 +23,6 @@ from penstock.protocols.http.data.pages import page
 from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.backfill import find_position
-from penstock.router.errors import AccessRefused, NotFound
 from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.heads import figures
@@ -132,19 +131,25 @@ class StreamHandlers:
         durable = body.get("durable", True)
         if not isinstance(durable, bool):
             raise HttpError(400, "bad_field", "durable is true or false")
-        options = self._options(request, body)
+        options = self._options(body)
         position = await self._position(request, body.get("start", "latest"), "start")
         vhost = access.vhost(request)
         stream = access.stream(request)  # it may be another one meanwhile
         is_new = name not in vhost.subscriptions.of(stream.name)
         subscription, lsn = vhost.subscriptions.open(
-            stream, name, _KINDS[kind], options, durable=durable, position=position
+            stream,
+            name,
+            _KINDS[kind],
+            options,
+            identity=access.identity(request),
+            durable=durable,
+            position=position,
         )
         await access.kept(lsn, "fsync")
         await heads_known(access.broker.log, [subscription])
         return json_response(_shown(access.broker.log, name, subscription), 201 if is_new else 200)
 
-    def _options(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    def _options(self, body: dict[str, Any]) -> dict[str, Any]:
         options: dict[str, Any] = {}
         for name in ("ack_timeout_ms", "nack_min_ms", "nack_max_ms"):
             if body.get(name) is not None:
@@ -152,13 +157,8 @@ class StreamHandlers:
         if body.get("max_deliveries") is not None:
             options["x-delivery-limit"] = number_of(body, "max_deliveries", (1, 1, 65_535)) - 1
         if (queue := body.get("dead_letter")) is not None:
-            vhost, identity = self._access.vhost(request), self._access.identity(request)
             if not isinstance(queue, str):
                 raise HttpError(400, "bad_field", "dead_letter is the name of a queue or a stream")
-            if not self._access.broker.authorizer.allow(identity, vhost.name, "write", ""):
-                raise AccessRefused("exchange", "", vhost.name, identity.username, "write")
-            if queue not in vhost.queues:
-                raise NotFound("queue", queue, vhost.name)
             options["x-dead-letter-exchange"] = ""
             options["x-dead-letter-routing-key"] = queue
         return options

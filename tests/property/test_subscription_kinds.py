@@ -176,6 +176,7 @@ class Kinds(RuleBasedStateMachine):
                 break
             self.world.pass_time(1.1)
         assert self.settled == set(self.sent)
+        assert described["backlog"] == described["unacked"] == 0
         dead = Counter(body for body, _ in self._read("dead"))
         assert self.dead - dead == Counter(), "who is too often delivered is dead-lettered"
         if not self.in_doubt:

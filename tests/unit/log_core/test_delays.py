@@ -179,3 +179,33 @@ def test_one_that_was_read_ahead_can_still_be_cancelled(tmp_path: Path) -> None:
         log.delays.done(taken)
     assert (take(log, due), log.delays.waiting, len(log.tables.keys("delay.cancelled"))) == ([], 0, 0)
     log.close_sync()
+
+
+def test_what_was_read_ahead_waits_again_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    """Then something that is due before it comes before it."""
+    log = open_log(tmp_path)
+    now = log.wall_ms()
+    for wait_ms in (1000, 2000):
+        due_in(log, wait_ms, b"%d" % wait_ms)
+    assert len(take(log, now + 5000)) == 2  # and it is not published
+    assert take(log, now) == []
+    due_in(log, 500, b"500")
+    taken = take(log, now + 5000)
+    assert [one.record.body for one in taken if one.record] == [b"500", b"1000", b"2000"]
+    log.close_sync()
+
+
+def test_what_is_due_before_what_was_published_outlives_a_restart(tmp_path: Path) -> None:
+    """The mark of what was published is behind it."""
+    log = open_log(tmp_path)
+    now = log.wall_ms()
+    due_in(log, 5000, b"first")
+    taken = take(log, now + 5000)
+    with log.unit():
+        log.delays.done(taken)
+    due_in(log, 1000, b"late")
+    log.close_sync()
+    log = open_log(tmp_path)
+    (one,) = take(log, now + 5000)
+    assert one.record is not None and one.record.body == b"late"
+    log.close_sync()

@@ -402,3 +402,15 @@ def test_purge_drops_what_is_ready_only(world: World, feed: Feed) -> None:
     consumer.ack()
     world.loop.settle()
     assert consumer.got[2:] == later
+
+
+def test_the_next_one_of_a_single_active_consumer_gets_what_waits(world: World, feed: Feed) -> None:
+    """Also when the one before held nothing that would come back."""
+    queue = world.queue("q", feed, kind=Kind.SINGLE)
+    first, second = attach(queue, 0), attach(queue)
+    world.publish(feed, n=3)
+    world.loop.settle()
+    assert (first.got, second.got) == ([], [])
+    queue.detach(first)
+    world.loop.settle()
+    assert len(second.got) == 3

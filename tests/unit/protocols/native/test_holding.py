@@ -1,0 +1,180 @@
+"""What a consumer holds, over seeks, take-overs, timeouts and transactions: each test is for one mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.protocols.native.options import NativeOptions
+from penstock.sdk.message import properties_block
+from penstock.subscriptions import key_shared
+from tests.reference import native_frames as wire
+from tests.support.native_session import PLAIN, Client, World, keyed
+from tests.unit.protocols.native.test_kinds import consumer, keys_at, producer
+
+MANY = 1 << 20
+KEYS = [f"k{i}" for i in range(60)]
+
+
+@pytest.fixture
+def narrow(tmp_path: Path) -> Iterator[World]:
+    """A gateway whose consumers hold two messages at most."""
+    world = World(tmp_path / "narrow", NativeOptions(max_unacked=2))
+    yield world
+    world.close()
+
+
+def described(world: World) -> dict[str, int]:
+    client = Client(world)
+    told: dict[str, int] = client.request("describe", topic="t")["subscriptions"]["s"]
+    client.lose()
+    return told
+
+
+def test_what_is_void_after_a_seek_does_not_count_as_held(narrow: World) -> None:
+    sender, taker = producer(narrow), consumer(narrow, "shared", "a")
+    sender.produce(1, b"0", b"1", b"2")
+    for _ in range(2):
+        assert taker.bodies() == [b"0", b"1"]
+        sender.request("seek", topic="t", subscription="s", to="earliest")
+    assert taker.bodies() == [b"0", b"1"]
+
+
+def test_what_a_timeout_drops_makes_room(narrow: World) -> None:
+    """One that is delivered once only, and goes nowhere then."""
+    sender = producer(narrow)
+    taker = consumer(narrow, "shared", "a", ack_timeout_ms=1000, max_deliveries=1)
+    sender.produce(1, b"0", b"1", b"2", b"3")
+    assert taker.bodies() == [b"0", b"1"]
+    narrow.pass_time(1.1)
+    assert taker.bodies() == [b"2", b"3"]
+
+
+def test_what_a_transaction_acknowledges_makes_room(narrow: World) -> None:
+    sender, taker = producer(narrow), consumer(narrow, "shared", "a")
+    sender.produce(1, b"0", b"1", b"2")
+    assert taker.bodies() == [b"0", b"1"]
+    assert "positions" in taker.answer_to(lambda id: wire.transact(id, [], [(7, [(1, 2)])]))
+    assert taker.bodies() == [b"2"]
+
+
+@pytest.mark.parametrize("how", ["acknowledged", "given back", "waits"])
+def test_a_transaction_about_what_is_not_out_any_more_does_nothing(world: World, how: str) -> None:
+    sender, taker = producer(world), consumer(world, "shared", "a", credit=2)
+    sender.produce(1, b"0", b"1")
+    taker.take()
+    settling = {
+        "acknowledged": wire.ack(7, [(2, 2)]),
+        "given back": wire.nack(7, [(2, 2)]),
+        "waits": wire.nack(7, [(2, 2)], delay_ms=60_000),
+    }
+    taker.send(settling[how])
+    taker.request("open_producer", handle=8, topic="t")
+    told = taker.answer_to(lambda id: wire.transact(id, [(8, [(PLAIN, b"no")])], [(7, [(1, 2)])]))
+    assert told["code"] == "stale_delivery"
+    assert sender.request("describe", topic="t")["messages"] == 2
+    assert described(world)["acknowledged"] == (how == "acknowledged")
+
+
+def test_a_transaction_does_not_publish_to_what_may_refuse(world: World) -> None:
+    client = Client(world)
+    limits = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    assert "code" not in client.request("declare_queue", queue="small", arguments=limits)
+    client.request("open_producer", handle=1, exchange="", routing_key="small")
+    client.request("open_producer", handle=2, topic="t", create=True)
+    sends = [(2, [(PLAIN, b"no")]), (1, [(PLAIN, b"no")])]
+    assert client.answer_to(lambda id: wire.transact(id, sends, []))["code"] == "unsupported"
+    assert client.request("describe", topic="t")["messages"] == 0
+
+
+def test_a_pull_is_over_when_its_handle_is_closed(world: World) -> None:
+    producer(world)
+    taker = consumer(world, "shared", "a", credit=0)
+    taker.send(wire.pull(7, 50, 10, 1, 60_000))
+    assert taker.take() == []
+    taker.request("close", handle=7)
+    assert [kind for kind, _, _ in taker.take()] == [0x25]
+
+
+def test_limits_hold_after_a_seek(world: World) -> None:
+    sender = producer(world)
+    sender.request("create_topic", topic="dead")
+    taker = consumer(world, "shared", "a", max_deliveries=1, dead_letter="dead")
+    sender.produce(1, b"0")
+    taker.take()
+    sender.request("seek", topic="t", subscription="s", to="earliest")
+    ((message),) = taker.delivered()
+    taker.send(wire.nack(7, [(message["tag"], message["tag"])]))
+    assert taker.bodies() == []
+    assert sender.request("describe", topic="dead")["messages"] == 1
+
+
+# Keys
+
+
+def test_keys_are_free_after_a_seek(world: World) -> None:
+    """Of all of them messages were out at the first one, and some are the second one's by now."""
+    sender, first = producer(world), consumer(world, "key_shared", "a")
+    sender.send(keyed(1, 0, [(key, f"{key}:0".encode()) for key in KEYS]))
+    assert len(first.bodies()) == 60
+    second = consumer(world, "key_shared", "b")
+    sender.request("seek", topic="t", subscription="s", to="earliest")
+    mine, others = keys_at(first), keys_at(second)
+    assert others and len(mine) + len(others) == 60
+
+
+def test_what_a_lost_consumer_held_comes_first_however_little_credit_there_is(world: World) -> None:
+    """Its keys' later messages waited for it, for the next one to have credit, and for that message."""
+    sender, first = producer(world), consumer(world, "key_shared", "a", credit=2)
+    sender.send(keyed(1, 0, [("k", b"k:0"), ("k", b"k:1")]))
+    assert first.bodies() == [b"k:0", b"k:1"]
+    others = [consumer(world, "key_shared", name, credit=0) for name in ("b", "c", "d", "e")]
+    sender.send(keyed(1, 2, [("k", b"k:%d" % i) for i in range(2, 8)]))
+    first.lose()
+    (owner,) = [one for one in others if probe(one)] or [None]
+    assert owner is not None
+    came = owner.bodies()
+    while len(came) < 8:
+        owner.send(wire.credit(7, 1, MANY))
+        some = owner.bodies()
+        assert len(some) == 1
+        came += some
+    assert came == [b"k:%d" % i for i in range(8)]
+
+
+def probe(client: Client) -> bool:
+    """Give it credit for one message; whether one came, which stays to be taken."""
+    client.send(wire.credit(7, 1, MANY))
+    return any(kind == 0x21 for kind, _, _ in client.frames)
+
+
+def test_what_waited_for_its_key_does_not_count_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither as parked, of which there may be so many, nor as out."""
+    monkeypatch.setattr(key_shared, "PARKED_MAX", 20)
+    sender, taker = producer(world), consumer(world, "key_shared", "a", credit=1)
+    for n in range(0, 100, 10):
+        sender.send(keyed(1, n, [("k", b"k:%d" % i) for i in range(n, n + 10)]))
+        for i in range(n, n + 10):
+            (message,) = taker.delivered()
+            assert message["body"] == b"k:%d" % i
+            taker.send(wire.ack(7, [(message["tag"], message["tag"])]) + wire.credit(7, 1, MANY))
+    told = described(world)
+    assert (told["unacked"], told["backlog"]) == (0, 0)
+
+
+def test_a_key_of_bytes_is_the_key_of_text(world: World) -> None:
+    sender = producer(world)
+    takers = [consumer(world, "key_shared", name) for name in "abc"]
+    items = [
+        (properties_block(None, {"x-key": key}, None, True), key if isinstance(key, bytes) else key.encode())
+        for name in KEYS
+        for key in (name, name.encode())
+    ]
+    sender.send(wire.produce(1, 0, 2, items))
+    for taker in takers:
+        bodies = taker.bodies()
+        assert bodies and all(bodies.count(body) == 2 for body in bodies)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Refused,
         StaleDelivery,
     )
-    from penstock.sdk.half import Group
+    from penstock.sdk.half import Group, Question
     from penstock.sdk.message import Message, MessageId
     from penstock.sdk.outbox import sent
     from penstock.sdk.producer import Producer
@@ -55,6 +55,7 @@ __all__ = [
     "NotFound",
     "OpenTelemetry",
     "Producer",
+    "Question",
     "Refused",
     "Retry",
     "Schema",
@@ -75,6 +76,7 @@ _PLACES = {
     "MessageId": "message",
     "OpenTelemetry": "tracing",
     "Producer": "producer",
+    "Question": "half",
     "sent": "outbox",
     "Retry": "retrying",
     "Codec": "schema",

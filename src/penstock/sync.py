@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from penstock.sdk import admin as aio_admin
 from penstock.sdk import client as aio
@@ -273,6 +273,14 @@ class _Taking(_Face[Taking], Generic[Taking, V]):
 
             self._portal.run(self._inner.workers(n, handle, by=by))
 
+    @overload
+    def receive(self) -> Message[V]: ...
+    @overload
+    def receive(self, timeout_s: float | None) -> Message[V] | None: ...
+    def receive(self, timeout_s: float | None = None) -> Message[V] | None:
+        """The next message; None: none came in time. Raises Closed, ClientError."""
+        return self._portal.run(self._inner.receive(timeout_s))
+
     def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message[V]]:
         """At least one message and what else is here, `most` at most; [] when none came in time."""
         return self._portal.run(self._inner.receive_many(most, timeout_s))
@@ -310,7 +318,6 @@ class _Taking(_Face[Taking], Generic[Taking, V]):
 class Consumer(_Taking[aio_consumer.Consumer[V], V], Generic[V]):
     """See `penstock.Consumer`."""
 
-    receive = _waits(aio_consumer.Consumer[V].receive)
     pull = _waits(aio_consumer.Consumer[V].pull)
     ack = _waits(aio_consumer.Consumer[V].ack)
     ack_cumulative = _waits(aio_consumer.Consumer[V].ack_cumulative)
@@ -325,7 +332,6 @@ class Consumer(_Taking[aio_consumer.Consumer[V], V], Generic[V]):
 class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer[V], V], Generic[V]):
     """See `penstock.Retry`."""
 
-    receive = _waits(aio_retrying.RetryingConsumer[V].receive)
     ack = _waits(aio_retrying.RetryingConsumer[V].ack)
     nack = _waits(aio_retrying.RetryingConsumer[V].nack)
     retry_later = _waits(aio_retrying.RetryingConsumer[V].retry_later)

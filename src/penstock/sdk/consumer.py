@@ -13,7 +13,7 @@ import struct
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Generic, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, cast, overload
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
@@ -297,6 +297,10 @@ class Consumer(Receiving[T]):
         if self._arrived and self._inbox.waiting:
             self._wake()
 
+    @overload
+    async def receive(self) -> Message[T]: ...
+    @overload
+    async def receive(self, timeout_s: float | None) -> Message[T] | None: ...
     async def receive(self, timeout_s: float | None = None) -> Message[T] | None:
         """The next message; None: none came in time. Raises Closed, ClientError."""
         if not self._inbox.waiting:

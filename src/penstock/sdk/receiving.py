@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, overload
 
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message
@@ -52,6 +52,14 @@ class Receiving(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @overload
+    async def receive(self) -> Message[T]: ...
+    @overload
+    async def receive(self, timeout_s: float | None) -> Message[T] | None: ...
+    async def receive(self, timeout_s: float | None = None) -> Message[T] | None:
+        """The next message; None: none came in time. Raises Closed, ClientError."""
+        raise NotImplementedError
 
     async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message[T]]:
         """At least one message and what else is here, `most` at most; [] when none came in time."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from penstock.sdk.message import Message
 from penstock.sdk.receiving import Receiving
@@ -126,6 +126,10 @@ class RetryingConsumer(Receiving[T]):
 
     # Receiving
 
+    @overload
+    async def receive(self) -> Message[T]: ...
+    @overload
+    async def receive(self, timeout_s: float | None) -> Message[T] | None: ...
     async def receive(self, timeout_s: float | None = None) -> Message[T] | None:
         """The next message, of what comes again first; None: none in time. Raises Closed, ClientError."""
         found = await self.receive_many(1, timeout_s)

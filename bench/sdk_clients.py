@@ -252,6 +252,17 @@ def _confluent_latency(topic: str, at_once: int) -> Callable[[Place, int], Await
 Run = Callable[[Place, int], Awaitable[list[float]]]
 
 CLIENTS: dict[str, dict[str, Run]] = {
+    f"send and wait, {at_once} in flight": {
+        "penstock, synced": _penstock_latency("all", at_once),
+        "penstock, written": _penstock_latency("written", at_once),
+        "aiokafka, synced": _aiokafka_latency("flushed", at_once),
+        "aiokafka, written": _aiokafka_latency("written", at_once),
+        "confluent-kafka, synced": _confluent_latency("flushed", at_once),
+        "confluent-kafka, written": _confluent_latency("written", at_once),
+    }
+    for at_once in (1, 100)
+}
+CLIENTS |= {
     "send each, without waiting": {
         "penstock": _penstock_send,
         "aiokafka": _aiokafka_send,
@@ -273,12 +284,3 @@ CLIENTS: dict[str, dict[str, Run]] = {
         "confluent-kafka": _confluent_read_batches,
     },
 }
-for _at_once in (1, 100):
-    CLIENTS[f"send and wait, {_at_once} in flight"] = {
-        "penstock, synced": _penstock_latency("all", _at_once),
-        "penstock, written": _penstock_latency("written", _at_once),
-        "aiokafka, synced": _aiokafka_latency("flushed", _at_once),
-        "aiokafka, written": _aiokafka_latency("written", _at_once),
-        "confluent-kafka, synced": _confluent_latency("flushed", _at_once),
-        "confluent-kafka, written": _confluent_latency("written", _at_once),
-    }

@@ -29,6 +29,7 @@ GROWTH_BYTES = 1500
 WAIT_S = 120.0
 AT_ONCE = 8
 NAMES = 20
+_SMALL_CACHES = {f"log.{name}_cache_bytes": "1MiB" for name in ("tail", "read", "feed")}
 _OURS = (Link, penstock.Producer, penstock.Consumer, penstock.Client)
 
 
@@ -154,7 +155,7 @@ def main() -> int:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="penstock-churn-", dir=options.data) as folder,
-        Gateway(Path(folder), settings={"native.listen": "127.0.0.1:0"}) as gateway,
+        Gateway(Path(folder), settings={"native.listen": "127.0.0.1:0", **_SMALL_CACHES}) as gateway,
     ):
         url = f"penstock://127.0.0.1:{gateway.ports['native']}"
         wrong = asyncio.run(churn(url, gateway.pid, options.cycles, options.seed))

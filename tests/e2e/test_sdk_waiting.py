@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock.protocols.native import kinds
-from penstock.sdk.errors import StaleDelivery
+from penstock.sdk.errors import BufferFull, StaleDelivery
 
 WAIT_S = 60.0
 
@@ -78,3 +78,35 @@ async def test_batches_have_columns_and_are_settled_whole(client: penstock.Clien
                 await asyncio.sleep(0)
         with pytest.raises(StaleDelivery):
             await consumer.nack(batch)
+
+
+async def test_the_short_way_of_sending_keeps_the_same_bounds(client: penstock.Client) -> None:
+    """Messages with nothing to encode, between others: the same order, batches and limits."""
+    async with client.producer("t", batch_messages=4, batch_bytes=1000, buffer_bytes=5000) as producer:
+        sent: list[asyncio.Future[penstock.MessageId]] = []
+        wanted: list[tuple[bytes, str | bytes | None]] = []
+        for number in range(40):
+            body = b"%d " % number + b"x" * (number % 3 * 300)
+            key = "k" if number % 5 == 0 else None
+            while True:
+                try:
+                    sent.append(producer.send_nowait(body, key=key))
+                    break
+                except BufferFull:
+                    assert producer.under_way + len(body) + 100 > 5000
+                    await producer.flush()
+            wanted.append((body, key))
+            assert producer.under_way <= 5000
+        await producer.flush()
+        ids = await asyncio.gather(*sent)
+        assert ids == sorted(ids) and producer.under_way == 0
+        with pytest.raises(BufferFull):
+            for _ in range(100):
+                producer.send_nowait(b"x")
+    async with client.reader("t", start="earliest") as reader:
+        found = []
+        while len(found) < 40:
+            message = await reader.receive(WAIT_S)
+            assert message is not None
+            found.append((message.body, message.key))
+    assert found == wanted

@@ -115,6 +115,8 @@ class Producer(Generic[T]):
         self._empty: list[asyncio.Future[None]] = []
         self._link: Link | None = None
         self._frame_max = 2**31
+        self._simple = False
+        """Bodies are sent as they are, and a whole batch is one frame."""
         self._error: ClientError | None = None
         self._loop: asyncio.AbstractEventLoop
 
@@ -154,6 +156,13 @@ class Producer(Generic[T]):
         if self.handle != handle:
             return  # it was closed meanwhile
         self._link, self._frame_max = link, link.frame_max
+        self._simple = (
+            self._codec is None
+            and self._key is None
+            and self.client.tracing is None
+            and not self._numbered
+            and self._frames(self._batch_bytes, self._batch_messages)
+        )
         batches = list(self._sent.values())
         if self._acks == kinds.ACKS_NONE:
             self._sent.clear()
@@ -288,6 +297,34 @@ class Producer(Generic[T]):
             BufferFull: `buffer_bytes` are under way; nothing was taken.
 
         """
+        if (
+            self._timer is not None
+            and type(body) is bytes
+            and self._simple
+            and key is None
+            and headers is None
+            and ttl_s is None
+            and persistent
+            and number is None
+            and not properties
+            and self._error is None
+        ):
+            # Behind others in a batch, with nothing to encode: for this is called once per message.
+            plain: Any = body
+            gathered = self._gathered + len(plain) + len(PLAIN)
+            under_way = self._under_way + len(plain) + len(PLAIN) + _RECORD_BYTES
+            if (
+                gathered < self._batch_bytes
+                and len(self._bodies) + 1 < self._batch_messages
+                and under_way <= self._buffer_bytes
+            ):
+                future: Sent = self._loop.create_future()
+                self._bodies.append(plain)
+                self._props.append(PLAIN)
+                self._futures.append(future)
+                self._gathered = gathered
+                self._under_way = under_way
+                return future
         headers, span = self._traced(headers)
         with span:
             data, block = self._encoded(body, key, headers, ttl_s, persistent, properties)

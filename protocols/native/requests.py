@@ -121,17 +121,22 @@ def _at(session: Session, start: Any, found: Callable[[int], None]) -> None:
                 remedy='it is "earliest", "latest", "pos:NUMBER", "-1h" (an hour ago), or a time: RFC 3339 '
                 "with its zone, or milliseconds since the epoch",
             )
-        if session.searches >= _SEARCHES_MAX:
-            raise RequestError(
-                "busy", f"{_SEARCHES_MAX} positions are being looked for already", remedy="wait for answers"
-            )
-        session.searches += 1
+        _begin_search(session)
 
         def ended(position: int) -> None:
             session.searches -= 1
             found(position)
 
         find_position(log, session.vhost.lp, since, ended)
+
+
+def _begin_search(session: Session) -> None:
+    """One more position is looked for; who calls this counts it off. Raises RequestError."""
+    if session.searches >= _SEARCHES_MAX:
+        raise RequestError(
+            "busy", f"{_SEARCHES_MAX} positions are being looked for already", remedy="wait for answers"
+        )
+    session.searches += 1
 
 
 def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable[[int], None]:
@@ -433,8 +438,10 @@ def cancel(session: Session, id: int, fields: Fields) -> None:
         key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
     fields.done()
     _may_write(session, key)
+    _begin_search(session)
 
     def told(cancelled: bool) -> None:
+        session.searches -= 1
         if session.running:
             lsn = session.log.appender.next_lsn - 1 if cancelled else 0
             session.answer(id, {"cancelled": cancelled}, lsn)

@@ -188,21 +188,19 @@ def test_a_paused_subscription_gives_nothing_until_it_is_resumed(http: httpx.Cli
     assert http.post(f"{one.path}/resume").status_code == 200, "without a body, and again"
 
 
-def test_a_pause_outlives_a_kill(tmp_path: Path) -> None:
-    with Gateway(tmp_path, settings=SERVED) as gateway:
-        with open_client(gateway) as http:
-            http.put("streams/t")
-            one = Subscription(http, "t", "s")
-            publish(http, "t", "a")
-            assert one.post("pause").status_code == 200
-            gateway.kill9()
-        gateway.start()
-        with open_client(gateway) as http:
-            one.http = http
-            assert one.show()["paused"] is True
-            assert one.pull(wait_ms=0) == []
-            assert one.post("resume").status_code == 200
-            assert values(one.pull(wait_ms=60_000)) == ["a"]
+def test_a_pause_outlives_a_kill(gateway: Gateway, unique: str) -> None:
+    with open_client(gateway) as http:
+        http.put(f"streams/{unique}")
+        one = Subscription(http, unique, "s")
+        publish(http, unique, "a")
+        assert one.post("pause").status_code == 200
+    gateway.kill9()
+    gateway.start()
+    with open_client(gateway) as one.http:
+        assert one.show()["paused"] is True
+        assert one.pull(wait_ms=0) == []
+        assert one.post("resume").status_code == 200
+        assert values(one.pull(wait_ms=60_000)) == ["a"]
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])

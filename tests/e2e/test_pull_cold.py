@@ -16,8 +16,9 @@ from tests.support.data_plane import SERVED, open_client
 pytestmark = [pytest.mark.penstock_only("RabbitMQ and Mosquitto have no pulls")]
 
 COUNT = 160
-BODY = bytes(48 << 10)
+BODY = b"x" * (48 << 10)
 """Of these there are more than all caches together have room for."""
+LONG_MS = 600_000
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +80,16 @@ def test_native_pulls(cold: Gateway) -> None:
 
 def test_http_pulls(cold: Gateway) -> None:
     found: list[bytes] = []
+    wanted = {"max_messages": 7, "wait_ms": 0, "lease_ms": LONG_MS}
     with open_client(cold) as http:
         while len(found) < COUNT:
-            answer = http.post("streams/t/subscriptions/http/pull", json={"max_messages": 7, "wait_ms": 0})
+            answer = http.post("streams/t/subscriptions/http/pull", json=wanted)
             messages = answer.json()["messages"]
             assert messages, f"{len(found)} of {COUNT} came, and then nothing"
             found += [message["value"].encode() for message in messages]
             handles = [message["handle"] for message in messages]
             given_back = http.post(
-                "streams/t/subscriptions/http/nack", json={"handles": handles, "delay_ms": 600_000}
+                "streams/t/subscriptions/http/nack", json={"handles": handles, "delay_ms": LONG_MS}
             )
             assert given_back.status_code == 200
     assert sorted(numbers(found)) == list(range(COUNT))
@@ -97,7 +99,7 @@ def test_a_pull_that_goes_on(cold: Gateway) -> None:
     with open_client(cold) as http:
         answer = http.post(
             "streams/t/subscriptions/lines/pull",
-            json={"max_messages": 1000, "wait_ms": 0},
+            json={"max_messages": 1000, "wait_ms": 0, "lease_ms": LONG_MS},
             headers={"accept": "application/x-ndjson"},
         )
     lines = [json.loads(line) for line in answer.text.splitlines() if line]

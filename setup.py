@@ -4,7 +4,7 @@ The rest of the packaging is in pyproject.toml. Environment variables change wha
 
     PENSTOCK_ASAN=1         kernels with the address and undefined-behaviour sanitizers (`make asan`)
     PENSTOCK_NO_KERNELS=1   no kernels: the Makefile builds them in place by a call of its own
-    PENSTOCK_FAST_BUILD=1   kernels without optimisation (the test of the wheel's contents)
+    PENSTOCK_FAST_BUILD=1   kernels without optimisation, to try a change quickly
 """
 
 from __future__ import annotations

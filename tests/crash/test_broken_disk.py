@@ -185,11 +185,11 @@ def _mounted(folder: Path) -> Iterator[Path]:
     """A file system of 64 MiB."""
     folder.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(folder)]
-    mounted = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    mounted = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"this user cannot make a small file system: {mounted.stderr.strip()}")
     yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=30)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=LIMIT_S)
 
 
 @pytest.fixture

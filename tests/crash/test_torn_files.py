@@ -85,7 +85,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     log.search(1, Everything(), lambda *result: found.append(result), last=end, durable=True)  # type: ignore[arg-type]
     log.flush()
     while not found:
-        log._inbox.wait(30)
+        log._inbox.wait(120)
     log.tables.put(FEED_TABLE, feed_key(found[0][0].id), b"")  # type: ignore[attr-defined]
     log.low_water = lambda: needed[0]
     log.mark_needs = mark

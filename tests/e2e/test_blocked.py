@@ -123,7 +123,7 @@ def test_a_full_disk_blocks_publishers_until_there_is_room(disk: Path, tmp_path:
             assert publisher.heard.get(timeout=LIMIT_S) == "unblocked"
             wait_for(lambda: channel.queue_declare(unique, passive=True).method.message_count == 2)
             publisher.work.put(None)
-            publisher.join(30)
+            publisher.join(LIMIT_S)
             assert publisher.failed is None and publisher.heard.empty()
         assert "missed heartbeats" not in gateway.log_text()
 
@@ -141,7 +141,7 @@ def test_an_mqtt_publisher_waits_for_its_acknowledgement_and_stays(
         client.connect("127.0.0.1", gateway.mqtt_port, keepalive=2)
         client.loop_start()
         client.publish(unique, b"x", 1)
-        assert events.get(timeout=30) == "acknowledged"
+        assert events.get(timeout=LIMIT_S) == "acknowledged"
         filler = disk / "filler"
         filler.write_bytes(bytes(70 * MIB))
         wait_for(lambda: "publishers wait: the disk is nearly full" in gateway.log_text())
@@ -151,9 +151,9 @@ def test_an_mqtt_publisher_waits_for_its_acknowledgement_and_stays(
                 timeout=5.5
             )  # longer than 1.5 keep-alives of 2 s, and than the client waits for a ping
         filler.unlink()
-        assert events.get(timeout=30) == "acknowledged"
+        assert events.get(timeout=LIMIT_S) == "acknowledged"
         client.disconnect()
-        assert events.get(timeout=30) == "disconnected"
+        assert events.get(timeout=LIMIT_S) == "disconnected"
         client.loop_stop()
 
 

@@ -26,6 +26,7 @@ from penstock.protocols.registry import Registry
 from penstock.protocols.translate import amqp091_from_mqtt5
 from tests.support.amqp_session import World
 from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own HTTP")
@@ -97,7 +98,7 @@ def test_no_request_is_an_internal_error(gateway: Gateway, tmp_path: Path) -> No
     api.send("PUT", "queues/fuzz/q", {"durable": True})
     failed = []
     base = f"http://127.0.0.1:{gateway.ports['management']}"
-    with httpx.Client(auth=("guest", "guest"), timeout=30) as client:
+    with httpx.Client(auth=("guest", "guest"), timeout=LIMIT_S) as client:
         for at, (method, path) in enumerate(routes):
             if path.endswith(("/tail", "/ws")) or (
                 method == "DELETE" and path in ("/api/vhosts/{}", "/api/reset")

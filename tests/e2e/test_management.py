@@ -403,7 +403,7 @@ def rabbitmqadmin(gateway: Gateway, *words: str) -> str:
         [sys.executable, str(program / "rabbitmqadmin"), "-P", str(gateway.ports["management"]), *words],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -65,7 +65,7 @@ def received(process: subprocess.Popen[str], count: int) -> list[str]:
 
 
 def publish(port: int, version: str, *words: str, stdin: str = "") -> None:
-    subprocess.run(command("pub", port, version, *words), input=stdin, text=True, check=True, timeout=30)
+    subprocess.run(command("pub", port, version, *words), input=stdin, text=True, check=True, timeout=LIMIT_S)
 
 
 @versions
@@ -149,7 +149,7 @@ def test_request_and_response(mqtt_port: int, unique: str) -> None:
         )
         assert received(server, 1) == [f"{unique}/answer 2+2"]
         publish(mqtt_port, "mqttv5", "-q", "1", "-t", f"{unique}/answer", "-m", "4")
-        assert caller.communicate(timeout=30)[0] == "4\n"
+        assert caller.communicate(timeout=LIMIT_S)[0] == "4\n"
 
 
 @versions

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.limits import LIMIT_S
+
 NODE = Path(__file__).parent / "node"
 
 
@@ -18,11 +20,13 @@ def packages() -> None:
         pytest.skip("Node is not installed: apt-get install nodejs npm")
     if not (NODE / "node_modules" / "mqtt").is_dir() or not (NODE / "node_modules" / "amqplib").is_dir():
         install = ["npm", "install", "--silent", "--no-audit", "--no-fund"]
-        subprocess.run(install, cwd=NODE, check=True, timeout=80)
+        subprocess.run(install, cwd=NODE, check=True, timeout=LIMIT_S)
 
 
 def run(*words: str) -> None:
-    done = subprocess.run(["node", *words], cwd=NODE, capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run(
+        ["node", *words], cwd=NODE, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     assert done.stdout == "ok\n", f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0
 

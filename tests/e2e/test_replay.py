@@ -14,6 +14,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.support.limits import LIMIT_S
+
 pytestmark = pytest.mark.penstock_only("no other broker reads again what was acknowledged")
 
 
@@ -43,10 +45,10 @@ class Subscriber:
             properties = Properties(PacketTypes.SUBSCRIBE)
             properties.SubscriptionIdentifier = identifier
         self.client.subscribe(topic, qos, properties=properties)
-        return int(self.acks.get(timeout=30)[0].value)
+        return int(self.acks.get(timeout=LIMIT_S)[0].value)
 
     def take(self, count: int) -> list[mqtt.MQTTMessage]:
-        return [self.got.get(timeout=30) for _ in range(count)]
+        return [self.got.get(timeout=LIMIT_S) for _ in range(count)]
 
     def stop(self) -> None:
         self.client.disconnect()
@@ -135,7 +137,7 @@ def test_unsubscribing_ends_it_and_the_session_goes_on(
     done: queue.SimpleQueue[object] = queue.SimpleQueue()
     reader.client.on_unsubscribe = lambda *arguments: done.put(arguments)
     reader.client.unsubscribe(f"$replay/-1h/{unique}")
-    done.get(timeout=30)
+    done.get(timeout=LIMIT_S)
     channel.basic_publish("amq.topic", unique, b"not any more")
     channel.basic_publish("amq.topic", f"{unique}.own", b"mine")
     assert bodies(reader.take(1)) == [b"mine"]

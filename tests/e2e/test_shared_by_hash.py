@@ -17,6 +17,7 @@ from tests.e2e.test_mosquitto_clients import command, received, subscriber
 from tests.e2e.test_node import packages as packages
 from tests.e2e.test_shared_subscriptions import mqtt_js
 from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
@@ -62,7 +63,7 @@ def test_a_topic_has_one_member_among_clients_of_all_kinds(gateway: Gateway, qos
             reader.start()
         got: dict[str, list[int]] = {}
         for _ in range(TOPICS * ROUNDS):
-            name, number = came.get(timeout=30)
+            name, number = came.get(timeout=LIMIT_S)
             got.setdefault(name, []).append(number)
     assert sorted(n for numbers in got.values() for n in numbers) == list(range(TOPICS * ROUNDS))
     owner = {n % TOPICS: name for name, numbers in got.items() for n in numbers}
@@ -116,7 +117,7 @@ def test_the_members_keep_what_is_theirs_over_a_kill_of_the_gateway(gateway: Gat
         before = take(members)
         gateway.kill9()
         for member in members:
-            member.disconnects.get(timeout=30)
+            member.disconnects.get(timeout=LIMIT_S)
             member.end()
         gateway.start()
         for member in members:

@@ -14,6 +14,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.brokers import BrokerFailed, Gateway
+from tests.support.limits import LIMIT_S
 
 pytestmark = [
     pytest.mark.penstock_only("this is about penstock's listeners"),
@@ -34,15 +35,15 @@ def test_clients_come_by_a_socket_and_are_on_this_machine(tmp_path: Path) -> Non
         client.on_message = lambda _, __, message: came.put(message.payload)
         client.connect(str(path))
         client.loop_start()
-        assert came.get(timeout=30) == 0, "anonymous, as clients on loopback may be"
+        assert came.get(timeout=LIMIT_S) == 0, "anonymous, as clients on loopback may be"
         client.subscribe("t/#", 1)
-        assert came.get(timeout=30) == "subscribed"
+        assert came.get(timeout=LIMIT_S) == "subscribed"
         client.publish("t/1", b"paho", 1)
-        assert came.get(timeout=30) == b"paho"
+        assert came.get(timeout=LIMIT_S) == b"paho"
         if shutil.which("mosquitto_pub"):
             words = ["mosquitto_pub", "--unix", str(path), "-q", "2", "-t", "t/2", "-m", "mosquitto"]
             subprocess.run(words, check=True, timeout=60)
-            assert came.get(timeout=30) == b"mosquitto"
+            assert came.get(timeout=LIMIT_S) == b"mosquitto"
         client.disconnect()
         client.loop_stop()
         client._reset_sockets()

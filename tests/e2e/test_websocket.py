@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.test_node import NODE, packages, run
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
 from tests.unit.protocols.test_websocket import request
 
 __all__ = ["packages"]
@@ -66,18 +67,18 @@ def test_paho_sends_itself_messages_of_all_sizes(made: Made, unique: str, scheme
     client.connect("localhost", gateway.ports[scheme])
     client.loop_start()
     client.subscribe(unique, 2)
-    assert happened.get(timeout=30) == "subscribed"
+    assert happened.get(timeout=LIMIT_S) == "subscribed"
     payloads = [bytes([i]) * size for i, size in enumerate([0, 1, 125, 126, 65535, 65536, 500_000])]
     for payload in payloads:
         client.publish(unique, payload, 2)
-    assert [happened.get(timeout=30) for _ in payloads] == payloads
+    assert [happened.get(timeout=LIMIT_S) for _ in payloads] == payloads
     client.disconnect()
     client.loop_stop()
 
 
 def test_plain_mqtt_on_the_websocket_port_is_told_so(made: Made) -> None:
     gateway, _ = made
-    with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=LIMIT_S) as client:
         client.sendall(b"\x10\x0c\0\4MQTT\4\2\0<\0\0" + b"\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 400 ")
 
@@ -86,7 +87,7 @@ def test_anonymous_pages_of_other_machines_are_refused(made: Made) -> None:
     gateway, _ = made
     connect = b"\x82\x8e\0\0\0\0\x10\x0c\0\4MQTT\4\2\0<\0\0"
     for origin, code in ((None, 0), ("http://localhost", 0), ("https://evil.example", 5)):
-        with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=30) as client:
+        with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=LIMIT_S) as client:
             client.sendall(request(Origin=origin) + connect)
             stream = client.makefile("rb")
             while stream.readline() != b"\r\n":
@@ -107,6 +108,6 @@ def test_only_listed_pages_and_paths_are_served(tmp_path: Path) -> None:
             ("/mqtt", "https://bad.example", b"403"),
             ("/ws", "https://good.example", b"404"),
         ):
-            with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=30) as client:
+            with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=LIMIT_S) as client:
                 client.sendall(request(path, Origin=origin))
                 assert client.recv(100).split()[1] == status, (path, origin)

@@ -31,6 +31,7 @@ from penstock.subscriptions.queue import Queue
 from penstock.subscriptions.tick import Tick
 from tests.reference.naive_broker import Message, NaiveBinding, NaiveBroker
 from tests.support.examples import histories
+from tests.support.limits import LIMIT_S
 from tests.support.queues import Clock, Loop
 
 QUEUES = ("q0", "q1", "q2")
@@ -158,7 +159,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def take_in(self) -> None:
         """What a thread of the log hands over next; waits for it."""
-        callback, args = self.inbox.get(timeout=30)
+        callback, args = self.inbox.get(timeout=LIMIT_S)
         callback(*args)
 
     def loaded(self, cursor: Cursor) -> bool:

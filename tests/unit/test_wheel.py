@@ -1,8 +1,8 @@
 """The wheel: every module, kernel and typing file of every folder is in it, and nothing else.
 
 The wheel is built without network from a copy of the tree, so that compiled files of this checkout cannot
-help it. To be quick, the kernels are compiled without optimisation, and from the generated C files where
-those are current.
+help it. To be quick, the C files are those that are there, where they are current, and a stand-in for the
+compiler makes empty files of them: that they can be compiled is shown by all the tests that import kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ FOLDERS = ["log_core", "protocols", "router", "spark", "subscriptions"]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
-pytestmark = pytest.mark.timeout(900)  # all kernels are compiled
+pytestmark = pytest.mark.timeout(900)  # where no C files are there, all kernels are translated
+
+COMPILER = """#!/bin/sh
+while [ $# -gt 0 ]; do
+    [ "$1" = -o ] && : > "$2"
+    shift
+done
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +42,14 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    compiler = place / "cc"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o700)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index"]
     subprocess.run(
         [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(source)],
         check=True,
-        env={**os.environ, "PENSTOCK_FAST_BUILD": "1"},
+        env={**os.environ, "CC": str(compiler)},
         stdin=subprocess.DEVNULL,
     )
     (wheel,) = place.glob("penstock-*.whl")

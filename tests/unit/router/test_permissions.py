@@ -145,9 +145,9 @@ def test_no_pattern_takes_long(world: World) -> None:
     authorizer = world.broker.authorizer
     authorizer.set("guest", "/", Permission(configure="^(a+)+$"))
     started = process_time()
-    assert not authorizer.allow(world.guest, "/", "configure", "a" * 28 + "b")
-    # Backtracking takes some 20 s here; RE2 some 60 us.
-    assert process_time() - started < 1.0
+    assert not authorizer.allow(world.guest, "/", "configure", "a" * 40 + "b")
+    # Backtracking takes a day here; RE2 some 60 us.
+    assert process_time() - started < 30
 
 
 class Member:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.protocols.native.options import NativeOptions
-from penstock.sdk.message import properties_block
 from penstock.subscriptions import key_shared
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World, keyed
@@ -167,13 +167,14 @@ def test_what_waited_for_its_key_does_not_count_for_ever(
 
 
 def test_a_key_of_bytes_is_the_key_of_text(world: World) -> None:
+    """As headers of other clients have it: a text (S), or a byte array (x)."""
     sender = producer(world)
     takers = [consumer(world, "key_shared", name) for name in "abc"]
-    items = [
-        (properties_block(None, {"x-key": key}, None, True), key if isinstance(key, bytes) else key.encode())
-        for name in KEYS
-        for key in (name, name.encode())
-    ]
+    items = []
+    for key in (name.encode() for name in KEYS):
+        for kind in (b"S", b"x"):
+            table = b"\x05x-key" + kind + struct.pack(">I", len(key)) + key
+            items.append((b"\x20\0" + struct.pack(">I", len(table)) + table, key))
     sender.send(wire.produce(1, 0, 2, items))
     for taker in takers:
         bodies = taker.bodies()

@@ -84,7 +84,7 @@ def _show(what: str, value: float, unit: str) -> None:
 async def _run(folder: Path, messages: int, others: int) -> None:
     log = Log.open(folder, LogOptions())
     loop = asyncio.get_running_loop()
-    log.attach(loop.call_soon_threadsafe)
+    log.attach(loop.call_soon_threadsafe, loop)
     broker = Broker.open(log, Tick(log, loop), BrokerOptions(auth=AuthOptions(default_user="")))
     broker.authorizer.set("guest", DEFAULT_VHOST, Permission())
     vhost, actor = broker.vhost(DEFAULT_VHOST), Actor(Identity("guest"), object())

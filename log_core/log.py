@@ -25,11 +25,11 @@ from typing import Final
 
 from penstock.errors import StartError
 from penstock.log_core._appender import Appender, Target
+from penstock.log_core._committer import Committer
 from penstock.log_core._feed import Feed
 from penstock.log_core._seal import Needs
 from penstock.log_core._tail import Cache
 from penstock.log_core._unwritten import Unwritten
-from penstock.log_core.committer import Committer
 from penstock.log_core.damages import Damages
 from penstock.log_core.delays import Delays
 from penstock.log_core.errors import LogFailed
@@ -127,6 +127,8 @@ class Log(Past):
         self.keepers = Keepers(self.tables, self._feeds, self._segments, self.wall_ms)
         """What is kept for longer or shorter than its partition's traffic."""
         self._closing: list[tuple[Segment, int]] = []  # rolled, with descriptors, until they are synced
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bell = -1
         self._needed_from = 0  # as of the last `tend`: the scrub's thread may not ask the queues
         self._closed = False
 
@@ -242,10 +244,19 @@ class Log(Past):
             if not segment.indexed:
                 self._housekeeping.finish(segment)
 
-    def attach(self, call_soon_threadsafe: Callable[..., object]) -> None:
+    def attach(
+        self, call_soon_threadsafe: Callable[..., object], loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         """Say how the log's threads reach the loop, once; from now on results come without `flush`, and
-        `tend` is called each second."""
+        `tend` is called each second.
+
+        With `loop`, the one that runs, syncs are heard of by a descriptor that it watches, which is quicker.
+        """
         self._inbox.call_soon = call_soon_threadsafe
+        if loop is not None:
+            self._loop = loop
+            self._bell = self._committer.hang_bell()
+            loop.add_reader(self._bell, self._rung)
         self.before_flush = None
         call_soon_threadsafe(self._inbox.drain)
         self._watcher.start()
@@ -261,17 +272,24 @@ class Log(Past):
             done = asyncio.get_running_loop().create_future()
             self.when_synced(self.written_lsn, done.set_result)
             await done
-        self._inbox.call_soon = None
-        self.before_flush = self._inbox.drain
+        self._detach()
         await asyncio.to_thread(self._shut)
 
     def close_sync(self) -> None:
         """`close` for when no loop runs."""
-        self._inbox.call_soon = None
-        self.before_flush = self._inbox.drain
+        self._detach()
         self.delays.mover.end()
         self.flush()
         self._shut()
+
+    def _detach(self) -> None:
+        """Threads reach nobody; their results wait for who asks."""
+        self._inbox.call_soon = None
+        self.before_flush = self._inbox.drain
+        if self._loop is not None:
+            self._loop.remove_reader(self._bell)
+            self._loop = None
+            self._on_synced(*self._committer.take_bell_down(), None)
 
     def _shut(self) -> None:
         if self._closed:
@@ -423,6 +441,9 @@ class Log(Past):
             descriptors = (*(fd for _, fd in self._closing), self._wal.fd)
             self._committer.want(descriptors, self.written_lsn, self.written_bytes)
 
+    def _rung(self) -> None:
+        self._on_synced(*self._committer.answer_bell(), None)
+
     def _on_synced(self, lsn: int, mark: int, error: OSError | None) -> None:
         if self.failed is not None:
             return
@@ -459,7 +480,7 @@ class Log(Past):
             "appended_bytes": self.appender.appended_bytes,
             "backlog_bytes": self.backlog_bytes,
             "syncs": self._committer.syncs,
-            "sync_us": int(self._committer.seconds * 1e6),
+            "sync_us": self._committer.ns // 1000,
             "write_us": self.write_ns // 1000,
             "cold_read_us": int(self._reader.seconds * 1e6),
             **self._housekeeping.statistics(),

@@ -159,7 +159,7 @@ async def running(
     """
     loop = asyncio.get_running_loop()
     tick = Tick(log, loop)
-    log.attach(loop.call_soon_threadsafe)
+    log.attach(loop.call_soon_threadsafe, loop)
     if membership is None and config.server.workers > 1:
         raise ConfigError("several workers need a supervisor: penstock serve", key="server.workers")
     log.retain_traffic(EVENTS, config.events.retention_bytes, config.events.retention_s)

@@ -312,7 +312,7 @@ def test_results_of_threads_come_through_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         log = open_log(tmp_path)
-        log.attach(loop.call_soon_threadsafe)
+        log.attach(loop.call_soon_threadsafe, loop)
         synced = loop.create_future()
         lsn = append(log, [log.new_feed()], b"x")
         log.when_synced(lsn, synced.set_result)

@@ -128,7 +128,7 @@ def on_sockets(
         async def main(folder: Path) -> None:
             loop = asyncio.get_running_loop()
             log = Log.open(folder, LogOptions(segment_bytes=1 << 20))
-            log.attach(loop.call_soon_threadsafe)
+            log.attach(loop.call_soon_threadsafe, loop)
             tick = Tick(log, loop)
             broker = Broker.open(log, tick)
             tick.schedule()

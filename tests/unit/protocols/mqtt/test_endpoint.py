@@ -64,7 +64,7 @@ class World:
     async def start(self, **options: object) -> MqttFront:
         loop = asyncio.get_running_loop()
         self.log = Log.open(self.folder, LogOptions(segment_bytes=1 << 20))
-        self.log.attach(loop.call_soon_threadsafe)
+        self.log.attach(loop.call_soon_threadsafe, loop)
         self.broker = Broker.open(self.log, Tick(self.log, loop))
         settings = MqttOptions(listen="127.0.0.1:0", **options)  # type: ignore[arg-type]
         self.listener = await serve(self.broker, settings, Server(), loop)

@@ -176,7 +176,7 @@ def run(folder: Path, scenario: Scenario, *, shared: Shared | None = None) -> No
             scrub_bytes_per_s=0,
         )
         log = Log.open(folder, options, files=Unsynced())
-        log.attach(loop.call_soon_threadsafe)
+        log.attach(loop.call_soon_threadsafe, loop)
         tick = Tick(log, loop)
         broker = Broker.open(log, tick)
         tick.schedule()

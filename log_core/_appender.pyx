@@ -106,7 +106,7 @@ cdef class Appender:
             entry |= ENTRY_TRANSIENT
         for k in range(target.count):
             feed = <Feed>PyTuple_GET_ITEM(target.feeds, k)
-            if feed.push(self.segment_base, entry):
+            if feed.push(self.segment_base, entry, record.size):
                 self.segment_feeds.append(feed)
             if not feed.dirty:
                 feed.dirty = True

@@ -8,6 +8,7 @@ cdef enum:
 cdef struct Chunk:                 # the part of a feed that lies in one WAL segment
     uint64_t base                  # base LSN of the segment
     uint64_t first                 # index in the feed of its first entry
+    uint64_t nbytes                # of the records that were pushed, not of those `add_stored` knows of
     uint32_t* entries              # NULL: not in memory, ask for it with Log.load_feed
     uint32_t count                 # entries of the feed in this segment
     uint32_t capacity              # of `entries`; 0 = not in memory
@@ -30,9 +31,10 @@ cdef class Feed:
     cdef uint32_t chunk_count, chunk_capacity
     cdef Chunk* last               # &chunks[chunk_count - 1], or NULL
 
-    # Appends the record number `entry` (with ENTRY_TRANSIENT) of the segment at `base`; 1 if that made a new chunk.
-    cdef int push(self, uint64_t base, uint32_t entry) except -1
-    cdef int push_slowly(self, uint64_t base, uint32_t entry) except -1
+    # Appends the record number `entry` (with ENTRY_TRANSIENT), of `size` bytes, of the segment at `base`; 1 if that
+    # made a new chunk.
+    cdef int push(self, uint64_t base, uint32_t entry, size_t size) except -1
+    cdef int push_slowly(self, uint64_t base, uint32_t entry, size_t size) except -1
     cdef int add_stored(self, uint64_t base, uint32_t count, uint32_t first_record, uint32_t last_record) except -1
     cdef Chunk* chunk_of(self, uint64_t index) noexcept
     # LSN of entry `index`, start <= index < end; 0 when its chunk is not in memory.

@@ -59,8 +59,9 @@ class Feed:
         """Whether entry `index` exists and is in memory."""
     def base_of(self, index: int) -> int:
         """Base LSN of the segment that holds entry `index`; 0 when it is outside [start, end)."""
-    def append(self, base: int, entry: int) -> bool:
-        """Push a record number (high bit: transient) of the segment at `base`; True if that began a chunk."""
+    def append(self, base: int, entry: int, size: int = 0) -> bool:
+        """Push the number (high bit: transient) and the bytes of a record of the segment at `base`; True if
+        that began a chunk."""
     def append_stored(self, base: int, count: int, first_record: int, last_record: int) -> None:
         """Add the chunk of a closed segment without its entries; segments come in ascending order."""
     @property

@@ -36,20 +36,21 @@ cdef class Feed:
             free(self.chunks[k].entries)
         free(self.chunks)
 
-    cdef int push(self, uint64_t base, uint32_t entry) except -1:
+    cdef int push(self, uint64_t base, uint32_t entry, size_t size) except -1:
         cdef Chunk* chunk = self.last
         entry &= self.mask
         if chunk != NULL and chunk.base == base and chunk.count < chunk.capacity:
             chunk.entries[chunk.count] = entry
             chunk.count += 1
+            chunk.nbytes += size
             chunk.last_record = entry & ENTRY_RECORD
             self.end += 1
             if not entry & ENTRY_TRANSIENT:
                 self.persistent_end = self.end
             return 0
-        return self.push_slowly(base, entry)
+        return self.push_slowly(base, entry, size)
 
-    cdef int push_slowly(self, uint64_t base, uint32_t entry) except -1:
+    cdef int push_slowly(self, uint64_t base, uint32_t entry, size_t size) except -1:
         cdef Chunk* chunk = self.last
         cdef uint32_t capacity
         cdef uint32_t* entries
@@ -69,6 +70,7 @@ cdef class Feed:
             chunk.capacity = capacity
         chunk.entries[chunk.count] = entry
         chunk.count += 1
+        chunk.nbytes += size
         chunk.last_record = entry & ENTRY_RECORD
         self.end += 1
         if not entry & ENTRY_TRANSIENT:
@@ -92,6 +94,7 @@ cdef class Feed:
         self.last.base = base
         self.last.first = self.end
         self.last.entries = NULL
+        self.last.nbytes = 0
         self.last.count = count
         self.last.capacity = 0
         self.last.first_record = first_record
@@ -249,8 +252,8 @@ cdef class Feed:
     def keeps(self):
         return self.mask == ENTRY_RECORD
 
-    def append(self, uint64_t base, uint32_t entry):
-        return bool(self.push(base, entry))
+    def append(self, uint64_t base, uint32_t entry, size_t size=0):
+        return bool(self.push(base, entry, size))
 
     def append_stored(self, uint64_t base, uint32_t count, uint32_t first_record, uint32_t last_record):
         self.add_stored(base, count, first_record, last_record)

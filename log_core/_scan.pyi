@@ -88,9 +88,6 @@ class Scanner:
         """
     def feeds_at(self, base: int) -> list[Feed]:
         """The known feeds whose last chunk is that of the segment at `base`."""
-    def bytes_of(self, offset: int, feed_ids: list[int]) -> tuple[dict[int, int], int]:
-        """Bytes of the records of each of these feeds (at least one), in the batches from `offset` on, and
-        where the last whole and valid one ends."""
     def held_bytes(self, offset: int, end: int) -> dict[int, int]:
         """Bytes of the batches in [offset, end), which a scan found valid, by partition.
 
@@ -103,10 +100,11 @@ class Scanner:
     ) -> bytes:
         """The entries of one feed in this file, u32 each; with or without those of transient records."""
 
-def encode_feeds(feeds: list[Feed], base: int, sizes: dict[int, int]) -> tuple[bytes, int]:
-    """Directory and entries of a feed index file for the segment at `base`; the rows of the directory.
+def encode_feeds(feeds: list[Feed], base: int) -> tuple[bytes, int, dict[int, int]]:
+    """Directory and entries of a feed index file for the segment at `base`, the rows of the directory, and by
+    feed id the bytes of the records of those feeds that keep everything.
 
-    `sizes`: by feed id the bytes of the records of those feeds that keep everything.
+    The feeds' chunks must have been pushed to here, record by record, since the process began.
     """
 
 def adopt_directory(scanner: Scanner, directory: Buffer, base: int) -> list[Feed]:

@@ -271,18 +271,19 @@ cdef class Scanner:
             if record.flags & F_LIST:
                 n = lists[record.feed]
                 for j in range(n):
-                    self.push_to(lists[record.feed + 1 + j], base, entry, persistent)
+                    self.push_to(lists[record.feed + 1 + j], base, entry, record.size, persistent)
             else:
-                self.push_to(record.feed, base, entry, persistent)
+                self.push_to(record.feed, base, entry, record.size, persistent)
             record += 1
         return 0
 
-    cdef inline int push_to(self, uint32_t feed_id, uint64_t base, uint32_t entry, bint persistent) except -1:
+    cdef inline int push_to(self, uint32_t feed_id, uint64_t base, uint32_t entry, size_t size,
+                            bint persistent) except -1:
         cdef Feed feed
         if feed_id < self.by_id_size and self.by_id[feed_id] != NULL:
             feed = <Feed>self.by_id[feed_id]
             if persistent or feed.mask == ENTRY_RECORD:
-                feed.push(base, entry)
+                feed.push(base, entry, size)
         return 0
 
     def feeds_at(self, uint64_t base):
@@ -292,41 +293,6 @@ cdef class Scanner:
             if feed.last != NULL and feed.last.base == base:
                 found.append(feed)
         return found
-
-    def bytes_of(self, size_t offset, list feed_ids not None):
-        cdef Walker walker = self.walker
-        cdef const BatchHeader* header
-        cdef const RecordHeader* record
-        cdef const uint32_t* lists
-        cdef uint32_t k, j, n, feed_id
-        cdef uint32_t highest = max(feed_ids)
-        cdef uint64_t* sizes = <uint64_t*>calloc(<size_t>highest + 1, sizeof(uint64_t))
-        if sizes == NULL:
-            raise MemoryError()
-        walker.start(self.buffer, self.size, offset)
-        with nogil:
-            while True:
-                header = walker.next()
-                if header == NULL:
-                    break
-                if header.kind != KIND_RECORDS:
-                    continue
-                record = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
-                lists = lists_of(header)
-                for k in range(header.count):
-                    if record.flags & F_LIST:
-                        n = lists[record.feed]
-                        for j in range(n):
-                            feed_id = lists[record.feed + 1 + j]
-                            if feed_id <= highest:
-                                sizes[feed_id] += record.size
-                    elif record.feed <= highest:
-                        sizes[record.feed] += record.size
-                    record += 1
-        try:
-            return {feed_id: sizes[feed_id] for feed_id in feed_ids}, walker.at
-        finally:
-            free(sizes)
 
     def held_bytes(self, size_t offset, size_t end):
         # Bytes of the batches of this file in [offset, end) by partition; they have been found valid.
@@ -470,7 +436,7 @@ cdef int by_feed(const void* a, const void* b) noexcept nogil:
     return (x > y) - (x < y)
 
 
-def encode_feeds(list feeds not None, uint64_t base, dict sizes not None):
+def encode_feeds(list feeds not None, uint64_t base):
     cdef Py_ssize_t n = PyList_GET_SIZE(feeds), k, used = 0
     cdef Source* sources = <Source*>malloc((n + 1) * sizeof(Source))
     cdef Feed feed
@@ -480,6 +446,7 @@ def encode_feeds(list feeds not None, uint64_t base, dict sizes not None):
     cdef Row* rows
     cdef uint32_t* out
     cdef bytes payload
+    cdef dict sizes = {}
     if sources == NULL:
         raise MemoryError()
     try:
@@ -491,7 +458,10 @@ def encode_feeds(list feeds not None, uint64_t base, dict sizes not None):
             sources[used].feed = feed.id
             sources[used].count = chunk.count
             sources[used].entries = chunk.entries
-            sources[used].bytes = <uint32_t>min(sizes[feed.id], 0xFFFFFFFF) if feed.mask == ENTRY_RECORD else 0
+            sources[used].bytes = 0
+            if feed.mask == ENTRY_RECORD:
+                sources[used].bytes = <uint32_t>min(chunk.nbytes, <uint64_t>0xFFFFFFFF)
+                sizes[feed.id] = sources[used].bytes
             total += chunk.count
             used += 1
         payload = PyBytes_FromStringAndSize(NULL, used * sizeof(Row) + total * sizeof(uint32_t))
@@ -516,7 +486,7 @@ def encode_feeds(list feeds not None, uint64_t base, dict sizes not None):
                 memcpy(out + total, sources[k].entries, sources[k].count * sizeof(uint32_t))
                 rows[k].crc = crc32c_of(0, <const uint8_t*>(out + total), sources[k].count * sizeof(uint32_t))
                 total += sources[k].count
-        return payload, used
+        return payload, used, sizes
     finally:
         free(sources)
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from penstock.log_core._crc import crc32c
-from penstock.log_core._scan import Scanner, encode_feeds
+from penstock.log_core._scan import encode_feeds
 from penstock.log_core.errors import Damage
 from penstock.log_core.files import Files
-from penstock.log_core.layout import FEED_INDEX, HEAD_BYTES, WAL_HEAD_BYTES, Folder, Head, write_sealed
+from penstock.log_core.layout import FEED_INDEX, HEAD_BYTES, Folder, Head, write_sealed
 from penstock.log_core.segment import Segment
 
 __all__ = ["ROW_BYTES", "kept_bytes", "read_directory", "read_entries", "verify_entries", "write_feed_index"]
@@ -29,17 +29,11 @@ __all__ = ["ROW_BYTES", "kept_bytes", "read_directory", "read_entries", "verify_
 _FIXED: Final = struct.Struct("<IIQ")
 _ROW: Final = struct.Struct("<8I")
 ROW_BYTES: Final = _ROW.size
-_WINDOW_BYTES: Final = 1 << 20
-"""Read at once: little enough to stay in the processor's cache, and in memory that is used again."""
 
 
 def write_feed_index(files: Files, folder: Folder, segment: Segment, log_id: bytes) -> int:
     """Make the .fdx file from the feeds' chunks in memory; the bytes of entries."""
-    keeping = [feed.id for feed in segment.feeds if feed.keeps]
-    if keeping:
-        with segment.path.open("rb") as file:
-            segment.kept_bytes = _bytes_of(file.fileno(), segment.end, keeping)
-    body, rows = encode_feeds(segment.feeds, segment.base_lsn, segment.kept_bytes)
+    body, rows, segment.kept_bytes = encode_feeds(segment.feeds, segment.base_lsn)
     directory = rows * ROW_BYTES
     payload = _FIXED.pack(rows, crc32c(memoryview(body)[:directory]), 0) + body
     head = Head(
@@ -47,24 +41,6 @@ def write_feed_index(files: Files, folder: Folder, segment: Segment, log_id: byt
     )
     write_sealed(files, folder.feed_index(segment.number), head, payload, "fdx")
     return len(body) - directory
-
-
-def _bytes_of(fd: int, end: int, feed_ids: list[int]) -> dict[int, int]:
-    """Bytes of the records of each feed, in the batches of a segment up to `end` or to the first damage."""
-    scanner = Scanner()
-    sizes = dict.fromkeys(feed_ids, 0)
-    at, window = WAL_HEAD_BYTES, _WINDOW_BYTES
-    while at < end:
-        read = scanner.read(fd, min(window, end - at), at)
-        found, behind = scanner.bytes_of(0, feed_ids)
-        for feed_id, size in found.items():
-            sizes[feed_id] += size
-        at += behind
-        if not behind:
-            if read < window:
-                break
-            window *= 2  # for a batch that is larger
-    return sizes
 
 
 def _read_fixed(fd: int, path: Path, base_lsn: int) -> int:

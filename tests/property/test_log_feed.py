@@ -96,7 +96,7 @@ def test_a_feed_index_gives_back_the_persistent_entries(content: dict[int, list[
     for feed in feeds:
         for record, persistent in enumerate(content[feed.id]):
             feed.append(100, 2 * record | (0 if persistent else TRANSIENT))
-    payload, rows = encode_feeds(feeds, 100, {})
+    payload, rows, _ = encode_feeds(feeds, 100)
     assert rows == len(content)
     scanner = Scanner()
     known = {number: Feed(number) for number in content if number % 3}

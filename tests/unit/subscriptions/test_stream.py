@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from penstock.log_core import feed_index
 from penstock.log_core._batch import PERSISTENT
 from penstock.log_core.tables import FEED_TABLE, feed_key
 from penstock.subscriptions.dispatch import Kind
@@ -216,23 +216,28 @@ def test_queue_operations_are_refused(streams: Streams) -> None:
             operation()
 
 
-@pytest.mark.parametrize("window", [64, 1000, 1 << 20])
-def test_the_bytes_of_a_feed_are_those_of_its_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
-) -> None:
-    """However much of the file is read at once."""
-    monkeypatch.setattr(feed_index, "_WINDOW_BYTES", window)
-    log = open_log(tmp_path)
+@pytest.mark.parametrize("crashed", [False, True])
+def test_the_bytes_of_a_feed_are_those_of_its_records(tmp_path: Path, crashed: bool) -> None:
+    """Also where a start found them in what a crash left."""
+    log = open_log(tmp_path / "data")
     kept, other = log.new_feed(keeps=True), log.new_feed()
+    for feed in (kept, other):
+        log.tables.put(FEED_TABLE, feed_key(feed.id), b"")
     sizes = 0
     for size in (0, 10, 100, 5000):
         log.appender.append_record(0, log.target([kept, other], True), b"k", b"pp", bytes(size), 0)
         log.appender.append_record(0, log.target([other], True), b"k", b"pp", bytes(size), 0)
         sizes += size + 3
         log.flush()
-    segment = log._segments.live[-1]
-    with segment.path.open("rb") as file:
-        assert feed_index._bytes_of(file.fileno(), segment.end, [kept.id]) == {kept.id: sizes}
+    log.wait_synced(log.written_lsn)
+    if crashed:
+        copy = tmp_path / "copy"
+        shutil.copytree(tmp_path / "data", copy)
+    log.close_sync()
+    log = open_log(copy if crashed else tmp_path / "data")
+    settle(log)
+    first = log._segments.live[0]
+    assert first.indexed and first.kept_bytes == {kept.id: sizes}
     log.close_sync()
 
 

@@ -38,9 +38,11 @@ cdef class Stream(Sink):
     cdef bytes rest
     cdef bytearray own
     cdef Py_ssize_t own_fill
+    cdef Py_ssize_t want_next       # `own` is kept, and empty: as much as the packet before had; 0 = it is not
     cdef public bint throttled
     cdef bint answers_wait
 
     cdef uint8_t* place(self, Py_ssize_t* room) except NULL
     cdef int arrived(self, Py_ssize_t nbytes) except -1
     cdef int handle(self, bytearray buffer, Py_ssize_t size) except -1
+    cdef int keep_own(self, bytearray buffer, Py_ssize_t consumed, Py_ssize_t left) except -1

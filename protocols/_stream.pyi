@@ -74,8 +74,14 @@ class Stream(Sink):
     def drop_input(self) -> None:
         """Forget what was read and not handled."""
 
+    def drop_room(self) -> None:
+        """Give up an empty buffer that is kept for the next large packet."""
+
     def input_bytes(self) -> int:
         """Bytes of input that is not complete."""
+
+    def input_room(self) -> int:
+        """Bytes of memory that input takes."""
 
     def dirty(self) -> None:
         """Have `flush` called at the end of this tick."""

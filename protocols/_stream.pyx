@@ -7,10 +7,12 @@ socket reads into the arena, `quick` (the front end's scanner) takes the read, t
 and the consumers' output goes to their sockets.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._turns cimport Sink, Turns
@@ -27,6 +29,7 @@ cdef extern from "time.h" nogil:
 cdef enum:
     ARENA_SIZE = 262144
     OWN_FIRST = 524288              # first size of a connection's own buffer; it doubles as bytes arrive, up to `want`
+    OWN_KEPT = 1048576              # a buffer up to this size is kept for the next packet of its size
     # An endpoint that does not set `want` must have consumed enough to leave room for a useful read.
     REST_MAX = 196608
     SMALL_READ = 4096               # a read of at most so many bytes may have a turn of its own
@@ -90,8 +93,10 @@ cdef class Stream(Sink):
         if self.own is not None:
             size = PyByteArray_GET_SIZE(self.own)
             if self.own_fill == size:
-                self.own.extend(bytes(max(min(size, self.want - size), 4096)))
-            room[0] = PyByteArray_GET_SIZE(self.own) - self.own_fill
+                size += max(min(size, self.want - size), 4096)
+                PyByteArray_Resize(self.own, size)
+            # One that is kept: a read ends where a packet as large as the last one does, and nothing is moved.
+            room[0] = (self.want_next if self.want_next else size) - self.own_fill
             return <uint8_t*>PyByteArray_AS_STRING(self.own) + self.own_fill
         if size:
             # Kept until bytes really arrive: a read may turn out empty.
@@ -103,7 +108,7 @@ cdef class Stream(Sink):
         cdef Py_ssize_t room
         self.place(&room)
         if self.own is not None:
-            return memoryview(self.own)[self.own_fill:]
+            return memoryview(self.own)[self.own_fill:self.own_fill + room]
         return ARENA_VIEW[ARENA_SIZE - room:]
 
     def buffer_updated(self, Py_ssize_t nbytes):
@@ -118,6 +123,7 @@ cdef class Stream(Sink):
             return 0
         if self.own is not None:
             self.own_fill += nbytes
+            self.want_next = 0
             if self.own_fill >= self.want:
                 self.handle(self.own, self.own_fill)
                 self.served()
@@ -125,7 +131,7 @@ cdef class Stream(Sink):
             return 0
         size = PyBytes_GET_SIZE(self.rest) + nbytes
         self.rest = b""
-        if size == ARENA_SIZE:
+        if size == ARENA_SIZE and self.wire is None:
             self.take_turns()
         if size <= SMALL_READ and self.turns.begin_read(self.last_read_at):
             try:
@@ -154,7 +160,6 @@ cdef class Stream(Sink):
     cdef int handle(self, bytearray buffer, Py_ssize_t size) except -1:
         cdef Py_ssize_t consumed = -1, left
         cdef QuickReader quick = self.quick
-        cdef bytearray own
         self.want = 0
         try:
             if quick is not None:
@@ -172,17 +177,30 @@ cdef class Stream(Sink):
         if not self.trusted:
             self.within_login_bytes()
         left = size - consumed
-        if self.closing or left == 0:
+        if self.closing:
+            self.drop_input()
+        elif left == 0:
             self.rest = b""
-            self.own = None
+            if self.own is not None and ARENA_SIZE < size <= OWN_KEPT:
+                self.own_fill = 0
+                self.want_next = size
+            else:
+                self.own = None
         elif self.want > ARENA_SIZE or left > REST_MAX:
-            own = bytearray(max(min(self.want, <Py_ssize_t>OWN_FIRST), left + 4096))
-            memcpy(PyByteArray_AS_STRING(own), PyByteArray_AS_STRING(buffer) + consumed, left)
-            self.own = own
-            self.own_fill = left
+            self.keep_own(buffer, consumed, left)
         else:
             self.rest = PyBytes_FromStringAndSize(PyByteArray_AS_STRING(buffer) + consumed, left)
             self.own = None
+        return 0
+
+    cdef int keep_own(self, bytearray buffer, Py_ssize_t consumed, Py_ssize_t left) except -1:
+        """Go on behind buffer[consumed:consumed + left] in a buffer of our own, which may be this one."""
+        if buffer is not self.own:
+            self.own = PyByteArray_FromStringAndSize(NULL, max(min(self.want, <Py_ssize_t>OWN_FIRST), left + 4096))
+            memcpy(PyByteArray_AS_STRING(self.own), PyByteArray_AS_STRING(buffer) + consumed, left)
+        elif consumed:
+            memmove(PyByteArray_AS_STRING(self.own), PyByteArray_AS_STRING(self.own) + consumed, left)
+        self.own_fill = left
         return 0
 
     def handle_rest(self):
@@ -190,7 +208,8 @@ cdef class Stream(Sink):
         if self.closing:
             return
         if self.own is not None:
-            self.handle(self.own, self.own_fill)
+            if self.own_fill:
+                self.handle(self.own, self.own_fill)
         elif size:
             memcpy(arena_start, PyBytes_AS_STRING(self.rest), size)
             self.rest = b""
@@ -201,8 +220,16 @@ cdef class Stream(Sink):
     def drop_input(self):
         self.rest = b""
         self.own = None
+        self.own_fill = self.want_next = 0
+
+    def drop_room(self):
+        if self.want_next:
+            self.drop_input()
 
     def input_bytes(self):
+        return PyBytes_GET_SIZE(self.rest) + (0 if self.own is None else self.own_fill)
+
+    def input_room(self):
         return PyBytes_GET_SIZE(self.rest) + (0 if self.own is None else PyByteArray_GET_SIZE(self.own))
 
     # Writing

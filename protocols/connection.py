@@ -8,8 +8,9 @@ asked for, so nobody else writes into it meanwhile. `received(buffer, size)` say
 the rest (an incomplete packet) is kept by the connection and put in front of the next read. When the packet
 in front needs more than the arena has, the endpoint sets `want` to its whole size and the connection reads
 into a buffer of its own, which grows with what has really arrived (never by an announced size), and calls
-`received` when `want` bytes are there. The endpoint checks announced sizes against its limit *before* it
-sets `want`.
+`received` when `want` bytes are there. It keeps that buffer for a while, and reads as much as the last large
+packet had, so that one that follows is read at once and never moved. The endpoint checks announced sizes
+against its limit *before* it sets `want`.
 
     read n:    +----------------------+------------------------------+-----------+
     arena      | rest of read n-1     | new bytes                    | free      |
@@ -65,6 +66,8 @@ _LINGER_S: Final = 10.0
 _JUDGED_S: Final = 60.0
 """How long the gateway may take to judge a login, beyond the client's time for it."""
 _LOOK_S: Final = 0.5
+_ROOM_KEPT_S: Final = 2.0
+"""How long the buffer of large packets is kept for the next one."""
 _FILES_HELD_S: Final = 2.0
 """How long a peer that takes nothing keeps segments open; their bytes are read into memory then."""
 
@@ -481,6 +484,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if waiting < self._waiting or not waiting:
             self._stuck_since = now
         self._waiting = waiting
+        if now - self.last_read_at > _ROOM_KEPT_S:
+            self.drop_room()
         if now - self._stuck_since > _FILES_HELD_S and isinstance(transport, SocketTransport):
             transport.take_in()
         if "output" in self._holds and now - self._stuck_since > self.wiring.limits.output_stuck_s:
@@ -495,7 +500,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def held_bytes(self) -> int:
         """What the connection's buffers hold: output that waits, and input that is not complete."""
-        return self.out.size + self._waiting + self.input_bytes()
+        return self.out.size + self._waiting + self.input_room()
 
     def is_stuck(self, now: float) -> bool:
         """Whether output waits of which the peer took nothing since the last look but one."""

@@ -136,6 +136,8 @@ cdef struct Found:
     uint32_t crc_expected, crc_found
 cdef size_t columns_size(uint8_t cols, size_t count) noexcept nogil
 cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept nogil
+# The same without a look at its blob: what its head says is as it was written.
+cdef int check_head(const uint8_t* p, size_t available, Found* found) noexcept nogil
 cdef Batch view_batch(const uint8_t* p, Slab slab)      # of bytes that check_batch found valid
 # Of ATTR_AMQP091 and ATTR_LASTING those that hold for all of these records.
 cdef uint16_t common_attrs(const RecordHeader* record, uint32_t count) noexcept nogil

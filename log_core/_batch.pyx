@@ -121,7 +121,7 @@ cdef int refuse(Found* found, const char* reason) noexcept nogil:
     return -1
 
 
-cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept nogil:
+cdef int check_head(const uint8_t* p, size_t available, Found* found) noexcept nogil:
     cdef const BatchHeader* header = <const BatchHeader*>p
     cdef const RecordHeader* record
     cdef const uint32_t* lists
@@ -166,13 +166,6 @@ cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept 
         return refuse(found, b"header block too short")
     if header.base_lsn + header.count < header.base_lsn:
         return refuse(found, b"LSN overflow")
-    found.crc_expected = header.blob_crc
-    found.crc_found = crc32c_of(0, p + header.blob_off, header.blob_raw)
-    if found.crc_found != found.crc_expected:
-        return refuse(found, b"blob CRC")
-    for k in range(blob_end, header.len):
-        if p[k] != 0:
-            return refuse(found, b"padding is not zero")
     lists = <const uint32_t*>(p + lists_at)
     lists_size = (header.blob_off - lists_at) // 4
     record = <const RecordHeader*>(p + BATCH_HEADER)
@@ -184,6 +177,24 @@ cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept 
             if at >= lists_size or lists[at] >= lists_size - at:
                 return refuse(found, b"feed list outside the header block")
         record += 1
+    found.length = header.len
+    return 1
+
+
+cdef int check_batch(const uint8_t* p, size_t available, Found* found) noexcept nogil:
+    cdef const BatchHeader* header = <const BatchHeader*>p
+    cdef size_t k
+    cdef int verdict = check_head(p, available, found)
+    if verdict != 1:
+        return verdict
+    found.length = 0
+    found.crc_expected = header.blob_crc
+    found.crc_found = crc32c_of(0, p + header.blob_off, header.blob_raw)
+    if found.crc_found != found.crc_expected:
+        return refuse(found, b"blob CRC")
+    for k in range(header.blob_off + header.blob_raw, header.len):
+        if p[k] != 0:
+            return refuse(found, b"padding is not zero")
     found.length = header.len
     return 1
 

@@ -22,4 +22,5 @@ cdef class Needs:                    # which records of one segment somebody sti
     cdef bint is_needed(self, const RecordHeader* record, uint64_t lsn, const uint32_t* lists) noexcept nogil
     cdef bint stays(self, const BatchHeader* header, const RecordHeader* record, uint32_t number,
                     const uint32_t* lists, bint whole) noexcept nogil
+    cdef size_t staying_of(self, const BatchHeader* header, bint whole) noexcept nogil
     cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept, bint whole) noexcept nogil

@@ -24,6 +24,12 @@ class Needs:
         """The records with a bit that is set; bit n of byte b is record 8 * b + n."""
     def signature(self) -> int:
         """The same for the same marks: what stayed by these stays again."""
+    def staying(self, data: Buffer, offset: int, look: int = ...) -> tuple[int, int]:
+        """About how many bytes of `data` from `offset` on stay, without blocks, and where to go on, behind
+        `look` bytes; the size of `data`: nowhere. Reads heads of batches only.
+
+        Raises ValueError at a head that is damaged.
+        """
     def survivors(
         self, data: Buffer, offset: int, room: int = ..., look: int = ...
     ) -> tuple[bytes, int, int, dict[int, int]]:

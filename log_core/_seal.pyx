@@ -15,8 +15,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from penstock.log_core._batch cimport (
-    BATCH_ALIGN, BATCH_HEADER, BATCH_MAGIC, F_LIST, KIND_NOTE, KIND_RECORDS, RECORD_HEADER, BatchHeader,
-    RecordHeader, columns_size, common_attrs,
+    BATCH_ALIGN, BATCH_HEADER, BATCH_MAGIC, F_LIST, KIND_NOTE, KIND_RECORDS, RECORD_HEADER, BatchHeader, Found,
+    RecordHeader, check_head, columns_size, common_attrs,
 )
 from penstock.log_core._blocks cimport Walker
 from penstock.log_core._crc cimport crc32c_of
@@ -196,6 +196,40 @@ cdef class Needs:
             return PyBytes_FromStringAndSize(<char*>out.data, out.size), end, kept, held
         finally:
             free(out.data)
+
+    def staying(self, const uint8_t[::1] data not None, size_t offset, size_t look=SIZE_MAX):
+        cdef size_t at = offset, stays = 0, size = <size_t>data.shape[0]
+        cdef Found found
+        cdef const BatchHeader* header
+        cdef uint32_t lp = 0
+        cdef bint known = False, whole = False
+        found.reason = NULL
+        with nogil:
+            while at < size and at - offset < look and check_head(&data[at], size - at, &found) == 1:
+                header = <const BatchHeader*>&data[at]
+                at += header.len
+                if header.kind == KIND_RECORDS:
+                    if not known or header.lp != lp:
+                        lp = header.lp
+                        known = True
+                        with gil:
+                            whole = lp in self.partitions
+                    stays += self.staying_of(header, whole)
+        if found.reason != NULL:
+            raise ValueError(f"a damaged batch at byte {at}: {found.reason.decode()}")
+        return stays, at if at - offset >= look else size
+
+    cdef size_t staying_of(self, const BatchHeader* header, bint whole) noexcept nogil:
+        cdef const RecordHeader* records = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
+        cdef const uint32_t* lists = <const uint32_t*>(
+            <const uint8_t*>records + RECORD_HEADER * <size_t>header.count + columns_size(header.cols, header.count))
+        cdef uint32_t k, kept = 0
+        cdef size_t nbytes = BATCH_HEADER
+        for k in range(header.count):
+            if self.stays(header, &records[k], k, lists, whole):
+                kept += 1
+                nbytes += RECORD_HEADER + records[k].size
+        return header.len if kept == header.count else nbytes if kept else 0
 
     cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept, bint whole) noexcept nogil:
         # Put what stays of a batch, all that no keeper decides about when it is wanted `whole`; -1: no memory.

@@ -4,8 +4,8 @@ It leaves it partition by partition (`retention`): what some want is kept whole,
 feed by feed, where something has a retention of its own (`keepers`).
 
 So one queue that nobody consumes keeps its own messages, not all that was written in between; a stream keeps
-its retention; and what is left of a segment that nobody needs is its head. Until then a segment stays as it
-was written: most messages are done by then, and are never written twice.
+its retention, compressed where that halves it; and what is left of a segment that nobody needs is its head.
+Until then a segment stays as it was written: most messages are done by then, and are never written twice.
 
     1  the queues mark what they need (`Log.mark_needs`), on the loop
     2  the survivors are written to NNNNNNNNNN.wal.new, compressed in blocks, which is synced
@@ -54,6 +54,12 @@ _LOOK_BYTES: Final = 1 << 20
 _PAUSE_MAX_S: Final = 0.001
 _WORTH: Final = 0.75
 """A segment is rewritten when at most this part of its bytes stays."""
+_WORTH_PACKED: Final = 0.5
+"""Or when, compressed, at most this part of it would be left: that costs more than to copy what stays, and
+what is compressed is not sent from its file any more."""
+_SAMPLES: Final = 4
+_SAMPLE_BYTES: Final = 1 << 18
+"""What is compressed to see what that saves."""
 
 
 def worth_a_look(
@@ -102,6 +108,8 @@ def seal(
     `level`: of zstd, 0 = not compressed. `releaser` has the file as it was. Raises OSError, ValueError (it is
     damaged: it stays as it is).
     """
+    if not segment.sealed and not _pays(segment, needs, level):
+        return 0
     path = segment.path.resolve()  # it may lie in another folder (`places`)
     new = path.with_name(path.name + ".new")
     files.reached("seal.before")
@@ -131,6 +139,37 @@ def seal(
     return saved
 
 
+def _pays(segment: Segment, needs: Needs, level: int) -> bool:
+    """Whether to rewrite a segment as it was written: few bytes stay, or they are worth compressing."""
+    with _mapped(segment) as data:
+        stay = 0
+        places = [WAL_HEAD_BYTES]
+        while places[-1] < len(data):
+            began = time.monotonic()
+            part, at = needs.staying(data, places[-1], _LOOK_BYTES)
+            stay += part
+            places.append(at)
+            time.sleep(min(time.monotonic() - began, _PAUSE_MAX_S))
+        if stay <= _WORTH * len(data):
+            return True
+        raw = packed = 0
+        if level:
+            for place in places[: -1 : max(len(places) // _SAMPLES, 1)]:
+                survivors, _, _, _ = needs.survivors(data, place, _SAMPLE_BYTES, _LOOK_BYTES)
+                raw += len(survivors)
+                packed += sum(len(piece) for piece, _, _ in pack(survivors, level))
+        return raw > 0 and stay * packed <= _WORTH_PACKED * len(data) * raw
+
+
+@contextlib.contextmanager
+def _mapped(segment: Segment) -> Iterator[mmap.mmap]:
+    with (
+        segment.path.open("rb") as file,
+        contextlib.closing(mmap.mmap(file.fileno(), segment.end, access=mmap.ACCESS_READ)) as data,
+    ):
+        yield data
+
+
 def _write_survivors(
     files: Files, new: Path, segment: Segment, needs: Needs, level: int
 ) -> tuple[int, Marks, dict[int, int]] | None:
@@ -140,8 +179,8 @@ def _write_survivors(
     limit = int(_WORTH * segment.end)
     sparse = Marks()
     held: dict[int, int] = {}
-    with segment.path.open("rb") as file:
-        head = Head.decode(file.read(WAL_HEAD_BYTES), segment.path, WAL)
+    with _mapped(segment) as data:
+        head = Head.decode(data[:WAL_HEAD_BYTES], segment.path, WAL)
         fd = files.create(new)
         try:
             head = replace(
@@ -152,15 +191,14 @@ def _write_survivors(
             )
             files.write_all(fd, head.encode(WAL_HEAD_BYTES), 0)
             end = WAL_HEAD_BYTES
-            with contextlib.closing(mmap.mmap(file.fileno(), segment.end, access=mmap.ACCESS_READ)) as data:
-                for pieces, raw in _pieces(data, needs, level):
-                    for piece, lsn, time_ms in pieces:
-                        if end + len(piece) > limit:
-                            return None
-                        sparse.add(lsn, end, time_ms)
-                        files.write_all(fd, piece, end)
-                        end += len(piece)
-                    _share(held, raw, sum(len(piece) for piece, _, _ in pieces))
+            for pieces, raw in _pieces(data, needs, level):
+                for piece, lsn, time_ms in pieces:
+                    if end + len(piece) > limit:
+                        return None
+                    sparse.add(lsn, end, time_ms)
+                    files.write_all(fd, piece, end)
+                    end += len(piece)
+                _share(held, raw, sum(len(piece) for piece, _, _ in pieces))
             note = end_note(needs.end, segment.epoch, segment.max_ts)
             files.write_all(fd, note, end)
             files.fsync(fd)

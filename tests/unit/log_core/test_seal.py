@@ -96,6 +96,14 @@ def test_what_stays_is_what_a_look_at_each_record_keeps(
         or any(a <= record.lsn < b for f, (a, b) in spans.items() if f in record.feeds)
     ]
     assert count == len(kept)
+    stays = at = 0
+    while at < len(data):
+        part, at = needs.staying(data, at, room)
+        stays += part
+    assert stays <= len(data)
+    assert bool(stays) == bool(kept)
+    if len(kept) == len(records):
+        assert stays == sum(batch.nbytes for batch in batches_of(data) if batch.kind == RECORDS)
 
 
 def test_a_damaged_batch_is_not_thrown_away() -> None:
@@ -105,6 +113,9 @@ def test_a_damaged_batch_is_not_thrown_away() -> None:
     data[-20] ^= 1
     with pytest.raises(ValueError, match="damaged"):
         Needs(1, 2).survivors(data, 0)
+    data[60] ^= 1
+    with pytest.raises(ValueError, match="damaged"):
+        Needs(1, 2).staying(data, 0)
 
 
 class Broker:
@@ -282,6 +293,32 @@ def test_a_stream_keeps_everything_of_its_own(broker: Broker) -> None:
         settle(broker.log)
         broker.log.flush()
     assert consumer.got == lsns
+
+
+class Created(Unsynced):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def create(self, path: Path) -> int:
+        self.names.append(path.name)
+        return super().create(path)
+
+
+def test_what_is_needed_whole_and_compresses_badly_is_left_alone(tmp_path: Path) -> None:
+    """Not a byte of it is written; and what says that is asked for once, not each minute."""
+    files = Created()
+    broker = Broker(tmp_path / "data", files=files)
+    feed = broker.queue("stuck")
+    lsns = [lsn for _ in range(40) for lsn in broker.publish(feed, 60)]
+    broker.tend()
+    filled = [segment for segment in broker.log._segments.live[:-1] if segment.base_lsn <= lsns[-1]]
+    assert len(filled) > 10
+    assert not any(segment.sealed for segment in filled)
+    assert all(segment.looked_for >= 0 for segment in filled), "each was looked at"
+    assert not {segment.path.name + ".new" for segment in filled} & set(files.names)
+    assert {record.lsn for record in _records(broker, lsns)} == set(lsns)
+    broker.log.close_sync()
 
 
 class Readings(Broker):

@@ -10,6 +10,8 @@ import pytest
 
 from penstock.protocols.native.options import NativeOptions
 from penstock.subscriptions import key_shared
+from penstock.subscriptions._keys import KeyShares, slot
+from penstock.subscriptions.choosing import points_of
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World, keyed
 from tests.unit.protocols.native.test_kinds import consumer, keys_at, producer
@@ -125,29 +127,31 @@ def test_keys_are_free_after_a_seek(world: World) -> None:
     assert others and len(mine) + len(others) == 60
 
 
-def test_what_a_lost_consumer_held_comes_first_however_little_credit_there_is(world: World) -> None:
-    """Its keys' later messages waited for it, for the next one to have credit, and for that message."""
+def key_of_the_second(names: list[str]) -> str:
+    """A key that is the second consumer's among all of these, and without the first."""
+    shares = []
+    for some in (names, names[1:]):
+        shares.append(KeyShares(lambda: None))
+        shares[-1].set_ring([(points_of(name), names.index(name) + 1) for name in some])
+    return next(key for key in KEYS if all(one.owner_of(slot(key.encode())) == 2 for one in shares))
+
+
+def test_what_a_lost_consumer_held_comes_before_what_waited_for_it(world: World) -> None:
+    """It waits, too: its new owner has no credit yet, and another one has, so that all was looked at."""
+    key = key_of_the_second(["a", "b", "f"])
     sender, first = producer(world), consumer(world, "key_shared", "a", credit=2)
-    sender.send(keyed(1, 0, [("k", b"k:0"), ("k", b"k:1")]))
-    assert first.bodies() == [b"k:0", b"k:1"]
-    others = [consumer(world, "key_shared", name, credit=0) for name in ("b", "c", "d", "e")]
-    sender.send(keyed(1, 2, [("k", b"k:%d" % i) for i in range(2, 8)]))
+    bodies = [f"{key}:{i}".encode() for i in range(8)]
+    sender.send(keyed(1, 0, [(key, body) for body in bodies[:2]]))
+    assert first.bodies() == bodies[:2]
+    owner, other = consumer(world, "key_shared", "b", credit=0), consumer(world, "key_shared", "f")
+    sender.send(keyed(1, 2, [(key, body) for body in bodies[2:]]))
     first.lose()
-    (owner,) = [one for one in others if probe(one)] or [None]
-    assert owner is not None
-    came = owner.bodies()
-    while len(came) < 8:
+    came: list[bytes] = []
+    while len(came) < len(bodies):
         owner.send(wire.credit(7, 1, MANY))
-        some = owner.bodies()
-        assert len(some) == 1
-        came += some
-    assert came == [b"k:%d" % i for i in range(8)]
-
-
-def probe(client: Client) -> bool:
-    """Give it credit for one message; whether one came, which stays to be taken."""
-    client.send(wire.credit(7, 1, MANY))
-    return any(kind == 0x21 for kind, _, _ in client.frames)
+        (body,) = owner.bodies()
+        came.append(body)
+    assert (came, other.bodies()) == (bodies, [])
 
 
 def test_what_waited_for_its_key_does_not_count_for_ever(

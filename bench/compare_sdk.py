@@ -124,10 +124,11 @@ async def compare(place: Place, options: argparse.Namespace) -> list[str]:
         if options.only not in name:
             continue
         found: dict[str, list[Sample]] = {}
-        count = options.sends if "flight" in name else options.messages
+        waits = "flight" in name
+        count, warm = (options.sends, 100) if waits else (options.messages, 10_000)
         for number in range(options.repeat + 1):
             for client in clients:
-                one = await sample(name, client, place, count if number else max(count // 10, 10_000))
+                one = await sample(name, client, place, count if number else warm)
                 if number:  # the first is to warm up: of the brokers, too
                     found.setdefault(client, []).append(one)
         lines += rows(name, found)

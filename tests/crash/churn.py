@@ -28,7 +28,6 @@ GROWTH_BYTES = 1500
 """Of resident memory, per cycle. What the gateway learns for good (names of producers) is less."""
 WAIT_S = 120.0
 AT_ONCE = 8
-NAMES = 20
 _SMALL_CACHES = {f"log.{name}_cache_bytes": "1MiB" for name in ("tail", "read", "feed")}
 _OURS = (Link, penstock.Producer, penstock.Consumer, penstock.Client)
 
@@ -52,14 +51,16 @@ async def prepare(url: str) -> None:
         await client.admin.create_topic("churn", max_bytes=1 << 20)
 
 
-async def cycle(url: str, chance: random.Random) -> None:
-    """One life of a client; how it ends is drawn."""
+async def cycle(url: str, chance: random.Random, slot: int) -> None:
+    """One life of a client; how it ends is drawn. `slot`: which of those that live at the same time.
+
+    What it subscribes to goes with it: of a subscription that stays, the gateway remembers what is unread.
+    """
     end = chance.choice(("well", "well", "cut", "cancelled", "fenced"))
-    name = f"p{chance.randrange(NAMES)}"
     async with penstock.connect(url, reconnect=end != "cut") as client:
         async with (
-            client.producer("churn", name=f"{name}-{id(client)}" if end == "fenced" else None) as producer,
-            client.subscribe("churn", f"s{chance.randrange(NAMES)}", start="latest") as consumer,
+            client.producer("churn", name=f"p{slot}" if end == "fenced" else None) as producer,
+            client.subscribe("churn", f"s{slot}", start="latest", durable=False) as consumer,
             client.reader("churn", start="earliest") as reader,
         ):
             await producer.send_many([b"x"] * 20)
@@ -89,14 +90,14 @@ async def run(url: str, pid: int, cycles: int, chance: random.Random) -> Left:
     """So many cycles, some at once; what is left of them."""
     begun = 0
 
-    async def one_after_the_other() -> None:
+    async def one_after_the_other(slot: int) -> None:
         nonlocal begun
         while begun < cycles:
             begun += 1
             with contextlib.suppress(ClientError):  # of those that were cut
-                await cycle(url, chance)
+                await cycle(url, chance, slot)
 
-    await asyncio.gather(*(one_after_the_other() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(one_after_the_other(slot) for slot in range(AT_ONCE)))
     return await left(pid)
 
 

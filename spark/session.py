@@ -83,9 +83,10 @@ def session(
     conf = SparkConf()
     if not conf.contains("spark.master"):
         conf.setMaster(master or f"local[{count}]").set("spark.driver.memory", memory)
-    # Spark starts its workers with what PATH calls python3, which need not have penstock.
-    os.environ.setdefault("PYSPARK_PYTHON", _worker_python(str(conf.get("spark.master"))))
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # Spark starts its workers with what PATH calls python3, which need not have penstock; those of a data
+    # source that it found by itself, with the driver's.
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(variable, _worker_python(str(conf.get("spark.master"))))
     conf.setIfMissing("spark.app.name", name)
     conf.setIfMissing("spark.sql.shuffle.partitions", str(count))
     for key, value in {**SETTINGS, **(settings or {})}.items():

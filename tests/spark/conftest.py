@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +40,8 @@ def spark() -> Iterator[SparkSession]:
     if find_java() is None:
         pytest.skip("there is no Java: apt-get install default-jre-headless")
     # Whatever the machine's environment says: the workers are of this interpreter.
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.pop("PYSPARK_PYTHON", None)
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.pop(variable, None)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     os.environ["PENSTOCK_PASSWORD"] = PASSWORD
     os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = f"{LIMIT_S:.0f}"

@@ -270,7 +270,7 @@ cdef class Encoder:
                     raise ValueError("a message without an offset cannot be numbered by it")
                 memcpy(&offset, self.columns[OFFSET].values + 8 * (self.columns[OFFSET].first + row), 8)
                 if offset <= self.last_offset:
-                    raise ValueError(f"offset {offset} comes after {self.last_offset}: these are of several logs")
+                    raise ValueError(f"offset {offset} comes after {self.last_offset}: these are of several logs, or not in order")
                 self.last_offset = offset
                 self.sequences[self.share] = <uint64_t>offset
             self.look(row)

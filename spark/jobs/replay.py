@@ -40,23 +40,24 @@ def send(
     of_log: bool = False,
     report: str = "",
 ) -> None:
-    """Publish the messages of a frame with the columns of `traffic`, in the order of `offset`.
+    """Publish the messages of a frame with the columns of `traffic`, in the order of `offset`; with several
+    tasks, in that of each key.
 
     Args:
         name: Of the run: repeated under the same name, it sends what is missing.
         exchange, routing_key: For all; None: what each row says.
-        tasks: How many publish at a time; the order is that of each routing key when more than one.
+        tasks: How many publish at a time, at most `messages.SHARES`.
         rate: Messages per second in all at most; 0: no limit.
-        of_log: They are of one log, so each is numbered by its `offset`: what is missing is known also when
-            the log has lost its beginning meanwhile. Otherwise by its place among the rows.
+        of_log: They are of one log and in its order, as they are read; so each is numbered by its `offset`:
+            what is missing is known also when the log has lost its beginning meanwhile. Otherwise by its
+            place among the rows of its share of the keys.
         report: The address of a listener whom tasks tell how far they are.
 
     """
-    ordered = (
-        by_key(frame, tasks)
-        .sortWithinPartitions("offset")
-        .select(*[name for name in COLUMNS if name in frame.columns])
-    )
+    # One task takes the parts of a log one after the other; all else has to be put in order.
+    in_order = of_log and tasks == 1
+    ordered = frame.coalesce(1) if in_order else by_key(frame, tasks).sortWithinPartitions("offset")
+    ordered = ordered.select(*[name for name in COLUMNS if name in frame.columns])
     options = writing(url, name, exchange=exchange, routing_key=routing_key, rate=rate / tasks, report=report)
     options |= {"sequence": "offset" if of_log else "row", "numberedBy": "key"}
     ordered.write.format("penstock").mode("append").options(**options).save()

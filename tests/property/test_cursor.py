@@ -237,7 +237,9 @@ class CursorMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 20))
     def take_the_oldest_of_what_came_back(self, back: int) -> None:
         before = max(self.log.appender.next_lsn - back, 1)
-        assert self.cursor.take_before(before, 1000) == self.reference.take_before(before)
+        taken = self.cursor.take_before(before, 1000)
+        for ours, theirs in zip(taken, self.reference.take_before(before), strict=True):
+            assert self.seqs.setdefault(theirs, ours) == ours
 
     @rule()
     def skip_transient(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections import defaultdict
@@ -12,8 +13,8 @@ import pytest
 
 import penstock
 import penstock.sync
-from penstock.sdk.link import Link
 from penstock.testing import Gateway
+from tests.reference.native_frames import frame
 
 WAIT_S = 60.0
 
@@ -209,22 +210,27 @@ async def test_after_so_long_it_gives_up(gateway: Gateway) -> None:
             assert (raised.value.code, raised.value.retryable) == ("connection_lost", True)
 
 
-async def test_a_gateway_that_says_nothing_is_left(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind a network that drops everything: the client hears nothing any more."""
-    with Gateway(settings={"native.heartbeat_s": "1"}) as silent:
-        async with penstock.connect(silent.url) as client:
-            link = await client.link()
-            monkeypatch.setattr(link, "data_received", lambda data: None)
-            # asyncio asks the protocol each time, uvloop once: so what was heard is forgotten, too.
-            ends = asyncio.get_running_loop().time() + WAIT_S
-            while link.alive:
-                link._heard = False
-                assert asyncio.get_running_loop().time() < ends
-                await asyncio.sleep(0.01)
-            assert isinstance(link._error, penstock.ConnectionLost)
-            assert "said nothing" in str(link._error)
-            assert isinstance(await client.link(), Link)
-            assert await client.admin.topics() == []
+async def test_a_gateway_that_says_nothing_is_left() -> None:
+    """As behind a network that drops everything: it logs in whoever comes, and is silent from then on."""
+    pinged = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        welcome = {"version": 1, "capabilities": [], "max_frame_bytes": 1 << 20, "heartbeat_s": 0.1}
+        for kind, said in ((0x02, welcome), (0x04, {"user": "guest", "vhost": "/"})):
+            writer.write(frame(kind, 0, json.dumps(said).encode()))
+        heard = b""
+        while data := await reader.read(1000):
+            heard += data
+            if frame(0x07, 0, b"") in heard:
+                pinged.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"penstock://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, penstock.connect(url, reconnect=False) as client:
+        with pytest.raises(penstock.ConnectionLost, match="said nothing for 0 s, not even to a PING"):
+            await client.admin.topics()
+        await asyncio.wait_for(pinged.wait(), WAIT_S)
 
 
 async def test_a_closed_client_says_so(gateway: Gateway) -> None:

@@ -38,85 +38,31 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from penstock.logs import fields
 from penstock.protocols._socket import SocketTransport
 from penstock.protocols._stream import ARENA, Stream
 from penstock.protocols.addresses import is_loopback
-from penstock.protocols.admission import Admission
-from penstock.protocols.buffers import Buffers
-from penstock.protocols.doors import Doors
 from penstock.protocols.facts import ConnectionFacts, Totals
+from penstock.protocols.login_time import LoginTime
 from penstock.protocols.relay import Relay
-from penstock.router.rates import Rates
+from penstock.protocols.wiring import Wiring
 from penstock.subscriptions import _events as events
-from penstock.subscriptions._turns import Turns
 
-__all__ = ["ARENA", "LATE_S", "Connection", "Limits", "LogPort", "Wiring"]
+__all__ = ["ARENA", "Connection"]
 
 _LINGER_S: Final = 10.0
 """How long the last output of a closed connection may take to be sent."""
 
-_JUDGED_S: Final = 60.0
-"""How long the gateway may take to judge a login, beyond the client's time for it."""
-_LOOK_S: Final = 0.5
 _ROOM_KEPT_S: Final = 2.0
 """How long the buffer of large packets is kept for the next one."""
 _FILES_HELD_S: Final = 2.0
 """How long a peer that takes nothing keeps segments open; their bytes are read into memory then."""
 
-LATE_S: Final = 0.1
-"""A timer that fires so late says that the loop was busy, not that the client was silent."""
-
 _ids: Final = itertools.count(1)
-
-
-class LogPort(Protocol):
-    """What a connection needs of the log."""
-
-    def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
-    def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Bounds of one connection; sizes in bytes, times in seconds."""
-
-    greeting_timeout_s: float = 5.0
-    """The first packet (or protocol header) must be complete after this time."""
-    login_timeout_s: float = 10.0
-    """The login must be complete after this time."""
-    login_bytes: int = 65536
-    """Most bytes read before the login is complete."""
-    output_high_bytes: int = 1 << 20
-    """High-water mark of what waits to be sent; above it consumers get nothing."""
-    output_stuck_s: float = 30.0
-    """A connection that takes nothing for so long is dropped when its output is far above the mark. One that
-    is merely above it costs no more than the mark, and may be a consumer busy with a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """What all connections of a listener are connected to."""
-
-    loop: asyncio.AbstractEventLoop
-    log: LogPort
-    tick: Turns
-    limits: Limits
-    logger: logging.Logger
-    admission: Admission = field(default_factory=Admission)
-    buffers: Buffers = field(default_factory=Buffers)
-    """Both are shared by all listeners of the process."""
-    doors: Doors | None = None
-    """The ways to the other workers; None: there are none."""
-    rates: Rates | None = None
-    """How much clients may publish per second; None: as much as they like."""
 
 
 class Connection(Stream, asyncio.BufferedProtocol):
@@ -146,7 +92,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self._stuck_since = wiring.loop.time()
         self._waiting = 0
         self._linger: asyncio.TimerHandle | None = None
-        self._login_timer: asyncio.TimerHandle | None = None
+        self._login_time: LoginTime | None = None
+        """None when the client is known: thousands of those that are idle cost as little as can be."""
         self.vhost_name = ""
         """Where it is logged in, if it is in a vhost."""
         self.on_login: Callable[[Connection], None] | None = None
@@ -183,36 +130,24 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if isinstance(local, tuple) and len(local) >= 2:
             self.server_address = str(local[0]), int(local[1])
         stream.set_write_buffer_limits(high=self.output_mark)
-        self._expect("no complete first packet", self.wiring.limits.greeting_timeout_s)
+        self._login_time = LoginTime(self.loop, lambda: "login" in self._holds, self.abort)
+        self._login_time.begin("no complete first packet", self.wiring.limits.greeting_timeout_s)
         self.on_open()
-
-    def _expect(self, what: str, within_s: float) -> None:
-        if self._login_timer is not None:
-            self._login_timer.cancel()
-        due = self.loop.time() + within_s
-        self._login_timer = self.loop.call_at(due, self._too_slow, what, due)
-
-    def _too_slow(self, what: str, due: float, left_s: float = _JUDGED_S) -> None:
-        if self.loop.time() - due > LATE_S:
-            # Timers come before sockets: what the client sent meanwhile is read before it is judged, once.
-            self._login_timer = self.loop.call_later(LATE_S, self._too_slow, what, math.inf)
-            return
-        if "login" in self._holds and left_s > 0:
-            # The client has said all there is to say: a hash that takes its time is no fault of its.
-            again = (what, math.inf, left_s - _LOOK_S)
-            self._login_timer = self.loop.call_later(_LOOK_S, self._too_slow, *again)
-            return
-        self.abort(f"{what} in time")
 
     def greeted(self) -> None:
         """The first packet was complete: what is left of the login time runs now."""
-        self._expect("the login was not complete", self.wiring.limits.login_timeout_s)
+        if self._login_time is not None:
+            self._login_time.begin("the login was not complete", self.wiring.limits.login_timeout_s)
+
+    def _login_over(self) -> None:
+        """No time runs any more."""
+        if self._login_time is not None:
+            self._login_time.end()
+            self._login_time = None
 
     def logged_in(self, user: str, vhost: str = "", **more: object) -> None:
         """The login is complete: lift the limits before login and write the opening line."""
-        if self._login_timer is not None:
-            self._login_timer.cancel()
-            self._login_timer = None
+        self._login_over()
         self.trusted = True
         self.user = user
         self.vhost_name = vhost
@@ -233,7 +168,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if exc is not None and not self.closing:
             self.reason = f"the connection broke: {exc}"
         self.closing = True
-        for timer in (self._login_timer, self._linger, self._rate_timer):
+        self._login_over()
+        for timer in (self._linger, self._rate_timer):
             if timer is not None:
                 timer.cancel()
         self.drop_input()
@@ -452,8 +388,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.closing = True
             self.loop.call_soon(self.connection_lost, None)
             return
-        if self._login_timer is not None:
-            self._login_timer.cancel()
+        self._login_over()
         self.trusted = True
         record["said"] = self.bytes_out if said is None else said
         self._relay = Relay(self, doors.pair(worker, record, data))

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Final, Protocol
 
 from penstock.config import Address
-from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.connection import Connection
 from penstock.protocols.definitions import Part
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.tls import Layer
 from penstock.protocols.unix_socket import unix_socket
 from penstock.protocols.websocket import WebSocketRules
+from penstock.protocols.wiring import Wiring
 
 __all__ = ["Front"]
 

@@ -25,12 +25,14 @@ from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols._socket import SocketTransport
-from penstock.protocols.connection import LATE_S, Connection, Wiring
+from penstock.protocols.connection import Connection
 from penstock.protocols.facts import Totals
+from penstock.protocols.login_time import LATE_S
 from penstock.protocols.proxy import ProxyError, read_header
 from penstock.protocols.tls import Layer
 from penstock.protocols.tls_transport import TlsTransport
 from penstock.protocols.websocket import WebSocketRules, WebSocketTransport
+from penstock.protocols.wiring import Wiring
 
 __all__ = ["Listener", "listening_socket"]
 

@@ -1,22 +1,66 @@
-"""What every front end is given by the process, and what it makes of that for its connections."""
+"""What connections are given by the process and their front end: its loop, log and tick, and their bounds."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.errors import PenstockError
-from penstock.logs import fields
-from penstock.protocols.connection import Connection, Limits, Wiring
+from penstock.protocols.admission import Admission
+from penstock.protocols.buffers import Buffers
+from penstock.protocols.doors import Doors
 from penstock.protocols.shared import Shared
+from penstock.router.rates import Rates
+from penstock.subscriptions._turns import Turns
 
 if TYPE_CHECKING:
-    from penstock.router.auth import Users
     from penstock.router.broker import Broker
-    from penstock.router.identity import Identity
 
-__all__ = ["Credentials", "ServerOptions", "verified", "wire"]
+__all__ = ["Limits", "LogPort", "ServerOptions", "Wiring", "wire"]
+
+
+class LogPort(Protocol):
+    """What a connection needs of the log."""
+
+    def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
+    def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one connection; sizes in bytes, times in seconds."""
+
+    greeting_timeout_s: float = 5.0
+    """The first packet (or protocol header) must be complete after this time."""
+    login_timeout_s: float = 10.0
+    """The login must be complete after this time."""
+    login_bytes: int = 65536
+    """Most bytes read before the login is complete."""
+    output_high_bytes: int = 1 << 20
+    """High-water mark of what waits to be sent; above it consumers get nothing."""
+    output_stuck_s: float = 30.0
+    """A connection that takes nothing for so long is dropped when its output is far above the mark. One that
+    is merely above it costs no more than the mark, and may be a consumer busy with a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What all connections of a listener are connected to."""
+
+    loop: asyncio.AbstractEventLoop
+    log: LogPort
+    tick: Turns
+    limits: Limits
+    logger: logging.Logger
+    admission: Admission = field(default_factory=Admission)
+    buffers: Buffers = field(default_factory=Buffers)
+    """Both are shared by all listeners of the process."""
+    doors: Doors | None = None
+    """The ways to the other workers; None: there are none."""
+    rates: Rates | None = None
+    """How much clients may publish per second; None: as much as they like."""
 
 
 class ServerOptions(Protocol):
@@ -58,46 +102,3 @@ def wire(
         shared.doors,
         broker.rates,
     )
-
-
-class Credentials(Protocol):
-    """A login to be verified."""
-
-    @property
-    def user(self) -> str: ...
-    @property
-    def password(self) -> bytes: ...
-    @property
-    def certified(self) -> bool:
-        """A client certificate has proved the name; there is no password."""
-
-
-async def verified(
-    connection: Connection, users: Users, login: Credentials | None, *, everywhere: bool = False
-) -> Identity:
-    """Who logs in by `connection`, which is trusted from then on.
-
-    `login` None: without a name, which peers on this machine may, and with `everywhere` all.
-
-    Raises:
-        AuthenticationRefused: nobody; there is a log line.
-
-    """
-    try:
-        with users.attempt(connection.place[0], connection.peer):
-            if login is None:
-                identity = users.anonymous(connection.local, everywhere=everywhere)
-            elif login.certified:
-                identity = users.certified(login.user, connection.local)
-            else:
-                identity = await users.authenticate(
-                    login.user, login.password, connection.local, peer=connection.peer_host
-                )
-    except PenstockError as error:
-        connection.wiring.logger.warning(
-            "login refused",
-            extra=fields(connection=connection.id, peer=connection.peer, error=error.message),
-        )
-        raise
-    connection.trusted = True
-    return identity

@@ -18,11 +18,12 @@ from penstock.protocols.amqp.half import serve_questions
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
 from penstock.protocols.amqp.session import Session
 from penstock.protocols.amqp.state import Login, State
-from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.connection import Connection
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.front import Front
+from penstock.protocols.logins import verified
 from penstock.protocols.shared import Shared
-from penstock.protocols.wiring import ServerOptions, verified, wire
+from penstock.protocols.wiring import ServerOptions, Wiring, wire
 from penstock.router.broker import Broker
 
 __all__ = ["AmqpConfig", "AmqpConnection", "serve"]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.errors import PenstockError
 from penstock.logs import fields
-from penstock.protocols.connection import Connection, Wiring
+from penstock.protocols.connection import Connection
 from penstock.protocols.front import Front
 from penstock.protocols.http.eager import begin
 from penstock.protocols.http.h1 import H1Session
@@ -33,7 +33,7 @@ from penstock.protocols.http.routes import Routes
 from penstock.protocols.http.traffic import log_failed
 from penstock.protocols.http.workers import LOCAL, PART, PEER, TOKEN, USER, Forwarder, identity_of, replayed
 from penstock.protocols.http.ws import Conversation, WsSession
-from penstock.protocols.wiring import wire
+from penstock.protocols.wiring import Wiring, wire
 from penstock.router.oauth import is_token
 
 if TYPE_CHECKING:

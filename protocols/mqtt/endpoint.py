@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols.connection import LATE_S, Connection, Wiring
+from penstock.protocols.connection import Connection
 from penstock.protocols.facts import ConnectionFacts, Totals
 from penstock.protocols.front import Front
+from penstock.protocols.login_time import LATE_S
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt._runs import forget_runs
 from penstock.protocols.mqtt.acl import AclFile
@@ -34,7 +35,7 @@ from penstock.protocols.mqtt.shares import filter_of
 from penstock.protocols.mqtt.sys_topics import Counts, SysTopics
 from penstock.protocols.shared import Shared
 from penstock.protocols.websocket import WebSocketRules
-from penstock.protocols.wiring import ServerOptions, wire
+from penstock.protocols.wiring import ServerOptions, Wiring, wire
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:

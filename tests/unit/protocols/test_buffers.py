@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.protocols.buffers import Buffers
-from penstock.protocols.connection import Limits
+from penstock.protocols.wiring import Limits
 from tests.support.limits import LIMIT_S
 from tests.unit.protocols.test_connection import Echo, Stack, packet
 

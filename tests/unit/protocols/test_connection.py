@@ -19,8 +19,9 @@ from penstock.log_core._appender import Appender
 from penstock.log_core._tail import Cache
 from penstock.log_core._unwritten import Unwritten
 from penstock.protocols.buffers import Buffers
-from penstock.protocols.connection import ARENA, Connection, Limits, Wiring
+from penstock.protocols.connection import ARENA, Connection
 from penstock.protocols.listener import Listener, listening_socket
+from penstock.protocols.wiring import Limits, Wiring
 from penstock.subscriptions.tick import Tick
 from tests.support.limits import LIMIT_S
 
@@ -243,7 +244,8 @@ async def test_the_time_in_which_a_login_is_judged_is_not_the_clients() -> None:
             if left_s:
                 echo.release("login")  # and it was refused
             else:
-                echo._too_slow("the login was not complete", math.inf, left_s)
+                assert echo._login_time is not None
+                echo._login_time.is_over("the login was not complete", math.inf, left_s)
             await ended(reader)
             assert echo.reason == "the login was not complete in time"
 

@@ -17,9 +17,10 @@ import uvloop
 
 from penstock.config.tls_hosts import TlsHost
 from penstock.errors import ConfigError
-from penstock.protocols.connection import ARENA, Connection, Limits, Wiring
+from penstock.protocols.connection import ARENA, Connection
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.tls import Tls, TlsOptions, login_name
+from penstock.protocols.wiring import Limits, Wiring
 from penstock.subscriptions.tick import Tick
 from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S

@@ -11,9 +11,10 @@ import pytest
 import uvloop
 
 from penstock.protocols._unframe import Unframer
-from penstock.protocols.connection import ARENA, Connection, Limits, Wiring
+from penstock.protocols.connection import ARENA, Connection
 from penstock.protocols.listener import Listener, listening_socket
 from penstock.protocols.websocket import WebSocketRules
+from penstock.protocols.wiring import Limits, Wiring
 from penstock.subscriptions.tick import Tick
 from tests.reference.websocket_frames import encode
 from tests.support.limits import LIMIT_S

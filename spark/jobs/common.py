@@ -40,6 +40,7 @@ PACKAGES: Final = {
     "pyspark": (4, 2),
     "pyarrow": (19, 0),
     "deltalake": (1, 2),
+    "pandas": (2, 2),
 }
 """What every job may need, and the least version of each."""
 INSTALL: Final = "pip install 'penstock[spark]'"

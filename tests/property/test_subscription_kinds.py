@@ -448,7 +448,7 @@ class Kinds(RuleBasedStateMachine):
     def _read(self, topic: str) -> list[tuple[bytes, dict[str, Any]]]:
         """All that is in a topic: body and message."""
         reader = Client(self.world)
-        assert reader.request("read", handle=1, topic=topic, start="earliest") == {"handle": 1}
+        assert "code" not in reader.request("read", handle=1, topic=topic, start="earliest")
         reader.send(wire.credit(1, 1 << 20, MANY_BYTES))
         found = [(message["body"], message) for message in reader.delivered()]
         reader.lose()

@@ -122,10 +122,10 @@ async def left(pid: int) -> Left:
 
 
 async def churn(url: str, pid: int, cycles: int, seed: int) -> list[str]:
-    """What is wrong after as many cycles as that, and a tenth before to be warm; []: nothing."""
+    """What is wrong after as many cycles as that, and half as many in which caches fill up; []: nothing."""
     chance = random.Random(seed)
     await prepare(url)
-    before = await run(url, pid, max(cycles // 10, 20), chance)
+    before = await run(url, pid, max(cycles // 2, 20), chance)
     after = await run(url, pid, cycles, chance)
     print(before, after, sep="\n", flush=True)
     wrong = []

@@ -138,7 +138,7 @@ async def compare(place: Place, options: argparse.Namespace) -> list[str]:
 
 async def fill(place: Place, options: argparse.Namespace) -> None:
     """Make the topics, and fill those that are read."""
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": place.kafka})
     topics = [NewTopic(name, 1, 1) for name in (place.write, place.read)]

@@ -10,6 +10,7 @@ import json
 import random
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping
 
 from penstock.protocols.native import kinds
@@ -106,14 +107,24 @@ def letters(size: int, count: int) -> list[bytes]:
     return [drawn[i * size : (i + 1) * size] for i in range(count)]
 
 
-def produce(port: int, topic: str, records: int, size: int, batch: int, *, acks: str, window: int) -> int:
-    """Send batches, `window` of them unconfirmed at most; how many records were confirmed."""
+def produce(
+    port: int, topic: str, records: int, size: int, batch: int, *, acks: str, window: int, rate: float = 0
+) -> int:
+    """Send batches, `window` unconfirmed at most, and at most `rate` records per second (0: no limit);
+    how many records were confirmed."""
     connection = Connection(port)
     connection.request(do="open_producer", handle=HANDLE, topic=topic, create=True)
     frames = [encode_produce(HANDLE, 0, ACKS[acks], letters(size, batch), None, PLAIN) for _ in range(16)]
     confirmed = sent = 0
+    began = time.monotonic()
     while confirmed < records:
-        while sent < records and sent - confirmed < window * batch:
+        if rate and confirmed == sent:
+            time.sleep(max(sent / rate - (time.monotonic() - began), 0))
+        while (
+            sent < records
+            and sent - confirmed < window * batch
+            and (not rate or sent <= rate * (time.monotonic() - began))
+        ):
             connection.send(frames[sent // batch % len(frames)])
             sent += batch
         confirmed += CONFIRM.unpack_from(connection.wait(kinds.CONFIRM)[1])[2]

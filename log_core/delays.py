@@ -223,6 +223,11 @@ class Delays:
 
     # What is due
 
+    @property
+    def reading(self) -> bool:
+        """Whether something is being read from disk so that `take` can go on."""
+        return self._missing or self._refilling
+
     def next_due(self) -> int | None:
         """When the next one is due, or when there is something to do to know it; None: nothing waits."""
         if self._under_way:

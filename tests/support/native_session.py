@@ -51,11 +51,11 @@ class World:
         self.clients: list[Client] = []
 
     def settle(self) -> None:
-        """Turn until nothing is to be done now, and nothing is being read from disk for a consumer."""
+        """Turn until nothing is to be done now, and nothing is read from disk, also of what is due."""
         ends = monotonic() + LIMIT_S
         while True:
             self._turn()
-            if not any(client.loads() for client in self.clients):
+            if not self.log.delays.reading and not any(client.loads() for client in self.clients):
                 break
             assert monotonic() < ends, "the log's reader does not come back"
             sleep(0.001)

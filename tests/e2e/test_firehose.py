@@ -10,7 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from penstock.cli_rabbitmqctl import run
+from penstock.cli.rabbitmqctl import run
 from tests.support.brokers import Broker, BrokerMissing, Gateway, RabbitMQ
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS

@@ -12,10 +12,10 @@ import secrets
 import time
 from typing import Any
 
-from penstock.cli_client import ApiError, Client, segment
-from penstock.cli_manage import add_target, runner
-from penstock.cli_paths import AT_ONCE, base, progress
-from penstock.cli_tables import print_rows
+from penstock.cli.client import ApiError, Client, segment
+from penstock.cli.nouns import add_target, runner
+from penstock.cli.paths import AT_ONCE, base, progress
+from penstock.cli.tables import print_rows
 
 __all__ = ["add_bench"]
 

@@ -6,10 +6,10 @@ import argparse
 import json
 from typing import Any, Final
 
-from penstock.cli_client import Client, segment
-from penstock.cli_manage import Nouns, argument, columns
-from penstock.cli_paths import Item, base, subscription, subscription_path
-from penstock.cli_tables import print_list
+from penstock.cli.client import Client, segment
+from penstock.cli.nouns import Nouns, argument, columns
+from penstock.cli.paths import Item, base, subscription, subscription_path
+from penstock.cli.tables import print_list
 
 __all__ = ["add_topics"]
 

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from penstock.cli_client import ApiError, Client, segment
-from penstock.cli_manage import Nouns, argument, columns, json_object, list_of
-from penstock.cli_tables import print_list
+from penstock.cli.client import ApiError, Client, segment
+from penstock.cli.nouns import Nouns, argument, columns, json_object, list_of
+from penstock.cli.tables import print_list
 
 __all__ = ["add_webhooks"]
 

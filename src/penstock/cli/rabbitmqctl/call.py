@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from penstock.cli_client import ApiError, Client, segment
-from penstock.cli_rabbitmqctl_columns import COLUMNS
-from penstock.cli_tables import lookup, tabbed
+from penstock.cli.client import ApiError, Client, segment
+from penstock.cli.rabbitmqctl.columns import COLUMNS
+from penstock.cli.tables import lookup, tabbed
 
-__all__ = ["Call", "Item", "Missing", "Usage", "object_of", "or_missing"]
+__all__ = ["USAGE_ERROR", "Call", "Item", "Missing", "Usage", "Verbs", "object_of", "or_missing"]
+
+USAGE_ERROR: Final = 64
+"""The exit code of a call whose words are wrong, or name something that is not there."""
 
 Item = dict[str, Any]
 
@@ -76,6 +79,10 @@ class Call:
         if headers and not (self.parsed.silent or self.parsed.no_table_headers) and values:
             print("\t".join(columns))
         tabbed(values)
+
+
+Verbs = dict[str, tuple[int, Callable[[Call], None]]]
+"""By name: how many words a verb needs at least, and what it does."""
 
 
 def or_missing(call: Call, kind: str, action: Callable[[], Any]) -> Any:

@@ -11,16 +11,16 @@ import sys
 from io import TextIOBase
 from typing import Any, Final
 
-from penstock.cli_client import ApiError, Client, segment
-from penstock.cli_manage import Action, add_target, runner
-from penstock.cli_paths import AT_ONCE, Item, base, batches, progress, subscription, subscription_path
+from penstock.cli.client import ApiError, Client, segment
+from penstock.cli.nouns import Action, add_target, runner
+from penstock.cli.paths import AT_ONCE, Item, base, batches, progress, subscription, subscription_path
 
-__all__ = ["add_data"]
+__all__ = ["add_messages"]
 
 _LEASE_MS: Final = 60_000
 
 
-def add_data(commands: Any) -> None:
+def add_messages(commands: Any) -> None:
     """Add the verbs."""
     _add_pub(commands)
     _add_sub(commands)

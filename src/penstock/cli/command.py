@@ -16,8 +16,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock import __version__, cli_manage
-from penstock.cli_log import add_log_commands
+from penstock import __version__
+from penstock.cli.audit import add_audit
+from penstock.cli.bench import add_bench
+from penstock.cli.definitions import add_definitions
+from penstock.cli.dlq import add_dlq
+from penstock.cli.log import add_log_commands
+from penstock.cli.manage import add_things
+from penstock.cli.messages import add_messages
+from penstock.cli.nouns import Nouns, add_target
+from penstock.cli.top import add_top
+from penstock.cli.topics import add_topics
+from penstock.cli.webhooks import add_webhooks
 from penstock.config import Loaded, load
 from penstock.errors import ConfigError, PenstockError
 
@@ -98,22 +108,22 @@ def _config_reference(parsed: argparse.Namespace) -> int:
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
-    from penstock import cli_doctor
+    from penstock.cli import doctor
 
-    return cli_doctor.run(_loaded(parsed).config, parsed.url)
+    return doctor.run(_loaded(parsed).config, parsed.url)
 
 
 def _completion(parsed: argparse.Namespace) -> int:
-    from penstock import cli_completion, cli_rabbitmqctl
+    from penstock.cli import completion, rabbitmqctl
 
-    print(cli_completion.script(parsed.shell, _parser(), cli_rabbitmqctl.VERBS), end="")
+    print(completion.script(parsed.shell, _parser(), rabbitmqctl.VERBS), end="")
     return 0
 
 
 def _rabbitmqctl(parsed: argparse.Namespace) -> int:
-    from penstock import cli_rabbitmqctl
+    from penstock.cli import rabbitmqctl
 
-    return cli_rabbitmqctl.run(parsed.words)
+    return rabbitmqctl.run(parsed.words)
 
 
 def _spark(parsed: argparse.Namespace) -> int:
@@ -193,7 +203,11 @@ def _parser() -> argparse.ArgumentParser:
     topics.add_parser("reference", help="the reference page, as Markdown").set_defaults(run=_config_reference)
 
     add_log_commands(commands, _add_sources, _data_dir)
-    cli_manage.add_commands(commands)
+    nouns = Nouns(commands)
+    for add_nouns in (add_things, add_definitions, add_webhooks, add_audit, add_topics, add_dlq):
+        add_nouns(nouns)
+    for add_verbs in (add_messages, add_bench, add_top):
+        add_verbs(commands)
     doctor = commands.add_parser(
         "doctor",
         help="say what is unsafe or wrong, and what to do",
@@ -201,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
         "that answers at --url. The exit code is 1 when there is an error.",
     )
     _add_sources(doctor)
-    cli_manage.add_target(doctor)
+    add_target(doctor)
     doctor.set_defaults(run=_doctor)
     completion = commands.add_parser(
         "completion",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from penstock.cli_client import ApiError, Client
+from penstock.cli.client import ApiError, Client
 
 if TYPE_CHECKING:
     from penstock.config import Config

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli_client import segment
+from penstock.cli.client import segment
 
 if TYPE_CHECKING:
     from tqdm import tqdm

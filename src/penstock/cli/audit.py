@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from urllib.parse import urlencode
 
-from penstock.cli_client import ApiError, Client
-from penstock.cli_manage import Nouns, argument, columns
-from penstock.cli_tables import print_list
+from penstock.cli.client import ApiError, Client
+from penstock.cli.nouns import Nouns, argument, columns
+from penstock.cli.tables import print_list
 from penstock.errors import ConfigError
 
 __all__ = ["add_audit"]

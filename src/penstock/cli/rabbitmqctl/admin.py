@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from typing import Final
 
-from penstock.cli_client import ApiError, Client, segment
-from penstock.cli_rabbitmqctl_call import Call, Item, Missing, Usage, object_of, or_missing
+from penstock.cli.client import ApiError, Client, segment
+from penstock.cli.rabbitmqctl.call import Call, Item, Missing, Usage, Verbs, object_of, or_missing
 
 __all__ = ["VERBS"]
 
@@ -272,7 +271,7 @@ def _set_user_limits(call: Call) -> None:
         call.client.request("PUT", f"user-limits/{call.path(0)}/{segment(name)}", {"value": value})
 
 
-VERBS: Final[dict[str, tuple[int, Callable[[Call], None]]]] = {
+VERBS: Final[Verbs] = {
     "add_user": (1, _add_user),
     "delete_user": (1, _delete_user),
     "change_password": (2, _change_password),
@@ -306,4 +305,3 @@ VERBS: Final[dict[str, tuple[int, Callable[[Call], None]]]] = {
     "clear_user_limits": (2, _clear_user_limits),
     "set_user_limits": (2, _set_user_limits),
 }
-"""How many words each needs at least, and what it does."""

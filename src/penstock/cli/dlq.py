@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from penstock.cli_client import Client, segment
-from penstock.cli_manage import Nouns, argument, columns
-from penstock.cli_paths import AT_ONCE, Item, base, batches, progress
-from penstock.cli_tables import print_list, print_rows
+from penstock.cli.client import Client, segment
+from penstock.cli.nouns import Nouns, argument, columns
+from penstock.cli.paths import AT_ONCE, Item, base, batches, progress
+from penstock.cli.tables import print_list, print_rows
 
 __all__ = ["add_dlq"]
 

@@ -1,0 +1,75 @@
+"""`penstock definitions ...`: everything that was declared, out and in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from penstock.cli.client import ApiError, Client
+from penstock.cli.nouns import Nouns, argument
+from penstock.cli.tables import print_rows
+from penstock.errors import ConfigError
+
+__all__ = ["add_definitions"]
+
+
+def add_definitions(nouns: Nouns) -> None:
+    """Add the noun with its verbs."""
+    definitions = nouns.add("definitions", "everything that was declared, out and in")
+    definitions(
+        "export",
+        _export,
+        argument("file", metavar="FILE", nargs="?", help="default: standard output"),
+        help="write a definitions.json, as RabbitMQ has it",
+    )
+    definitions(
+        "import",
+        _import,
+        argument("file", metavar="FILE"),
+        argument("--dry-run", action="store_true", help="change nothing, and say what would change"),
+        argument("-o", "--output", choices=("table", "json"), default="table"),
+        help="read one: RabbitMQ's or our own",
+    )
+
+
+def _export(client: Client, parsed: argparse.Namespace) -> None:
+    text = json.dumps(client.get("definitions"), indent=2)
+    if parsed.file is None:
+        print(text)
+        return
+    try:
+        Path(parsed.file).write_text(text + "\n")
+    except OSError as error:
+        raise ApiError(f"cannot write {parsed.file}: {error.strerror}", 0) from error
+
+
+def _import(client: Client, parsed: argparse.Namespace) -> None:
+    try:
+        definitions = json.loads(Path(parsed.file).read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read it: {error.strerror}", source=parsed.file) from error
+    except ValueError as error:
+        raise ConfigError(f"it is not JSON: {error}", source=parsed.file) from error
+    if not parsed.dry_run:
+        client.request("POST", "definitions", definitions)
+        return
+    found = client.request("POST", "definitions-dry-run", definitions)
+    if parsed.output == "json":
+        print(json.dumps(found, indent=2))
+        return
+    rows = [
+        {
+            "what": what,
+            "list": part,
+            "differs": ", ".join(thing.pop("differs", [])),
+            "thing": " ".join(
+                f"{name}={value}" for name, value in thing.items() if value not in ("", [], {})
+            ),
+        }
+        for what in ("create", "change", "conflict", "kept")
+        for part, things in found[what].items()
+        for thing in things
+    ]
+    rows += [{"what": "ignore", "list": name, "thing": "", "differs": ""} for name in found["unknown"]]
+    print_rows(rows, ("what", "list", "thing", "differs"), "table")

@@ -1,0 +1,218 @@
+"""Commands about what a gateway has: `penstock queues list`, `penstock users add NAME` and so on."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from typing import Final
+
+from penstock.cli.client import ApiError, Client
+from penstock.cli.nouns import (
+    Action,
+    Item,
+    Nouns,
+    argument,
+    columns,
+    filled,
+    json_object,
+    list_of,
+    of_a_thing,
+)
+
+__all__ = ["add_things"]
+
+_QUEUES: Final = "name,type,messages_ready,messages_unacknowledged,consumers,policy,state"
+
+
+_VHOST: Final = argument("--vhost", default="/", help="the vhost (default: /)")
+_NAME: Final = argument("name", metavar="NAME")
+
+
+def add_things(nouns: Nouns) -> None:
+    """Add queues, exchanges, connections, users, vhosts and policies with their verbs."""
+    _add_queues(nouns)
+    _add_exchanges(nouns)
+    _add_connections(nouns)
+    _add_users(nouns)
+    _add_vhosts(nouns)
+    _add_policies(nouns)
+
+
+def _add_queues(nouns: Nouns) -> None:
+    queues = nouns.add("queues", "look at queues, make and delete them")
+    queues("list", list_of("queues/{vhost}"), _VHOST, columns(_QUEUES), help="list queues")
+    queues("show", _show("queues/{vhost}/{name}"), _VHOST, _NAME, help="everything about a queue")
+    queues(
+        "declare",
+        _declare_queue,
+        _VHOST,
+        _NAME,
+        argument("--type", choices=("classic", "quorum", "stream"), default="classic"),
+        argument("--arguments", type=json_object, default={}, metavar="JSON", help="further arguments"),
+        help="make a durable queue",
+    )
+    queues("purge", _delete("queues/{vhost}/{name}/contents"), _VHOST, _NAME, help="drop what is ready in it")
+    queues("delete", _delete("queues/{vhost}/{name}"), _VHOST, _NAME, help="delete a queue and what is in it")
+
+
+def _add_exchanges(nouns: Nouns) -> None:
+    exchanges = nouns.add("exchanges", "look at exchanges and bindings")
+    exchanges("list", list_of("exchanges/{vhost}"), _VHOST, columns("name,type,durable,internal"))
+    exchanges(
+        "bindings",
+        list_of("bindings/{vhost}"),
+        _VHOST,
+        columns("source,destination_type,destination,routing_key,arguments"),
+        help="list bindings",
+    )
+
+
+def _add_connections(nouns: Nouns) -> None:
+    connections = nouns.add("connections", "look at clients, close their connections")
+    shown = "name,user,vhost,protocol,state,channels,recv_oct,send_oct"
+    connections("list", list_of("connections"), columns(shown), help="list connections")
+    connections(
+        "channels",
+        list_of("channels"),
+        columns("name,user,consumer_count,messages_unacknowledged,prefetch_count,state"),
+        help="list channels",
+    )
+    connections(
+        "consumers",
+        list_of("consumers/{vhost}"),
+        _VHOST,
+        columns("queue.name,consumer_tag,channel_details.name,ack_required,prefetch_count,active"),
+        help="list consumers",
+    )
+    connections(
+        "close",
+        _close,
+        _NAME,
+        argument("--reason", default="closed by the operator"),
+        help="close a connection",
+    )
+
+
+def _add_users(nouns: Nouns) -> None:
+    users = nouns.add("users", "users, their tags and permissions")
+    users("list", list_of("users"), columns("name,tags,limits"), help="list users")
+    users(
+        "add",
+        _add_user,
+        _NAME,
+        argument("--tags", default="", help="with commas between them"),
+        argument("--password", help="asked for when not given"),
+        help="make a user, or change one",
+    )
+    users("delete", _delete("users/{name}"), _NAME, help="delete a user, close its connections")
+    users("permissions", list_of("permissions"), columns("user,vhost,configure,write,read"), help="list them")
+    users(
+        "grant",
+        _grant,
+        _VHOST,
+        _NAME,
+        argument("configure", metavar="CONFIGURE"),
+        argument("write", metavar="WRITE"),
+        argument("read", metavar="READ"),
+        help="say what a user may do in a vhost: three regular expressions on names",
+    )
+    users("revoke", _delete("permissions/{vhost}/{name}"), _VHOST, _NAME, help="shut a vhost to a user")
+
+
+def _add_vhosts(nouns: Nouns) -> None:
+    vhosts = nouns.add("vhosts", "virtual hosts")
+    vhosts("list", list_of("vhosts"), columns("name,description,messages,tags,worker"), help="list vhosts")
+    vhosts(
+        "add",
+        _add_vhost,
+        _NAME,
+        argument("--description", default=""),
+        argument(
+            "--worker", type=int, metavar="N", help="which worker has it (default: one with the fewest)"
+        ),
+        help="make a _VHOST, or describe it",
+    )
+    vhosts("delete", _delete("vhosts/{name}"), _NAME, help="delete a vhost with everything in it")
+
+
+def _add_policies(nouns: Nouns) -> None:
+    policies = nouns.add("policies", "policies of a vhost")
+    shown = "name,pattern,apply-to,definition,priority"
+    policies("list", list_of("policies/{vhost}"), _VHOST, columns(shown), help="list policies")
+    policies(
+        "set",
+        _set_policy,
+        _VHOST,
+        _NAME,
+        argument("pattern", metavar="PATTERN", help="a regular expression on names"),
+        argument("definition", metavar="JSON", type=json_object),
+        argument("--priority", type=int, default=0),
+        argument("--apply-to", default="all"),
+        help="make or change a policy",
+    )
+    policies("clear", _delete("policies/{vhost}/{name}"), _VHOST, _NAME, help="take a policy back")
+
+
+# Actions
+
+
+def _show(path: str) -> Action:
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        print(json.dumps(of_a_thing("GET", client, path, parsed), indent=2))
+
+    return action
+
+
+def _delete(path: str) -> Action:
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        of_a_thing("DELETE", client, path, parsed)
+
+    return action
+
+
+def _declare_queue(client: Client, parsed: argparse.Namespace) -> None:
+    arguments = {"x-queue-type": parsed.type, **parsed.arguments}
+    if arguments["x-queue-type"] == "classic":
+        del arguments["x-queue-type"]
+    body = {"durable": True, "arguments": arguments}
+    client.request("PUT", filled("queues/{vhost}/{name}", parsed), body)
+
+
+def _close(client: Client, parsed: argparse.Namespace) -> None:
+    of_a_thing("DELETE", client, "connections/{name}", parsed, **{"x-reason": parsed.reason})
+
+
+def _add_user(client: Client, parsed: argparse.Namespace) -> None:
+    password = parsed.password
+    if password is None:
+        asked = f"password of {parsed.name}: "
+        password = getpass.getpass(asked) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise ApiError(
+            f"no password for user '{parsed.name}'", 0, remedy="give one on standard input or with --password"
+        )
+    client.request("PUT", filled("users/{name}", parsed), {"password": password, "tags": parsed.tags})
+
+
+def _grant(client: Client, parsed: argparse.Namespace) -> None:
+    body = {"configure": parsed.configure, "write": parsed.write, "read": parsed.read}
+    client.request("PUT", filled("permissions/{vhost}/{name}", parsed), body)
+
+
+def _add_vhost(client: Client, parsed: argparse.Namespace) -> None:
+    body: Item = {"description": parsed.description}
+    if parsed.worker is not None:
+        body["worker"] = parsed.worker
+    client.request("PUT", filled("vhosts/{name}", parsed), body)
+
+
+def _set_policy(client: Client, parsed: argparse.Namespace) -> None:
+    body = {
+        "pattern": parsed.pattern,
+        "definition": parsed.definition,
+        "priority": parsed.priority,
+        "apply-to": parsed.apply_to,
+    }
+    client.request("PUT", filled("policies/{vhost}/{name}", parsed), body)

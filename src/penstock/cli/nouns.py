@@ -1,0 +1,144 @@
+"""How a command about a running gateway is declared: nouns with verbs, their arguments, and what they share.
+
+Such a command speaks to the management API (`management.listen`) and prints a table, or JSON with -o json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from penstock.cli.client import DEFAULT_URL, ApiError, Client, segment
+from penstock.cli.tables import Columns, print_list
+
+__all__ = [
+    "Action",
+    "Item",
+    "Nouns",
+    "add_target",
+    "argument",
+    "columns",
+    "filled",
+    "json_object",
+    "list_of",
+    "of_a_thing",
+    "runner",
+]
+
+Item = dict[str, Any]
+Action = Callable[[Client, argparse.Namespace], None]
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """The options that say which gateway is meant."""
+    parser.add_argument(
+        "--url",
+        default=os.environ.get("PENSTOCK_URL", DEFAULT_URL),
+        help="the management API, http://USER:PASSWORD@HOST:PORT (default: PENSTOCK_URL, or %(default)s; "
+        "PENSTOCK_USER and PENSTOCK_PASSWORD overrule what is in it)",
+    )
+
+
+class Nouns:
+    """Adds nouns; each answers a function that adds its verbs."""
+
+    def __init__(self, commands: Any) -> None:
+        self._commands = commands
+
+    def add(self, noun: str, text: str) -> Callable[..., None]:
+        """A noun."""
+        parser = self._commands.add_parser(noun, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
+
+        def verb(name: str, action: Action, *arguments: _Argument, help: str = "list them") -> None:
+            command = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+            add_target(command)
+            for argument in arguments:
+                argument(command)
+            command.set_defaults(run=runner(action))
+
+        return verb
+
+
+_Argument = Callable[[argparse.ArgumentParser], None]
+
+
+def argument(*names: str, **options: Any) -> _Argument:
+    """An argument of a verb, as argparse has it."""
+    return lambda parser: _done(parser.add_argument(*names, **options))
+
+
+def _done(_: object) -> None:
+    pass
+
+
+def columns(default: str) -> _Argument:
+    """The options of a list: its form and its columns."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+        parser.add_argument(
+            "--columns",
+            default=Columns(default),
+            help="keys of the API, with commas (default: %(default)s)",
+        )
+
+    return add
+
+
+def runner(action: Action) -> Callable[[argparse.Namespace], int]:
+    """What a command of the parser runs: `action` with a client."""
+
+    def run(parsed: argparse.Namespace) -> int:
+        with Client(parsed.url) as client:
+            try:
+                action(client, parsed)
+            except ApiError as error:
+                if error.status != 404 or str(error) != "Not Found" or "vhost" not in parsed:
+                    raise
+                raise ApiError(f"there is no vhost '{parsed.vhost}'", 404) from error
+        return 0
+
+    return run
+
+
+def json_object(text: str) -> Item:
+    """The type of an argument that is a JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("not a JSON object")
+    return value
+
+
+def filled(path: str, parsed: argparse.Namespace) -> str:
+    words = {name: segment(str(value)) for name, value in vars(parsed).items()}
+    return path.format(**words)
+
+
+def list_of(path: str) -> Action:
+    """Prints the list at a path, whose braces are filled with arguments."""
+
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        print_list(client.get(filled(path, parsed)), parsed.columns, parsed.output)
+
+    return action
+
+
+def of_a_thing(method: str, client: Client, path: str, parsed: argparse.Namespace, **headers: str) -> Any:
+    """The answer to a request about what is called `parsed.name`. Raises ApiError, which names it."""
+    try:
+        return client.request(method, filled(path, parsed), **headers)
+    except ApiError as error:
+        if error.status != 404 or str(error) != "Not Found":
+            raise
+        noun = path.partition("/")[0].removesuffix("s")
+        where = f" in vhost '{parsed.vhost}'" if "{vhost}" in path else ""
+        raise ApiError(
+            f"there is no {'policy' if noun == 'policie' else noun} '{parsed.name}'{where}", 404
+        ) from error

@@ -18,24 +18,18 @@ depend little on what else this machine does, records per second do.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import datetime
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 import penstock
 from bench import native_client
+from bench.beside_kafka import Brokers, command_line, compare
 from bench.cpu import cpu_seconds, wait_until_idle
-from bench.kafka import Kafka, jars
-from bench.report import machine
-from tests.support.brokers import Broker, BrokerMissing, Gateway
+from tests.support.brokers import Broker
 
-RESULTS = Path(__file__).parent / "results"
 LARGE, KAFKAS = 262_144, 16_384
 """Bytes of a batch's bodies; the second is the default of Kafka's `batch.size`."""
 
@@ -106,9 +100,8 @@ CLIENTS = ("penstock", "penstock, acknowledged", "penstock by its SDK", "kafka",
 class Stand:
     """Both brokers, and a topic of each filled with what is read."""
 
-    def __init__(self, folder: Path, place: Path) -> None:
-        self.gateway = Gateway(folder / "penstock", settings={"native.listen": "127.0.0.1:0"})
-        self.kafka = Kafka(folder / "kafka", place)
+    def __init__(self, brokers: Brokers) -> None:
+        self.gateway, self.kafka = brokers.gateway, brokers.kafka
         self._topics = self._runs = 0
 
     def topic(self) -> str:
@@ -224,49 +217,26 @@ def table(figures: dict[Work, dict[str, list[Figure]]]) -> list[str]:
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.compare_native")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each; the median counts")
+    parser = command_line("compare_native")
     parser.add_argument("--warm", type=int, default=1, help="runs of each before those that count")
     parser.add_argument("--scale", type=float, default=1.0, help="times as many records")
-    parser.add_argument("--only", default="", metavar="WORD", help="works whose name contains this")
-    parser.add_argument("--no-write", action="store_true", help="do not write bench/results")
-    parser.add_argument("--data", metavar="DIR", help="where the brokers' data goes")
-    cache = Path.home() / ".cache" / "penstock-bench"
-    parser.add_argument("--jars", type=Path, default=cache, help=f"where Kafka's jars are kept ({cache})")
     options = parser.parse_args()
-    started = datetime.datetime.now(datetime.UTC)
-    facts = machine()
-    figures: dict[Work, dict[str, list[Figure]]] = {}
-    try:
-        place = jars(options.jars)
-    except BrokerMissing as missing:
-        print(missing, file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data) as folder:
-        stand = Stand(Path(folder), place)
-        with stand.gateway, stand.kafka:
-            for work in WORKS:
-                if options.only in work.name:
-                    figures[work] = measure(stand, work, options.repeat, options.warm, options.scale)
-                    print("\n".join(table({work: figures[work]})[2:]), flush=True)
-            versions = f"penstock {stand.gateway.version()}, kafka {stand.kafka.version()}"
-    lines = [
-        f"# Batches: penstock and Kafka, {started:%Y-%m-%d %H:%M} UTC",
-        "",
-        ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items()),
-        f"{versions}; median of {options.repeat}",
-        "",
-        *table(figures),
-        "",
-        "penstock confirms after fdatasync, Kafka out of the page cache. How it is measured is told in",
-        "`bench/compare_native.py`.",
-    ]
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if not options.no_write:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{started:%Y-%m-%d}-native.md").write_text(text)
-    return 0
+
+    def measured(brokers: Brokers) -> tuple[str, list[str]]:
+        stand = Stand(brokers)
+        figures: dict[Work, dict[str, list[Figure]]] = {}
+        for work in WORKS:
+            if options.only in work.name:
+                figures[work] = measure(stand, work, options.repeat, options.warm, options.scale)
+                print("\n".join(table({work: figures[work]})[2:]), flush=True)
+        return brokers.versions, [
+            *table(figures),
+            "",
+            "penstock confirms after fdatasync, Kafka out of the page cache. How it is measured is told in",
+            "`bench/compare_native.py`.",
+        ]
+
+    return compare(options, "native", "Batches: penstock and Kafka", measured)
 
 
 if __name__ == "__main__":

@@ -6,33 +6,25 @@ Needs the extra `bench`, and Java and Maven for Kafka. Messages of 100 B, one pa
 take turns in this process. CPU is that of this process, all its threads, so librdkafka's count; connecting
 counts, too, which is little at these numbers. The median of the runs counts, beside it the best. Sends
 confirm what is on the disk ("synced"; Kafka's topic has flush.messages=1) or in the page cache ("written",
-Kafka's default). "The call" is `send_nowait` alone, without what the loop does later; "import" is `import
-penstock` with connect, Producer and Consumer looked up, in a process of its own, less what `python -c pass`
-takes.
+Kafka's default). "The call" is `send_nowait` alone, without what the loop does later. Imports are in
+processes of their own, less what `python -c pass` takes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from statistics import median
 
 import penstock
-from bench.kafka import Kafka, jars
-from bench.report import machine
+from bench.beside_kafka import Brokers, command_line, compare
 from bench.sdk_clients import BODY, CLIENTS, Place
-from tests.support.brokers import BrokerMissing, Gateway
 
-RESULTS = Path(__file__).parent / "results"
 IMPORT = "import penstock; penstock.connect, penstock.Producer, penstock.Consumer"
 BUDGETS_US = {
     "consume one by one": 1.0,
@@ -77,17 +69,19 @@ async def call_us(place: Place, count: int) -> float:
     return used / (count // 5000 * 5000) * 1e6
 
 
-def import_ms() -> float:
-    """CPU of importing the SDK."""
+def import_ms(program: str) -> float:
+    """CPU of a program of imports, less what Python itself takes."""
 
     def used(program: str) -> float:
-        before = os.times()
-        subprocess.run([sys.executable, "-c", program], check=True)
-        after = os.times()
-        children = after.children_user + after.children_system
-        return children - before.children_user - before.children_system
+        pid = os.posix_spawn(sys.executable, [sys.executable, "-c", program], os.environ)
+        _, status, usage = os.wait4(pid, 0)
+        if status:
+            raise RuntimeError(f"python -c {program!r} ended with {os.waitstatus_to_exitcode(status)}")
+        return usage.ru_utime + usage.ru_stime
 
-    return (median(used(IMPORT) for _ in range(9)) - median(used("pass") for _ in range(9))) * 1000
+    # In turn: what else the machine does is felt by both.
+    runs = [(used(program), used("pass")) for _ in range(15)]
+    return (median(one for one, _ in runs) - median(other for _, other in runs)) * 1000
 
 
 def rows(name: str, found: dict[str, list[Sample]]) -> list[str]:
@@ -117,7 +111,7 @@ HEAD = [
 ]
 
 
-async def compare(place: Place, options: argparse.Namespace) -> list[str]:
+async def measure(place: Place, options: argparse.Namespace) -> list[str]:
     """All works; the lines of the table, which are printed as they come."""
     lines: list[str] = []
     for name, clients in CLIENTS.items():
@@ -152,63 +146,41 @@ async def fill(place: Place, options: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.compare_sdk")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each; the median counts")
+    parser = command_line("compare_sdk")
     parser.add_argument("--messages", type=int, default=200_000, help="of each run but those that wait")
     parser.add_argument("--sends", type=int, default=2000, help="of each run that waits for each")
-    parser.add_argument("--only", default="", metavar="WORD", help="works whose name contains this")
-    parser.add_argument("--no-write", action="store_true", help="do not write bench/results")
-    parser.add_argument("--data", metavar="DIR", help="where the brokers' data goes")
-    cache = Path.home() / ".cache" / "penstock-bench"
-    parser.add_argument("--jars", type=Path, default=cache, help=f"where Kafka's jars are kept ({cache})")
     options = parser.parse_args()
     options.messages = max(options.messages // 10_000, 1) * 10_000
-    started = datetime.datetime.now(datetime.UTC)
-    facts = machine()
     try:
-        clients = [f"{name} {version(name)}" for name in ("aiokafka", "confluent-kafka")]
-        place_of_jars = jars(options.jars)
+        clients = ", ".join(f"{name} {version(name)}" for name in ("aiokafka", "confluent-kafka"))
     except PackageNotFoundError as missing:
         print(f"{missing}; install the extra: pip install 'penstock[bench]'", file=sys.stderr)
         return 2
-    except BrokerMissing as missing:
-        print(missing, file=sys.stderr)
-        return 2
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data) as folder:
-        gateway = Gateway(Path(folder) / "penstock", settings={"native.listen": "127.0.0.1:0"})
-        kafka = Kafka(Path(folder) / "kafka", place_of_jars)
-        with gateway, kafka:
-            place = Place(f"penstock://127.0.0.1:{gateway.ports['native']}", f"127.0.0.1:{kafka.port}")
-            asyncio.run(fill(place, options))
-            lines = asyncio.run(compare(place, options))
-            call = min(asyncio.run(call_us(place, options.messages)) for _ in range(options.repeat))
-            versions = f"penstock {gateway.version()}, kafka {kafka.version()}, {', '.join(clients)}"
-    importing = import_ms()
-    own = [
-        f"`send_nowait`, the call: {call:.2f} us (budget {CALL_BUDGET_US}); "
-        f"import: {importing:.0f} ms (budget {IMPORT_BUDGET_MS:.0f}).",
-        "",
-        "How it is measured is told in `bench/compare_sdk.py`.",
-    ]
-    print("\n".join(own[:1]))
-    text = "\n".join(
-        [
-            f"# Python clients: penstock's SDK and Kafka's, {started:%Y-%m-%d %H:%M} UTC",
-            "",
-            ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items()),
-            f"{versions}; {options.messages:,} messages a run, {options.sends:,} where each is waited for; "
-            f"median of {options.repeat}",
-            "",
+
+    def measured(brokers: Brokers) -> tuple[str, list[str]]:
+        place = Place(
+            f"penstock://127.0.0.1:{brokers.gateway.ports['native']}", f"127.0.0.1:{brokers.kafka.port}"
+        )
+        asyncio.run(fill(place, options))
+        lines = asyncio.run(measure(place, options))
+        call = min(asyncio.run(call_us(place, options.messages)) for _ in range(options.repeat))
+        alone, used, loop = import_ms("import penstock"), import_ms(IMPORT), import_ms("import asyncio")
+        what = (
+            f"{brokers.versions}, {clients}; {options.messages:,} messages a run, {options.sends:,} where "
+            "each is waited for"
+        )
+        return what, [
             *HEAD,
             *lines,
             "",
-            *own,
+            f"`send_nowait`, the call: {call:.2f} us (budget {CALL_BUDGET_US}). `import penstock`: "
+            f"{alone:.0f} ms; with connect, Producer and Consumer {used:.0f} ms (budget "
+            f"{IMPORT_BUDGET_MS:.0f}), of which asyncio {loop:.0f}.",
+            "",
+            "How it is measured is told in `bench/compare_sdk.py`.",
         ]
-    )
-    if not options.no_write:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{started:%Y-%m-%d}-sdk.md").write_text(text + "\n")
-    return 0
+
+    return compare(options, "sdk", "Python clients: penstock's SDK and Kafka's", measured)
 
 
 if __name__ == "__main__":

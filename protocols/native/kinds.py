@@ -43,6 +43,18 @@ ACKS_WRITTEN: Final = 1
 ACKS_FSYNC: Final = 2
 """What a confirm waits for."""
 
+CAPABILITIES: Final = (
+    "delay",
+    "transact",
+    "prepare",
+    "pull",
+    "read",
+    "seek",
+    "extend",
+    "queues",
+    "numbered",
+)
+"""Every client may have these, and the SDK asks for them all."""
 ZSTD: Final = "zstd"
 LZ4: Final = "lz4"
 """The capabilities of compressed batches."""

@@ -51,19 +51,8 @@ _PASSWORD_MAX: Final = 12 << 10
 _PROBE_S: Final = 5.0
 """How long a peer has to show that it is there."""
 
-CAPABILITIES: Final = (
-    "delay",
-    "transact",
-    "prepare",
-    "pull",
-    "read",
-    "seek",
-    "extend",
-    "queues",
-    "numbered",
-    "log",
-    kinds.STORED,
-)
+_OFFERED: Final = (*kinds.CAPABILITIES, "log", kinds.STORED)
+"""Besides compression, which depends on what is installed."""
 
 
 _numbers: Final = itertools.count(1)
@@ -231,7 +220,7 @@ class Session:
             {
                 "version": VERSION,
                 "server": f"penstock/{__version__}",
-                "capabilities": (*CAPABILITIES, *available()),
+                "capabilities": (*_OFFERED, *available()),
                 "mechanisms": ["PLAIN", *(["EXTERNAL"] if self.certificate_user else [])],
                 "max_frame_bytes": self.options.max_frame_bytes,
                 "heartbeat_s": self.options.heartbeat_s,

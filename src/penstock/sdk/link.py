@@ -21,17 +21,6 @@ from penstock.sdk.url import Target
 __all__ = ["Link", "Receiver", "open_link"]
 
 _HEAD: Final = struct.Struct(">IBBHI")
-_CAPABILITIES: Final = (
-    "delay",
-    "transact",
-    "prepare",
-    "pull",
-    "read",
-    "seek",
-    "extend",
-    "queues",
-    "numbered",
-)
 _DELIVERY_MAX: Final = 2**31
 _PING_AT: Final = 2
 _GONE_AT: Final = 5
@@ -296,7 +285,7 @@ class Link(asyncio.Protocol):
         if compression is not None:
             _check_here(compression)
         wanted = [kinds.STORED] if stored else []
-        capabilities = [*_CAPABILITIES, *wanted, *([compression] if compression else [])]
+        capabilities = [*kinds.CAPABILITIES, *wanted, *([compression] if compression else [])]
         hello = {"versions": [1], "client": f"penstock-python/{__version__}", "capabilities": capabilities}
         login: dict[str, Any] = {"mechanism": "EXTERNAL", "vhost": target.vhost}
         if not certified:

@@ -6,7 +6,8 @@ can be imported alone. `penstock.connect` and what else the client has are loade
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False
+"""As typing has it for checkers; loading typing takes longer than all else here."""
 
 if TYPE_CHECKING:
     from penstock.sdk.client import Client, connect

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import ssl
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
 from penstock.sdk.link import Link, Receiver, open_link
 from penstock.sdk.message import MessageId
-from penstock.sdk.places import Start, of_producer, of_reader, of_subscription, options_of
+from penstock.sdk.places import of_producer, of_reader, of_subscription, options_of
 from penstock.sdk.url import parse_url
 
 if TYPE_CHECKING:
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.sdk.admin import Admin
     from penstock.sdk.consumer import Consumer
     from penstock.sdk.half import Group
+    from penstock.sdk.places import Start
     from penstock.sdk.producer import Producer
     from penstock.sdk.retrying import Retry, RetryingConsumer
     from penstock.sdk.schema import Codec
@@ -115,9 +114,9 @@ class Client:
         """
         target = parse_url(url)
         if user is not None:
-            target = replace(target, user=user)
+            target = target._replace(user=user)
         if password is not None:
-            target = replace(target, password=password)
+            target = target._replace(password=password)
         self.target = target
         self.tracing = tracing
         self.close_timeout_s = close_timeout_s
@@ -154,9 +153,8 @@ class Client:
     async def _open(self) -> Link:
         target = self.target
         if self._token is not None:
-            target = replace(
-                target, user="", password=self._token if isinstance(self._token, str) else self._token()
-            )
+            token = self._token if isinstance(self._token, str) else self._token()
+            target = target._replace(user="", password=token)
         return await open_link(
             target,
             self._tls,
@@ -183,6 +181,8 @@ class Client:
 
     async def _reconnect(self) -> None:
         """Full jitter: each wait is a random part of a bound that doubles."""
+        import random
+
         loop = asyncio.get_running_loop()
         began, bound_s = loop.time(), _BACKOFF_S
         while True:

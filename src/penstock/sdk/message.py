@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic
 
@@ -13,6 +12,8 @@ from penstock.protocols.native._records import MessageId, Record
 from penstock.protocols.native.kinds import KEY_HEADER
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from typing_extensions import TypeVar
 
     from penstock.sdk.consumer import Source
@@ -147,6 +148,8 @@ class Message(Record, Described, Generic[T]):
     @property
     def time(self) -> datetime:
         """When it was appended, in UTC."""
+        from datetime import UTC, datetime
+
         return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
 
     @property

@@ -6,32 +6,32 @@ An MQTT topic is a routing key of the exchange `amq.topic`, with `.` for `/`; a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.sdk.message import MessageId
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from penstock.sdk.link import Link
 
-__all__ = ["Opening", "Start", "of_producer", "of_reader", "of_subscription", "start_of"]
+    Start = str | datetime | timedelta | MessageId
+    """Where reading begins: "earliest", "latest", "-1h", a time, so long ago, a message and what follows."""
 
-Start = str | datetime | timedelta | MessageId
-"""Where reading begins: "earliest", "latest", "-1h", a time, so long ago, or a message and what follows."""
+__all__ = ["Opening", "of_producer", "of_reader", "of_subscription", "start_of"]
 
 _MQTT: Final = "amq.topic"
 _OF_QUEUES: Final = ("exclusive", "priority")
 """What can be said of a consumer of a queue that is there."""
 
 
-@dataclass(slots=True)
-class Opening:
+class Opening(NamedTuple):
     """How a consumer is opened on a connection."""
 
     do: str
-    fields: dict[str, Any]
-    queue: dict[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any]
+    queue: Mapping[str, Any] = MappingProxyType({})
     """Of a binding: how its queue is declared."""
     binding: tuple[str, str] | None = None
     """Exchange and key, of a queue that is declared and bound first."""
@@ -75,11 +75,11 @@ def start_of(start: Start) -> str:
         TypeError: it is none of `Start`.
 
     """
+    if isinstance(start, str | MessageId):
+        return str(start)
+    from datetime import datetime, timedelta
+
     match start:
-        case str():
-            return start
-        case MessageId():
-            return str(start)
         case timedelta():
             return f"-{max(int(start.total_seconds()), 0)}s"
         case datetime() if start.tzinfo is None:

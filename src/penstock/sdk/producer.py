@@ -15,25 +15,24 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._records import fitting
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, from_wire, too_large
-from penstock.sdk.half import Answering, Half
 from penstock.sdk.message import PLAIN, MessageId, properties_block
 from penstock.sdk.pending import Pending, Sent
 from penstock.sdk.schema import body_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from types import TracebackType
     from typing import Self
 
     from typing_extensions import TypeVar
 
     from penstock.sdk.client import Client
-    from penstock.sdk.half import Group
+    from penstock.sdk.half import Answering, Group, Half
     from penstock.sdk.link import Link
     from penstock.sdk.schema import Codec
     from penstock.sdk.transaction import Transaction
@@ -96,7 +95,11 @@ class Producer(Generic[T]):
             **({"numbered": True} if numbered else {}),
             **(group.fields() if group is not None else {}),
         }
-        self._answering = None if group is None else Answering(client, group.check)
+        self._answering: Answering | None = None
+        if group is not None:
+            from penstock.sdk.half import Answering
+
+            self._answering = Answering(client, group.check)
         self._acks = _ACKS[acks]
         self._linger_s = linger_s
         self._batch_bytes = batch_bytes
@@ -394,6 +397,8 @@ class Producer(Generic[T]):
                 "a producer without a group cannot prepare messages",
                 remedy="say who answers for them: group=Group(...)",
             )
+        from penstock.sdk.half import Half
+
         data, block = self._encoded(body, key, headers, ttl_s, True, properties)
         link = await self.client.link()
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
@@ -671,7 +676,7 @@ def _due_ms(at: datetime | float | None, after_s: float | None) -> int:
         return int((time.time() + after_s) * 1000) + 1 if after_s > 0 else 0
     if at is None:
         return 0
-    if isinstance(at, datetime):
+    if not isinstance(at, int | float):
         if at.tzinfo is None:
             raise ValueError("deliver_at is a datetime with a time zone")
         at = at.timestamp()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from typing import Final, NamedTuple
 
 from penstock.sdk.errors import ClientError
 
@@ -14,8 +12,7 @@ PORT: Final = 15690
 TLS_PORT: Final = 15691
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A gateway, and who connects."""
 
     host: str
@@ -40,6 +37,8 @@ def parse_url(url: str) -> Target:
     """
     if not isinstance(url, str):
         raise TypeError(f"an address of a gateway is text, not {type(url).__name__}")
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(url)
     try:
         port = parts.port

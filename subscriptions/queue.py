@@ -490,9 +490,12 @@ class Queue(Served):
         return rules.refuses_bytes and 0 <= rules.bytes_max < bytes_waiting + size
 
     def purge(self) -> int:
-        """Drop what is ready; how many that were. What is out stays. It is put with this turn's write."""
-        n = self.cursor.purge()
-        self.purged += n
+        """Drop what is ready; how many that were. What is out stays. It is put with this turn's write.
+
+        What was over the limit, and only waited to be dropped, goes too; it is not told as ready.
+        """
+        n = self.ready_count
+        self.purged += self.cursor.purge()
         self._reap()
         self.persist()
         return n
@@ -519,7 +522,7 @@ class Queue(Served):
         """
         if self.deleted:
             return 0, 0
-        n = self.cursor.ready_count()
+        n = self.ready_count
         self.deleted = True
         self._unwatch()
         outlets, self._outlets = self.outlets, None
@@ -541,7 +544,7 @@ class Queue(Served):
         """Counters since the queue was made or restored, and what it holds now."""
         cursor = self.cursor
         return {
-            "ready": cursor.ready_count(),
+            "ready": self.ready_count,
             "unacked": cursor.outstanding,
             "consumers": self.consumer_count,
             "delivered": self.delivered,

@@ -196,6 +196,18 @@ def test_both_limits_hold_together(world: World, loop: Loop, feed: Feed) -> None
     assert consumer.got == positions[-2:]
 
 
+@pytest.mark.parametrize("end", ["purge", "delete"])
+def test_what_is_over_the_limit_and_waits_to_be_dropped_is_not_told_when_a_queue_is_emptied(
+    world: World, loop: Loop, feed: Feed, end: str
+) -> None:
+    queue = world.queue("q", feed)
+    queue.apply(Rules(max_length=1))
+    world.publish(feed, n=3)
+    told = queue.ready_count, (queue.purge() if end == "purge" else queue.delete()[0])
+    assert told == (1, 1)
+    assert end == "delete" or queue.cursor.ready_count() == 0
+
+
 def test_a_consumer_with_credit_gets_more_than_the_length_limit(world: World, loop: Loop, feed: Feed) -> None:
     queue = world.queue("q", feed)
     queue.apply(Rules(max_length=1))

@@ -1,1 +1,1 @@
-"""Native protocol front end: not built yet."""
+"""Native protocol front end: batches, subscriptions, pulls, transactions. See docs/protocols/native.md."""

@@ -10,11 +10,12 @@ import json
 import random
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator, Mapping
 
 from penstock.protocols.native import kinds
-from penstock.protocols.native._records import encode_produce
+from penstock.protocols.native._gathering import Gathering
 from penstock.sdk.message import PLAIN
 
 HEAD = struct.Struct(">IBBHI")
@@ -107,6 +108,14 @@ def letters(size: int, count: int) -> list[bytes]:
     return [drawn[i * size : (i + 1) * size] for i in range(count)]
 
 
+def _frame(bodies: list[bytes], acks: int) -> bytes:
+    """A whole PRODUCE frame."""
+    batch = Gathering(PLAIN, sys.maxsize, len(bodies), 0).whole(bodies, 0, PLAIN)
+    batch.seal(HANDLE, 0, acks)
+    assert batch.frame is not None
+    return batch.frame
+
+
 def produce(
     port: int, topic: str, records: int, size: int, batch: int, *, acks: str, window: int, rate: float = 0
 ) -> int:
@@ -114,7 +123,7 @@ def produce(
     how many records were confirmed."""
     connection = Connection(port)
     connection.request(do="open_producer", handle=HANDLE, topic=topic, create=True)
-    frames = [encode_produce(HANDLE, 0, ACKS[acks], letters(size, batch), None, PLAIN) for _ in range(16)]
+    frames = [_frame(letters(size, batch), ACKS[acks]) for _ in range(16)]
     confirmed = sent = 0
     began = time.monotonic()
     while confirmed < records:

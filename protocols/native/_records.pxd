@@ -1,6 +1,13 @@
-"""A client's side of the native protocol: what the kernel of a consumer's inbox calls."""
+"""A client's side of the native protocol: what the kernels of a consumer's inbox and of a producer's batches call."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from penstock.protocols._tables cimport store32
+
+cdef enum:
+    RECORD_HEAD = 8                 # of a record that is sent
 
 cdef packed struct StoredHead:      # of a batch, docs/format.md
     uint32_t len, head_crc, blob_off, blob_crc
@@ -28,6 +35,21 @@ cdef struct Spot:                   # one record in a frame
 cdef inline uint64_t spot_size(const Spot* spot) noexcept nogil:
     """What it counts as credit."""
     return 28 + <uint64_t>spot.key_size + spot.props_size + spot.body_size
+
+
+cdef inline uint8_t* put_record(uint8_t* p, bytes block, bytes body) noexcept:
+    """Write a record to be sent, of at most 4 GiB, to where there is room for it; where the next one goes."""
+    cdef Py_ssize_t block_size = PyBytes_GET_SIZE(block), body_size = PyBytes_GET_SIZE(body)
+    store32(p, <uint32_t>block_size)
+    store32(p + 4, <uint32_t>body_size)
+    memcpy(p + RECORD_HEAD, PyBytes_AS_STRING(block), block_size)
+    memcpy(p + RECORD_HEAD + block_size, PyBytes_AS_STRING(body), body_size)
+    return p + RECORD_HEAD + block_size + body_size
+
+
+cdef class MessageId:
+    cdef readonly uint64_t position
+    cdef readonly int64_t due_ms
 
 
 cdef class Record:

@@ -1,4 +1,4 @@
-"""A client's side of the native protocol: batches made in one go, deliveries taken apart in one go."""
+"""A client's side of the native protocol: records made in one go, deliveries taken apart in one go."""
 
 from typing import Any, TypeVar
 
@@ -39,27 +39,8 @@ class MessageId:
     def __gt__(self, other: MessageId) -> bool: ...
     def __ge__(self, other: MessageId) -> bool: ...
 
-def message_ids(position: int, count: int, due_ms: int) -> list[MessageId]:
-    """Of a batch whose first message is at `position`; 0: nobody knows where, of none of them."""
-
-def fitting(bodies: list[bytes], at: int, most: int, most_bytes: int) -> tuple[int, int]:
-    """(end, bytes) of the bodies from `at` on that make one batch: the last one may exceed `most_bytes`.
-
-    Raises TypeError: one is not bytes.
-    """
-
-def encode_records(bodies: list[bytes], props: list[bytes] | None, same: bytes) -> bytes:
-    """Records one behind the other; `props` None: all have the properties `same`."""
-
-def encode_produce(
-    handle: int, sequence: int, acks: int, bodies: list[bytes], props: list[bytes] | None, same: bytes
-) -> bytes:
-    """A whole PRODUCE frame.
-
-    Raises:
-        ValueError: lists of different lengths, or more than 2 GiB.
-
-    """
+def encode_records(bodies: list[bytes], props: list[bytes]) -> bytes:
+    """Records to be sent, one behind the other. Raises ValueError: lists of different lengths."""
 
 def decode_delivery(payload: bytes, kind: type[_Kind], source: Any) -> tuple[int, int, list[_Kind]]:
     """(first tag, request of the pull or 0, records) of the payload of a DELIVER frame.

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""A client's side of the native protocol: batches made in one go, deliveries taken apart in one go.
+"""A client's side of the native protocol: records made in one go, deliveries taken apart in one go.
 
 The layouts stand in `_producer.pyx` and `_consumer.pyx`. Knows nothing of the gateway: the SDK loads this kernel and no other part.
 """
@@ -7,9 +7,9 @@ The layouts stand in `_producer.pyx` and `_consumer.pyx`. Knows nothing of the g
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport Py_EQ, Py_GT, Py_LE, Py_LT, Py_NE, PyObject, PyTypeObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
-from penstock.protocols._tables cimport load16, load32, load64, store32, store64
+from penstock.protocols._tables cimport load16, load32, load64
 
 cdef extern from "crc32c.h" nogil:
     void crc32c_prepare()
@@ -24,78 +24,25 @@ crc32c_prepare()
 
 cdef enum:
     STORED_HEAD = 24
-    HEAD = 12
-    BATCH_HEAD = 16
-    RECORD_HEAD = 8
     DELIVERED_HEAD = 28
-    PRODUCE = 0x10
 
 
-cdef Py_ssize_t records_size(list bodies, list props, Py_ssize_t same) except -1:
+def encode_records(list bodies not None, list props not None):
     cdef Py_ssize_t n = len(bodies), i, size = n * RECORD_HEAD
-    if props is not None and len(props) != n:
+    cdef bytes made
+    cdef uint8_t* p
+    if len(props) != n:
         raise ValueError(f"{n} bodies and {len(props)} properties")
     for i in range(n):
-        size += PyBytes_GET_SIZE(<bytes?>bodies[i])
-        size += same if props is None else PyBytes_GET_SIZE(<bytes?>props[i])
-    return size
-
-
-cdef void put_records(uint8_t* p, list bodies, list props, bytes same):
-    cdef Py_ssize_t n = len(bodies), i, props_size, body_size
-    cdef bytes one = same
+        size += PyBytes_GET_SIZE(<bytes?>bodies[i]) + PyBytes_GET_SIZE(<bytes?>props[i])
+    made = PyBytes_FromStringAndSize(NULL, size)
+    p = <uint8_t*>PyBytes_AS_STRING(made)
     for i in range(n):
-        if props is not None:
-            one = <bytes>props[i]
-        props_size = PyBytes_GET_SIZE(one)
-        body_size = PyBytes_GET_SIZE(<bytes>bodies[i])
-        store32(p, <uint32_t>props_size)
-        store32(p + 4, <uint32_t>body_size)
-        memcpy(p + RECORD_HEAD, PyBytes_AS_STRING(one), props_size)
-        memcpy(p + RECORD_HEAD + props_size, PyBytes_AS_STRING(<bytes>bodies[i]), body_size)
-        p += RECORD_HEAD + props_size + body_size
-
-
-def encode_records(list bodies not None, list props, bytes same not None):
-    cdef Py_ssize_t size = records_size(bodies, props, PyBytes_GET_SIZE(same))
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
-    put_records(<uint8_t*>PyBytes_AS_STRING(made), bodies, props, same)
+        p = put_record(p, <bytes>props[i], <bytes>bodies[i])
     return made
-
-
-def encode_produce(uint32_t handle, uint64_t sequence, uint8_t acks, list bodies not None, list props,
-                   bytes same not None):
-    cdef Py_ssize_t size = records_size(bodies, props, PyBytes_GET_SIZE(same))
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, HEAD + BATCH_HEAD + size)
-    cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(made)
-    if size > 0x7FFFFFFF:
-        raise ValueError(f"a batch of {size} bytes; a frame has at most 2 GiB")
-    store32(p, <uint32_t>(HEAD - 4 + BATCH_HEAD + size))
-    p[4] = PRODUCE
-    p[5] = p[6] = p[7] = 0
-    store32(p + 8, handle)
-    p += HEAD
-    store64(p, sequence)
-    p[8] = acks
-    p[9] = p[10] = p[11] = 0
-    store32(p + 12, <uint32_t>len(bodies))
-    put_records(p + BATCH_HEAD, bodies, props, same)
-    return made
-
-
-def fitting(list bodies not None, Py_ssize_t at, Py_ssize_t most, Py_ssize_t most_bytes):
-    """(end, bytes) of the bodies from `at` on that make one batch."""
-    cdef Py_ssize_t size = 0, end = at, last = min(len(bodies), at + most)
-    while end < last and size < most_bytes:
-        size += PyBytes_GET_SIZE(<bytes?>bodies[end])
-        end += 1
-    return end, size
 
 
 cdef class MessageId:
-    cdef readonly uint64_t position
-    cdef readonly int64_t due_ms
-
     def __cinit__(self, uint64_t position, int64_t due_ms=0):
         self.position = position
         self.due_ms = due_ms
@@ -130,12 +77,6 @@ cdef class MessageId:
 
     def __repr__(self):
         return f"MessageId(position={self.position}, due_ms={self.due_ms})"
-
-
-def message_ids(uint64_t position, Py_ssize_t count, int64_t due_ms):
-    """Of a batch whose first message is at `position`; 0: nobody knows where, of none of them."""
-    cdef Py_ssize_t i
-    return [MessageId(position + i if position else 0, due_ms) for i in range(count)]
 
 
 cdef tuple NOTHING = ()

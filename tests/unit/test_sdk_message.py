@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 
-from penstock.protocols.native._records import fitting, message_ids
 from penstock.sdk.message import MessageId
 
 
@@ -22,15 +21,3 @@ def test_ids_are_values_in_the_order_of_the_log() -> None:
         one < 7  # type: ignore[operator]  # noqa: B015
     with pytest.raises(AttributeError):
         one.position = 8
-    assert message_ids(7, 3, 1) == [MessageId(7, 1), MessageId(8, 1), MessageId(9, 1)]
-    assert message_ids(0, 2, 0) == [MessageId(0), MessageId(0)]
-
-
-def test_a_batch_takes_what_fits() -> None:
-    bodies = [b"x" * 10] * 5
-    assert fitting(bodies, 0, 3, 1000) == (3, 30)
-    assert fitting(bodies, 3, 3, 1000) == (5, 20)
-    assert fitting(bodies, 0, 9, 15) == (2, 20)
-    assert fitting(bodies, 5, 9, 15) == (5, 0)
-    with pytest.raises(TypeError):
-        fitting([b"", "text"], 0, 9, 9)  # type: ignore[list-item]

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.protocols.native import kinds
 from penstock.sdk.errors import ClientError, ConnectionLost
 from penstock.sdk.message import Described, MessageId
 
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
     from penstock.sdk.client import Client
 
-__all__ = ["Answering", "Check", "Group", "Half", "Question"]
+__all__ = ["Answering", "Check", "Group", "Half", "Question", "prepared"]
 
 logger: Final = logging.getLogger("penstock.sdk")
 
 _QUESTION: Final = struct.Struct(">QIII")
+_PREPARE: Final = struct.Struct(">III")
 
 
 class Question(Described):
@@ -170,3 +172,11 @@ class Half:
             await self.commit()
         else:
             await self.rollback()
+
+
+async def prepared(client: Client, handle: int, body: bytes, block: bytes) -> Half:
+    """Send a half message by the producer of that handle. Raises ClientError."""
+    link = await client.link()
+    answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    link.send(kinds.PREPARE, handle, _PREPARE.pack(link.number(answer), len(block), len(body)) + block + body)
+    return Half(client, (await answer)["transaction"])

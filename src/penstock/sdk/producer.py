@@ -1,8 +1,8 @@
-"""A producer: gathers messages into batches, keeps them until they are confirmed, sends them again.
+"""A producer: gathers messages into batches, and sends them.
 
-A batch is sent when it is full, when its oldest message has waited `linger`, or on `flush`. Until its confirm
-comes it is kept; after a reconnect all that are kept are sent again in their order. With a name the gateway
-knows their numbers and keeps each once; without one what was sent twice may be there twice.
+A batch is sent when it is full, when its oldest message has waited `linger`, or on `flush`. What a message is
+made of is `composing`'s, who waits while too much is under way is `room`'s, what becomes of a batch that was
+sent `unconfirmed`'s.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import struct
-import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native import kinds
-from penstock.protocols.native._records import fitting
-from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, from_wire, too_large
-from penstock.sdk.message import PLAIN, MessageId, properties_block
-from penstock.sdk.pending import Pending, Sent
-from penstock.sdk.schema import body_of
+from penstock.protocols.native._gathering import MESSAGE_BYTES, Gathering
+from penstock.sdk.composing import Composer, due_ms
+from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, too_large
+from penstock.sdk.message import PLAIN, MessageId
+from penstock.sdk.room import Room
+from penstock.sdk.unconfirmed import Unconfirmed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    from penstock.protocols.native._gathering import Pending
     from penstock.sdk.client import Client
     from penstock.sdk.half import Answering, Group, Half
     from penstock.sdk.link import Link
@@ -46,16 +44,7 @@ else:
 __all__ = ["Producer"]
 
 _ACKS: Final = {"all": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN, "none": kinds.ACKS_NONE}
-_CONFIRM: Final = struct.Struct(">QQII")
-_PREPARE: Final = struct.Struct(">III")
-_NO_SPAN: Final = nullcontext()
-_NUMBERS: Final = 2**31
-"""Numbers of a named producer's messages begin again at 0 from here on."""
 logger: Final = logging.getLogger("penstock.sdk")
-_HEAD_BYTES: Final = 64
-"""More than a frame has besides its records."""
-_RECORD_BYTES: Final = 64
-"""What a message counts for besides its bytes."""
 
 
 class Producer(Generic[T]):
@@ -85,8 +74,6 @@ class Producer(Generic[T]):
         self.epoch: int | None = None
         self.place = _named(place)
         """Where it sends, in words."""
-        self._codec = codec
-        self._key = key
         if numbered and name is None:
             raise TypeError("a producer that numbers its messages needs a name: name=")
         self._numbered = numbered
@@ -100,28 +87,17 @@ class Producer(Generic[T]):
             from penstock.sdk.half import Answering
 
             self._answering = Answering(client, group.check)
-        self._acks = _ACKS[acks]
         self._linger_s = linger_s
-        self._batch_bytes = batch_bytes
-        self._batch_messages = batch_messages
-        self._buffer_bytes = buffer_bytes
-        self._bodies: list[bytes] = []
-        self._props: list[bytes] = []
-        self._plain = True
-        self._futures: list[Sent] = []
-        self._gathered = 0
+        self._composer = Composer(self.place, codec, key, client.tracing)
+        self._gathering = Gathering(PLAIN, batch_bytes, batch_messages, buffer_bytes)
+        self._gathering.is_plain = self._composer.is_plain and not numbered
+        self._room = Room(self._gathering)
+        self._unconfirmed = Unconfirmed(
+            self._gathering, self._room, _ACKS[acks], wraps=name is not None and not numbered
+        )
         self._timer: asyncio.Handle | None = None
-        self._sequence = 0
-        self._sent: OrderedDict[int, Pending] = OrderedDict()
-        self._under_way = 0
-        self._room: deque[tuple[asyncio.Future[None], int]] = deque()
-        self._empty: list[asyncio.Future[None]] = []
         self._link: Link | None = None
-        self._frame_max = 2**31
-        self._simple = False
-        """Bodies are sent as they are, and a whole batch is one frame."""
         self._error: ClientError | None = None
-        self._loop: asyncio.AbstractEventLoop
 
     # Opening and closing
 
@@ -129,7 +105,7 @@ class Producer(Generic[T]):
         """Register with the gateway. Raises ClientError."""
         if self.handle:
             raise ClientError(f"the producer to {self.place} is open already")
-        self._loop = asyncio.get_running_loop()
+        self._gathering.loop = asyncio.get_running_loop()
         self._error = None
         handle = self.handle = self.client.register(self)
         link = None
@@ -158,23 +134,9 @@ class Producer(Generic[T]):
             self.epoch = answer["epoch"]
         if self.handle != handle:
             return  # it was closed meanwhile
-        self._link, self._frame_max = link, link.frame_max
-        self._simple = (
-            self._codec is None
-            and self._key is None
-            and self.client.tracing is None
-            and not self._numbered
-            and self._frames(self._batch_bytes, self._batch_messages)
-        )
-        batches = list(self._sent.values())
-        if self._acks == kinds.ACKS_NONE:
-            self._sent.clear()
-        for batch in batches:
-            batch.send(link, handle, self._acks)
-            if self._acks == kinds.ACKS_NONE:
-                # Nobody confirms these.
-                self._finished(batch)
-                batch.done(0)
+        self._link = link
+        self._gathering.frame_max = link.frame_max
+        self._unconfirmed.resend(link, handle)
 
     def paused(self) -> None:
         """The connection is lost: what is sent waits for the next one."""
@@ -184,13 +146,13 @@ class Producer(Generic[T]):
         """It cannot go on: everything under way fails."""
         self._error = error
         self._link = None
-        self._flush()
-        batches = list(self._sent.values())
-        self._sent.clear()
-        for batch in batches:
-            self._finished(batch)
+        self._stop_timer()
+        self._room.fail(error)
+        self._unconfirmed.fail(error)
+        batch = self._gathering.take()
+        if batch is not None:
+            self._gathering.under_way -= batch.size
             batch.failed(error, quietly=True)
-        self._make_room()
 
     async def close(self) -> None:
         """Flush and close. Idempotent.
@@ -205,7 +167,7 @@ class Producer(Generic[T]):
             async with asyncio.timeout(self.client.close_timeout_s):
                 await self._settled()
         except TimeoutError:
-            count = sum(batch.count for batch in self._sent.values())
+            count = self._unconfirmed.messages
             lost = ConnectionLost(
                 f"the producer to {self.place} is closed, and {count} messages are not confirmed",
                 remedy="they may be kept or not: send them again; a producer with a name keeps each once",
@@ -273,14 +235,14 @@ class Producer(Generic[T]):
             TypeError, ValueError: the body, a header or a property cannot be sent.
 
         """
-        headers, span = self._traced(headers)
+        headers, span = self._composer.traced(headers)
         with span:
-            data, block = self._encoded(body, key, headers, ttl_s, persistent, properties)
-            due_ms = _due_ms(deliver_at, deliver_after_s)
-            if self._under_way:
+            data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
+            due = due_ms(deliver_at, deliver_after_s)
+            if self._gathering.under_way:
                 await self._wait_for_room(len(data) + len(block))
-            if due_ms:
-                return (await self._send_later([data], [block], due_ms))[0]
+            if due:
+                return await self._send_later(data, block, due)
             return await self._add(data, block, number)
 
     def send_nowait(
@@ -301,40 +263,23 @@ class Producer(Generic[T]):
 
         """
         if (
-            self._timer is not None
-            and type(body) is bytes
-            and self._simple
-            and key is None
+            key is None
             and headers is None
             and ttl_s is None
-            and persistent
             and number is None
+            and persistent
             and not properties
-            and self._error is None
         ):
-            # Behind others in a batch, with nothing to encode: for this is called once per message.
-            plain: Any = body
-            gathered = self._gathered + len(plain) + len(PLAIN)
-            under_way = self._under_way + len(plain) + len(PLAIN) + _RECORD_BYTES
-            if (
-                gathered < self._batch_bytes
-                and len(self._bodies) + 1 < self._batch_messages
-                and under_way <= self._buffer_bytes
-            ):
-                future: Sent = self._loop.create_future()
-                self._bodies.append(plain)
-                self._props.append(PLAIN)
-                self._futures.append(future)
-                self._gathered = gathered
-                self._under_way = under_way
-                return future
-        headers, span = self._traced(headers)
+            # Nothing to encode, and behind others in a batch: this is done once per message.
+            sent = self._gathering.plain(body)
+            if sent is not None:
+                return sent
+        headers, span = self._composer.traced(headers)
         with span:
-            data, block = self._encoded(body, key, headers, ttl_s, persistent, properties)
-            size = len(data) + len(block) + _RECORD_BYTES
-            if self._under_way and self._under_way + size > self._buffer_bytes:
+            data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
+            if not self._gathering.has_room(len(data) + len(block) + MESSAGE_BYTES):
                 raise BufferFull(
-                    f"{self._under_way} bytes are under way to {self.place}",
+                    f"{self.under_way} bytes are under way to {self.place}",
                     remedy="await send, or raise buffer_bytes",
                 )
             return self._add(data, block, number)
@@ -347,29 +292,15 @@ class Producer(Generic[T]):
         self.check()
         if self._numbered:
             self._take_number(None)
-        encode = body_of if self._codec is None else self._codec.encode
-        block = PLAIN
-        if key is not None or self._codec is not None:
-            block = properties_block(key, None, None, True, self._described({}))
-        bodies: list[Any] = values if isinstance(values, list) else list(values)
-        if self._codec is not None or set(map(type, bodies)) - {bytes}:
-            bodies = [encode(one) for one in bodies]
+        bodies, block = self._composer.many(values, key)
         waiting = []
         at = 0
         while at < len(bodies):
             await self._wait_for_room(1)
-            end, size = fitting(bodies, at, self._batch_messages, self._batch_bytes)
-            size += len(block) * (end - at)
-            while end - at > 1 and not self._frames(size, end - at):
-                end -= 1
-                size -= len(bodies[end]) + len(block)
-            some = bodies[at:end]
             self._flush()
-            future: asyncio.Future[list[MessageId]] = self._loop.create_future()
-            props = None if block is PLAIN else [block] * len(some)
-            self._send(some, props, None, future, size + _RECORD_BYTES * len(some), 0)
-            waiting.append(future)
-            at = end
+            batch = self._gathering.whole(bodies, at, block)
+            waiting.append(self._send_whole(batch))
+            at += batch.count
         found: list[MessageId] = []
         for one in await asyncio.gather(*waiting):
             found += one
@@ -397,14 +328,10 @@ class Producer(Generic[T]):
                 "a producer without a group cannot prepare messages",
                 remedy="say who answers for them: group=Group(...)",
             )
-        from penstock.sdk.half import Half
+        from penstock.sdk.half import prepared
 
-        data, block = self._encoded(body, key, headers, ttl_s, True, properties)
-        link = await self.client.link()
-        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-        head = _PREPARE.pack(link.number(answer), len(block), len(data))
-        link.send(kinds.PREPARE, self.handle, head + block + data)
-        return Half(self.client, (await answer)["transaction"])
+        data, block = self._composer.message(body, key, headers, ttl_s, True, properties)
+        return await prepared(self.client, self.handle, data, block)
 
     async def flush(self) -> None:
         """Wait until everything sent so far is confirmed. Raises what made the producer fail."""
@@ -415,10 +342,7 @@ class Producer(Generic[T]):
     async def _settled(self) -> None:
         """Wait until nothing is under way."""
         self._flush()
-        if self._sent:
-            empty: asyncio.Future[None] = self._loop.create_future()
-            self._empty.append(empty)
-            await empty
+        if await self._unconfirmed.confirm_all():
             if self._error is not None:
                 raise self._error
         elif self._link is not None:
@@ -433,7 +357,7 @@ class Producer(Generic[T]):
     @property
     def under_way(self) -> int:
         """Bytes that are gathered or sent and not confirmed."""
-        return self._under_way
+        return self._gathering.under_way
 
     # Inside
 
@@ -447,27 +371,6 @@ class Producer(Generic[T]):
                 remedy="use it with async with, or await its open()",
             )
 
-    def _encoded(
-        self,
-        body: Any,
-        key: bytes | str | None,
-        headers: Mapping[str, Any] | None,
-        ttl_s: float | None,
-        persistent: bool,
-        properties: Mapping[str, Any],
-    ) -> tuple[bytes, bytes]:
-        """Body and properties of a message. Raises TypeError, ValueError."""
-        if self._key is not None and key is None:
-            key = self._key(body)
-        if self._codec is None:
-            data = body if type(body) is bytes else body_of(body)
-        else:
-            data, properties = self._codec.encode(body), self._described(properties)
-        if ttl_s is not None and not isinstance(ttl_s, int | float):
-            raise TypeError(f"ttl_s is a number of seconds, not {type(ttl_s).__name__}")
-        ttl_ms = None if ttl_s is None else max(int(ttl_s * 1000), 1)
-        return data, properties_block(key, headers, ttl_ms, persistent, properties)
-
     def encoded(
         self,
         body: Any,
@@ -477,86 +380,38 @@ class Producer(Generic[T]):
         properties: Mapping[str, Any] | None,
     ) -> tuple[bytes, bytes]:
         """Body and properties of a message that a transaction sends. Raises TypeError, ValueError."""
-        headers, span = self._traced(headers)
+        headers, span = self._composer.traced(headers)
         with span:
-            return self._encoded(body, key, headers, None, True, properties or {})
-
-    def _described(self, properties: Mapping[str, Any]) -> Mapping[str, Any]:
-        kind = "" if self._codec is None else self._codec.content_type
-        return {"content_type": kind, **properties} if kind else properties
-
-    def _traced(
-        self, headers: Mapping[str, Any] | None
-    ) -> tuple[Mapping[str, Any] | None, AbstractContextManager[object]]:
-        """Headers that a span may put its context into, and the span."""
-        tracing = self.client.tracing
-        if tracing is None:
-            return headers, _NO_SPAN
-        made = dict(headers or {})
-        return made, tracing.sending(self.place, made)
+            return self._composer.message(body, key, headers, None, True, properties or {})
 
     async def _wait_for_room(self, size: int) -> None:
-        """Wait for one's turn to send `size` bytes, which are to be added at once."""
+        """Wait for one's turn to send a message of `size` bytes, which is to be added at once."""
         self.check()
-        size += _RECORD_BYTES
-        if not self._room and self._fits(size):
-            return
-        self._flush()
-        room: asyncio.Future[None] = self._loop.create_future()
-        self._room.append((room, size))
-        self._make_room()
-        try:
-            await room
-        except BaseException:
-            if not room.cancelled() and room.exception() is None:
-                self._under_way -= size
-            self._make_room()  # for those behind
-            raise
-        self._under_way -= size
-
-    def _fits(self, size: int) -> bool:
-        return not self._under_way or self._under_way + size <= self._buffer_bytes
-
-    def _make_room(self) -> None:
-        """Let those send that waited longest, as many as fit; what they will send counts from now on."""
-        while self._room:
-            room, size = self._room[0]
-            if not room.done():
-                if self._error is not None:
-                    room.set_exception(self._error)
-                elif self._fits(size):
-                    self._under_way += size
-                    room.set_result(None)
-                else:
-                    break
-            self._room.popleft()
+        if not self._room.is_there(size + MESSAGE_BYTES):
+            self._flush()
+            await self._room.wait(size + MESSAGE_BYTES)
 
     def _add(self, body: bytes, block: bytes, number: int | None) -> asyncio.Future[MessageId]:
         self.check()
         if self._numbered or number is not None:
             self._take_number(number)
         size = len(body) + len(block)
-        if self._bodies and not self._frames(self._gathered + size, len(self._bodies) + 1):
+        gathering = self._gathering
+        if not gathering.fits(size):
             self._flush()
-        future: Sent = self._loop.create_future()
-        self._bodies.append(body)
-        self._props.append(block)
-        self._plain = self._plain and block is PLAIN
-        self._futures.append(future)
-        self._gathered += size
-        self._under_way += size + _RECORD_BYTES
-        if (
-            self._gathered >= self._batch_bytes
-            or len(self._bodies) >= self._batch_messages
-            or number is not None
-        ):
+            if not gathering.fits(size):
+                refused: asyncio.Future[MessageId] = gathering.loop.create_future()
+                refused.set_exception(too_large(size, gathering.frame_max))
+                return refused
+        sent = gathering.add(body, block)
+        if gathering.is_full or number is not None:
             self._flush()
         elif self._timer is None:
             if self._linger_s:
-                self._timer = self._loop.call_later(self._linger_s, self._flush)
+                self._timer = gathering.loop.call_later(self._linger_s, self._flush)
             else:
-                self._timer = self._loop.call_soon(self._flush)
-        return future
+                self._timer = gathering.loop.call_soon(self._flush)
+        return sent
 
     def _take_number(self, number: int | None) -> None:
         """The next batch is one message with that number. Raises TypeError, ValueError."""
@@ -564,101 +419,58 @@ class Producer(Generic[T]):
             raise TypeError(f"the producer to {self.place} numbers by itself; open it with numbered=True")
         if number is None:
             raise TypeError(f"the producer to {self.place} is numbered=True: say number=, and use send")
-        if not self._sequence <= number < 2**63:
-            raise ValueError(f"numbers rise up to 2^63: {number} is not above {self._sequence - 1}")
-        self._sequence = number
+        least = self._unconfirmed.number
+        if not least <= number < 2**63:
+            raise ValueError(f"numbers rise up to 2^63: {number} is not above {least - 1}")
+        self._unconfirmed.number = number
 
-    def _flush(self) -> None:
-        """Send what is gathered."""
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._bodies:
-            return
-        bodies, props, futures = self._bodies, self._props, self._futures
-        size = self._gathered + _RECORD_BYTES * len(bodies)
-        plain, self._plain = self._plain, True
-        self._bodies, self._props, self._futures, self._gathered = [], [], [], 0
-        self._under_way -= size
-        self._send(bodies, None if plain else props, futures, None, size, 0)
 
-    def _send(
-        self,
-        bodies: list[bytes],
-        props: list[bytes] | None,
-        futures: list[Sent] | None,
-        future: asyncio.Future[list[MessageId]] | None,
-        size: int,
-        due_ms: int,
-    ) -> None:
-        if not self._frames(size - _RECORD_BYTES * len(bodies), len(bodies)):
-            Pending(0, bodies, props, futures, future, size, due_ms).failed(too_large(size, self._frame_max))
-            self._make_room()
-            return
-        if self._sequence + len(bodies) > _NUMBERS and self.name is not None and not self._numbered:
-            self._sequence = 0
-        batch = Pending(self._sequence, bodies, props, futures, future, size, due_ms)
-        self._sequence += len(bodies)
-        self._under_way += size
-        if self._error is not None:
-            self._under_way -= size
-            batch.failed(self._error)
-            return
-        if self._acks == kinds.ACKS_NONE and self._link is not None:
-            batch.send(self._link, self.handle, self._acks)
-            self._under_way -= size
-            batch.done(0)
-            return
-        self._sent[batch.sequence] = batch
-        if self._link is not None:
-            batch.send(self._link, self.handle, self._acks)
+    def _flush(self) -> None:
+        """Send what is gathered."""
+        self._stop_timer()
+        batch = self._gathering.take()
+        if batch is not None:
+            self._unconfirmed.send(batch, self._link, self.handle)
 
-    def _frames(self, size: int, count: int) -> bool:
-        """Whether messages of so many bytes are one frame."""
-        return size + 8 * count + _HEAD_BYTES <= self._frame_max
-
-    async def _send_later(self, bodies: list[bytes], props: list[bytes], due_ms: int) -> list[MessageId]:
+    async def _send_later(self, body: bytes, block: bytes, due: int) -> MessageId:
         if self.name is not None:
             raise ClientError(
                 "a named producer cannot delay messages", remedy="open a producer without a name for these"
             )
         self.check()
         self._flush()
-        future: asyncio.Future[list[MessageId]] = self._loop.create_future()
-        size = sum(map(len, bodies)) + sum(map(len, props)) + _RECORD_BYTES * len(bodies)
-        self._send(bodies, props, None, future, size, due_ms)
-        return await future
+        batch = self._gathering.whole([body], 0, block)
+        batch.due_ms = due
+        return (await self._send_whole(batch))[0]
+
+    def _send_whole(self, batch: Pending) -> asyncio.Future[list[MessageId]]:
+        """Send a batch of one call; the ids of its messages."""
+        future: asyncio.Future[list[MessageId]] = self._gathering.loop.create_future()
+        batch.whole = future
+        if self._gathering.carries(batch):
+            self._unconfirmed.send(batch, self._link, self.handle)
+        else:
+            self._gathering.under_way -= batch.size
+            batch.failed(too_large(batch.size, self._gathering.frame_max))
+            self._room.make()
+        return future
 
     def frame(self, kind: int, payload: bytes) -> None:
         """CONFIRM, REFUSED or CHECK."""
         if kind == kinds.CONFIRM:
-            sequence, position, _, _ = _CONFIRM.unpack(payload)
-            batch = self._sent.pop(sequence, None)
-            if batch is not None:
-                self._finished(batch)
-                batch.done(position)
+            self._unconfirmed.confirmed(payload)
         elif kind == kinds.REFUSED:
-            told = json.loads(payload)
-            error = from_wire(told)
-            batch = self._sent.pop(told["sequence"], None)
-            if batch is not None:
-                self._finished(batch)
-                batch.failed(error)
+            error = self._unconfirmed.refused(json.loads(payload))
             if isinstance(error, Fenced) or self._numbered:
                 # Of numbered messages none may pass one that was refused.
                 self.client.forget(self.handle)
                 self.failed(error)
         elif kind == kinds.CHECK and self._answering is not None:
             self._answering.asked(payload)
-
-    def _finished(self, batch: Pending) -> None:
-        self._under_way -= batch.size
-        self._make_room()
-        if not self._sent:
-            empty, self._empty = self._empty, []
-            for future in empty:
-                if not future.done():
-                    future.set_result(None)
 
 
 def _named(place: Mapping[str, Any]) -> str:
@@ -667,17 +479,3 @@ def _named(place: Mapping[str, Any]) -> str:
     if not place["exchange"]:
         return f"queue {place['routing_key']!r}"
     return f"exchange {place['exchange']!r}, key {place['routing_key']!r}"
-
-
-def _due_ms(at: datetime | float | None, after_s: float | None) -> int:
-    if at is not None and after_s is not None:
-        raise ValueError("deliver_at and deliver_after_s in one message; set one of them")
-    if after_s is not None:
-        return int((time.time() + after_s) * 1000) + 1 if after_s > 0 else 0
-    if at is None:
-        return 0
-    if not isinstance(at, int | float):
-        if at.tzinfo is None:
-            raise ValueError("deliver_at is a datetime with a time zone")
-        at = at.timestamp()
-    return max(int(at * 1000), 1)

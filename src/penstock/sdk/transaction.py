@@ -72,7 +72,7 @@ class Transaction:
         parts = [struct.pack(">HH", len(sends), len(acks))]
         for producer, (bodies, props) in sends.items():
             producer.check()
-            records = encode_records(bodies, props, b"")
+            records = encode_records(bodies, props)
             parts += struct.pack(">III", producer.handle, len(bodies), len(records)), records
         for consumer, messages in acks.items():
             ranges = joined(consumer.ranges(messages))

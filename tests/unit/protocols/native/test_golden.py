@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.protocols.native import kinds
+from penstock.protocols.native._gathering import Gathering
 from penstock.protocols.native._records import (
     Record,
     decode_delivery,
     decode_stored,
-    encode_produce,
     encode_records,
 )
 from penstock.protocols.native.packing import unpack
@@ -35,16 +35,21 @@ FRAMES = {name: bytes.fromhex(one["hex"]) for name, one in GOLDEN.items()}
 
 def test_the_client_makes_the_produce_frame() -> None:
     props = [PLAIN, properties_block("k", None, None, True), PLAIN]
-    assert encode_produce(1, 0, 2, [b"a", b"bc", b""], props, PLAIN) == FRAMES["produce"]
+    gathering = Gathering(PLAIN, 1000, 10, 1000)
+    for body, block in zip([b"a", b"bc", b""], props, strict=True):
+        gathering.add(body, block)
+    batch = gathering.take()
+    assert batch is not None
+    batch.seal(1, 0, 2)
+    assert batch.frame == FRAMES["produce"]
 
 
 def test_a_client_s_records_are_the_reference_s() -> None:
     items = [(PLAIN, b"x" * i) for i in range(20)]
     bodies = [body for _, body in items]
-    assert encode_records(bodies, None, PLAIN) == wire.records(items)
-    assert encode_records(bodies, [PLAIN] * 20, b"") == wire.records(items)
+    assert encode_records(bodies, [PLAIN] * 20) == wire.records(items)
     with pytest.raises(ValueError, match="20 bodies and 1 properties"):
-        encode_records(bodies, [PLAIN], b"")
+        encode_records(bodies, [PLAIN])
 
 
 def test_the_client_understands_the_delivery() -> None:

@@ -1,0 +1,103 @@
+"""What one producer makes of what it is given to send: bodies and properties, and when they are due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.sdk.message import PLAIN, properties_block
+from penstock.sdk.schema import body_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock.sdk.schema import Codec
+    from penstock.sdk.tracing import Tracing
+
+__all__ = ["Composer", "due_ms"]
+
+_NO_SPAN: Final = nullcontext()
+
+
+class Composer:
+    """How values are encoded, keyed and traced."""
+
+    def __init__(
+        self,
+        place: str,
+        codec: Codec[Any] | None,
+        key: Callable[[Any], bytes | str | None] | None,
+        tracing: Tracing | None,
+    ) -> None:
+        """`place`: where they go, in words, as spans have it."""
+        self._place = place
+        self._codec = codec
+        self._key = key
+        self._tracing = tracing
+
+    @property
+    def is_plain(self) -> bool:
+        """Bytes that are sent with nothing besides are sent as they are."""
+        return self._codec is None and self._key is None and self._tracing is None
+
+    def message(
+        self,
+        body: Any,
+        key: bytes | str | None,
+        headers: Mapping[str, Any] | None,
+        ttl_s: float | None,
+        persistent: bool,
+        properties: Mapping[str, Any],
+    ) -> tuple[bytes, bytes]:
+        """Body and properties. Raises TypeError, ValueError, what the codec raises."""
+        if self._key is not None and key is None:
+            key = self._key(body)
+        if self._codec is None:
+            data = body if type(body) is bytes else body_of(body)
+        else:
+            data, properties = self._codec.encode(body), self._described(properties)
+        if ttl_s is not None and not isinstance(ttl_s, int | float):
+            raise TypeError(f"ttl_s is a number of seconds, not {type(ttl_s).__name__}")
+        ttl_ms = None if ttl_s is None else max(int(ttl_s * 1000), 1)
+        return data, properties_block(key, headers, ttl_ms, persistent, properties)
+
+    def many(self, values: Sequence[Any], key: bytes | str | None) -> tuple[list[bytes], bytes]:
+        """Bodies, and the properties that all of them have. Raises as `message`."""
+        block = PLAIN
+        if key is not None or self._codec is not None:
+            block = properties_block(key, None, None, True, self._described({}))
+        bodies: list[Any] = values if isinstance(values, list) else list(values)
+        if self._codec is not None or set(map(type, bodies)) - {bytes}:
+            encode = body_of if self._codec is None else self._codec.encode
+            bodies = [encode(one) for one in bodies]
+        return bodies, block
+
+    def _described(self, properties: Mapping[str, Any]) -> Mapping[str, Any]:
+        kind = "" if self._codec is None else self._codec.content_type
+        return {"content_type": kind, **properties} if kind else properties
+
+    def traced(
+        self, headers: Mapping[str, Any] | None
+    ) -> tuple[Mapping[str, Any] | None, AbstractContextManager[object]]:
+        """Headers that a span may put its context into, and the span."""
+        if self._tracing is None:
+            return headers, _NO_SPAN
+        made = dict(headers or {})
+        return made, self._tracing.sending(self._place, made)
+
+
+def due_ms(at: datetime | float | None, after_s: float | None) -> int:
+    """When a message is published, since the epoch; 0: at once. Raises ValueError."""
+    if at is not None and after_s is not None:
+        raise ValueError("deliver_at and deliver_after_s in one message; set one of them")
+    if after_s is not None:
+        return int((time.time() + after_s) * 1000) + 1 if after_s > 0 else 0
+    if at is None:
+        return 0
+    if not isinstance(at, int | float):
+        if at.tzinfo is None:
+            raise ValueError("deliver_at is a datetime with a time zone")
+        at = at.timestamp()
+    return max(int(at * 1000), 1)

@@ -1,0 +1,130 @@
+"""A producer's batches from being sent to being confirmed: their numbers, and sending them again.
+
+With a name the gateway knows the numbers and keeps each message once; without one what was sent twice may be
+there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.native import kinds
+from penstock.sdk.errors import from_wire
+
+if TYPE_CHECKING:
+    from penstock.protocols.native._gathering import Gathering, Pending
+    from penstock.sdk.errors import ClientError
+    from penstock.sdk.link import Link
+    from penstock.sdk.room import Room
+
+__all__ = ["Unconfirmed"]
+
+_CONFIRM: Final = struct.Struct(">QQII")
+_BATCH: Final = struct.Struct(">QBBHI")
+_DUE: Final = struct.Struct(">q")
+_NUMBERS: Final = 2**31
+"""Numbers of a named producer's messages begin again at 0 from here on."""
+
+
+class Unconfirmed:
+    """Batches by their numbers, in the order in which they were sent."""
+
+    def __init__(self, gathering: Gathering, room: Room, acks: int, *, wraps: bool) -> None:
+        """`wraps`: their numbers begin again at 2^31."""
+        self._gathering = gathering
+        self._room = room
+        self._acks = acks
+        self._wraps = wraps
+        self._batches: dict[int, Pending] = {}
+        self._empty: list[asyncio.Future[None]] = []
+        self.number = 0
+        """Of the next message."""
+
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+        return sum(batch.count for batch in self._batches.values())
+
+    def send(self, batch: Pending, link: Link | None, handle: int) -> None:
+        """Number a batch and send it; None: when there is a connection."""
+        if self._wraps and self.number + batch.count > _NUMBERS:
+            self.number = 0
+        batch.seal(handle, self.number, self._acks)
+        self.number += batch.count
+        self._batches[batch.sequence] = batch
+        if link is not None:
+            self._transmit(batch, link, handle)
+
+    def resend(self, link: Link, handle: int) -> None:
+        """There is a new connection: send all again, in their order."""
+        for batch in list(self._batches.values()):
+            self._transmit(batch, link, handle)
+
+    def _transmit(self, batch: Pending, link: Link, handle: int) -> None:
+        frame = batch.frame
+        assert frame is not None  # it is sealed, and not confirmed
+        if not batch.due_ms and not link.packs:
+            link.write(frame)
+        else:
+            records, packed = batch.records, 0
+            if link.packs:
+                from penstock.protocols.native.packing import code_of, pack
+
+                records, packed = pack(records, link.packs), code_of(link.packs)
+            head = _BATCH.pack(batch.sequence, self._acks, packed, 0, batch.count)
+            if batch.due_ms:
+                link.send(kinds.PRODUCE_AT, handle, head + _DUE.pack(batch.due_ms) + records)
+            else:
+                link.send(kinds.PRODUCE, handle, head + records)
+        if self._acks == kinds.ACKS_NONE:
+            # Nobody confirms these.
+            self._confirmed(batch.sequence, 0)
+
+    def _taken(self, sequence: int) -> Pending | None:
+        """The batch of that number, which is not under way any more."""
+        batch = self._batches.pop(sequence, None)
+        if batch is not None:
+            self._gathering.under_way -= batch.size
+            self._room.make()
+            if not self._batches:
+                empty, self._empty = self._empty, []
+                for future in empty:
+                    if not future.done():
+                        future.set_result(None)
+        return batch
+
+    def confirmed(self, payload: bytes) -> None:
+        """A CONFIRM frame came."""
+        sequence, position, _, _ = _CONFIRM.unpack(payload)
+        self._confirmed(sequence, position)
+
+    def _confirmed(self, sequence: int, position: int) -> None:
+        batch = self._taken(sequence)
+        if batch is not None:
+            batch.done(position)
+
+    def refused(self, told: dict[str, Any]) -> ClientError:
+        """What a REFUSED frame told; the error."""
+        error = from_wire(told)
+        batch = self._taken(told["sequence"])
+        if batch is not None:
+            batch.failed(error)
+        return error
+
+    def fail(self, error: ClientError) -> None:
+        """None of them will be confirmed; who does not look at its future hears nothing of it."""
+        for sequence in list(self._batches):
+            batch = self._taken(sequence)
+            if batch is not None:
+                batch.failed(error, quietly=True)
+
+    async def confirm_all(self) -> bool:
+        """Wait until none is left; whether there was one."""
+        if not self._batches:
+            return False
+        empty: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._empty.append(empty)
+        await empty
+        return True

@@ -86,9 +86,6 @@ class Appender:
     def end_unit(self) -> None: ...
     @property
     def in_unit(self) -> bool: ...
-    @property
-    def open_records(self) -> int:
-        """Records in the open batch."""
     def now_ms(self) -> int:
         """The time of this tick, ms since the epoch."""
     def take_closed(self) -> list[Batch]:

@@ -419,10 +419,6 @@ cdef class Appender:
     def in_unit(self):
         return self.unit > 0
 
-    @property
-    def open_records(self):
-        return self.count if self.count_limit else 0
-
     def now_ms(self):
         return self.now()
 

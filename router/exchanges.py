@@ -295,10 +295,6 @@ class Exchange:
             return self.slot(syntax, b"\0".join((routing_key, who, wire(destination.name))), weight=weight)
         return self.slot(syntax, b"" if syntax == "fanout" else routing_key)
 
-    def named_slot(self, name: bytes) -> Slot | None:
-        """The slot of exactly this key, for the default exchange."""
-        return self._literal.get(name)
-
     def discard(self, slot: Slot) -> None:
         """Take out a slot that nobody is bound by any more."""
         if slot.syntax == "dotted":

@@ -31,8 +31,6 @@ class KeyShares:
         """Be told what of this cursor is settled or given back."""
     def owner_of(self, slot: int) -> int:
         """Who is to get it; 0: nobody."""
-    def holder_of(self, slot: int) -> int:
-        """Who has unsettled messages of it; 0: nobody."""
     def assign(self, cursor: Cursor, slots: Buffer, credits: list[int]) -> list[tuple[int, int]]:
         """Group the items of the cursor's last take by consumer, in its memory; (consumer, how many) of each.
 

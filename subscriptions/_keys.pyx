@@ -98,9 +98,6 @@ cdef class KeyShares(Holds):
     def owner_of(self, uint16_t slot):
         return self.owner[slot]
 
-    def holder_of(self, uint16_t slot):
-        return self.holder[slot] if self.held[slot] else 0
-
     def assign(self, Cursor cursor not None, const uint16_t[::1] slots, list credits not None):
         """Group the items of the last take by whom they go to: (number, how many) of each, in their order."""
         cdef Item given[MAX_TAKE]

@@ -48,9 +48,6 @@ class Channel(Confirms):
     ) -> None:
         """`dirty` is called after deliveries were encoded into `out`."""
 
-    def drop_content(self) -> None:
-        """Forget the message under way."""
-
     @property
     def unacked_count(self) -> int:
         """Deliveries that are not settled, those of basic.get included."""

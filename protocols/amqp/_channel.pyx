@@ -119,10 +119,6 @@ cdef class Channel(Confirms):
             self.body_capacity = 0
         self.body_have = self.body_size = 0
 
-    def drop_content(self):
-        """Forget the message under way."""
-        self.end_content()
-
     # Deliveries
 
     cdef uint64_t hold(self, PyObject* cursor, PyObject* consumer, uint64_t seq) except 0:

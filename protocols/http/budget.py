@@ -34,7 +34,6 @@ _NAMES: Final = {
     _WINDOW: "WINDOW_UPDATE",
     _UNKNOWN: "unknown",
 }
-_END_HEADERS: Final = 4
 _CONTINUATIONS: Final = 8
 _BLOCK_MAX: Final = 16384
 _UPDATES_PER_DATA: Final = 10

@@ -77,8 +77,6 @@ MQTT_3_1: Final = 3
 MQTT_3_1_1: Final = 4
 MQTT_5: Final = 5
 
-SESSION_NEVER_EXPIRES: Final = 2**32 - 1
-
 
 @dataclass(slots=True)
 class Will:

@@ -1,6 +1,6 @@
-"""A client's side of the native protocol: records made in one go, deliveries taken apart in one go."""
+"""A client's side of the native protocol: records made in one go, and those of deliveries."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 class Record:
     """A delivered message, as the frame has it; a base for classes with more to say."""
@@ -21,9 +21,7 @@ class Record:
     redelivered: bool
     """It may have been delivered before."""
     source: Any
-    """What the caller of `decode_delivery` gave."""
-
-_Kind = TypeVar("_Kind", bound=Record)
+    """What the `Inbox` was given that made it."""
 
 class MessageId:
     """Where a message is: the position in the log, which rises with each message of a topic. Immutable."""
@@ -41,15 +39,3 @@ class MessageId:
 
 def encode_records(bodies: list[bytes], props: list[bytes]) -> bytes:
     """Records to be sent, one behind the other. Raises ValueError: lists of different lengths."""
-
-def decode_delivery(payload: bytes, kind: type[_Kind], source: Any) -> tuple[int, int, list[_Kind]]:
-    """(first tag, request of the pull or 0, records) of the payload of a DELIVER frame.
-
-    The records are made without calling `kind.__init__`. Raises ValueError: cut short, or bytes left over.
-    """
-
-def decode_stored(payload: bytes, kind: type[_Kind], source: Any) -> list[_Kind]:
-    """The records of the payload of a DELIVER_STORED frame; made as by `decode_delivery`.
-
-    Raises ValueError: it is no whole batch of records, or its checksums do not fit.
-    """

@@ -215,25 +215,6 @@ cdef inline bint same(const uint8_t* p, uint32_t size, bytes known) noexcept:
     return <Py_ssize_t>size == PyBytes_GET_SIZE(known) and memcmp(p, PyBytes_AS_STRING(known), size) == 0
 
 
-cdef list all_of(Chunk chunk, type kind, object source):
-    cdef uint64_t size = 0
-    if not issubclass(kind, Record):
-        raise TypeError("kind is a class of records")
-    return [chunk.next(kind, source, &size) for _ in range(chunk.left)]
-
-
-def decode_delivery(bytes payload not None, type kind not None, object source):
-    """(first tag, pull, records) of the payload of a DELIVER frame."""
-    cdef uint32_t pull = 0
-    cdef Chunk chunk = Chunk.of_delivery(payload, &pull)
-    return chunk.tag, pull, all_of(chunk, kind, source)
-
-
-def decode_stored(bytes payload not None, type kind not None, object source):
-    """The records of the payload of a DELIVER_STORED frame."""
-    return all_of(Chunk.of_stored(payload), kind, source)
-
-
 cdef int check_stored(const uint8_t* p, const uint8_t* end, uint64_t position) except -1:
     """Whether a valid batch lies at `p` that begins with the position."""
     cdef const StoredHead* head = <const StoredHead*>p

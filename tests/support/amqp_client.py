@@ -227,16 +227,6 @@ class Connection:
             body += piece.value
         return Message(method, header, body)
 
-    def closed_by_peer(self) -> bool:
-        """Whether the broker closes the connection without another frame."""
-        try:
-            self.read()
-        except Closed as closed:
-            return closed.scope == "socket"
-        except TimeoutError:
-            return False
-        return False
-
 
 def _is_reply(index: int, method: Frame) -> bool:
     """Whether the method with this index answers `method`."""

@@ -61,13 +61,6 @@ def _topic_path(parsed: argparse.Namespace) -> str:
     return f"{base(parsed)}/streams/{segment(parsed.name)}"
 
 
-def _list_of(what: str) -> Any:
-    def action(client: Client, parsed: argparse.Namespace) -> None:
-        print_list(client.get(f"{base(parsed)}/{what}")[what], parsed.columns, parsed.output)
-
-    return action
-
-
 def _list_topics(client: Client, parsed: argparse.Namespace) -> None:
     print_list(client.pages(f"{base(parsed)}/streams", "streams"), parsed.columns, parsed.output)
 

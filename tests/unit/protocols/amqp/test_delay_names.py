@@ -11,7 +11,6 @@ from pamqp.commands import Basic
 from penstock.router.permissions import Permission
 from tests.support.amqp_session import Client, World
 
-AFTER = "x-penstock-deliver-after"
 ID = "x-penstock-delay-id"
 CANCEL = "x-penstock-cancel"
 

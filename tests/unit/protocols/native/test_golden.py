@@ -10,12 +10,8 @@ import pytest
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._gathering import Gathering
-from penstock.protocols.native._records import (
-    Record,
-    decode_delivery,
-    decode_stored,
-    encode_records,
-)
+from penstock.protocols.native._inbox import Inbox
+from penstock.protocols.native._records import encode_records
 from penstock.protocols.native.packing import unpack
 from penstock.sdk.half import Question
 from penstock.sdk.message import Message, properties_block
@@ -52,10 +48,17 @@ def test_a_client_s_records_are_the_reference_s() -> None:
         encode_records(bodies, [PLAIN])
 
 
+def taken(payload: bytes) -> list[Message]:
+    """What a client has of a DELIVER frame that answers no pull."""
+    inbox = Inbox(Message, None, 100, 1 << 20)
+    assert inbox.deliver(payload) == (0, ())
+    return inbox.take(100)
+
+
 def test_the_client_understands_the_delivery() -> None:
     ((_, handle, payload),) = wire.frames(FRAMES["deliver"])
-    first, pull, (message,) = decode_delivery(payload, Message, None)
-    assert (handle, first, pull) == (2, 7, 0)
+    (message,) = taken(payload)
+    assert handle == 2
     assert (message.position, message.timestamp_ms, message.tag) == (4711, 1_700_000_000_123, 7)
     assert (message.body, message.given_back, message.redelivered) == (b"hello", 2, True)
     assert (message.exchange, message.routing_key, message.key, message.headers) == ("", "orders", None, {})
@@ -65,9 +68,9 @@ def test_a_delivery_that_is_cut_anywhere_is_refused() -> None:
     ((_, _, payload),) = wire.frames(FRAMES["deliver"])
     for cut in range(len(payload)):
         with pytest.raises(ValueError, match="cut short"):
-            decode_delivery(payload[:cut], Record, None)
+            taken(payload[:cut])
     with pytest.raises(ValueError, match="left over"):
-        decode_delivery(payload + b"x", Record, None)
+        taken(payload + b"x")
 
 
 def test_the_gateway_understands_what_a_client_sends(world: World) -> None:
@@ -114,7 +117,9 @@ def test_there_is_one_of_every_type_of_frame() -> None:
 
 def test_the_client_understands_stored_batches() -> None:
     ((_, handle, payload),) = wire.frames(FRAMES["deliver_stored"])
-    messages = decode_stored(payload, Message, None)
+    inbox = Inbox(Message, None, 100, 1 << 20)
+    inbox.deliver_stored(payload)
+    messages = inbox.take(100)
     assert (handle, [message.tag for message in messages]) == (2, [7, 8, 9])
     assert [message.position for message in messages] == [4711, 4712, 4713]
     assert [message.timestamp_ms - 1_700_000_000_000 for message in messages] == [0, 1, 0]
@@ -129,8 +134,8 @@ def test_the_client_understands_stored_batches() -> None:
 
 def test_the_client_understands_a_packed_delivery() -> None:
     ((_, _, payload),) = wire.frames(FRAMES["deliver_packed"])
-    first, pull, messages = decode_delivery(unpack(payload, 1000), Message, None)
-    assert (first, pull, [message.body for message in messages]) == (7, 0, [b"compressed"] * 8)
+    messages = taken(unpack(payload, 1000))
+    assert [(message.tag, message.body) for message in messages] == [(7 + i, b"compressed") for i in range(8)]
 
 
 @pytest.mark.parametrize("name", ["welcome", "ready", "response", "error", "refused", "event"])

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.protocols.native import kinds
-from penstock.protocols.native._records import Record, decode_stored
+from penstock.protocols.native._inbox import Inbox
+from penstock.protocols.native._records import Record
 from penstock.protocols.native.options import NativeOptions
 from penstock.router.names import ENC_MQTT5, join_key_block
 from penstock.sdk.message import properties_block
@@ -44,6 +45,13 @@ def deliveries(client: Client) -> list[tuple[int, list[bytes]]]:
     return found
 
 
+def taken(payload: bytes) -> list[Record]:
+    """What a client has of a DELIVER_STORED frame."""
+    inbox = Inbox(Record, None, 100, 1 << 20)
+    inbox.deliver_stored(payload)
+    return inbox.take(100)
+
+
 def test_a_batch_goes_out_as_it_is_stored(world: World) -> None:
     client = stored(world)
     client.produce(1, *BODIES)
@@ -65,7 +73,7 @@ def test_a_delivery_says_the_same_in_both_forms(world: World) -> None:
     (payload,) = (payload for kind, _, payload in mine if kind == kinds.DELIVER_STORED)
     assert [kind for kind, _, _ in theirs] == [kinds.DELIVER]
     assert wire.deliver_stored(payload) == wire.deliver(theirs[0][2])
-    for record, said in zip(decode_stored(payload, Record, None), wire.deliver(theirs[0][2])[2], strict=True):
+    for record, said in zip(taken(payload), wire.deliver(theirs[0][2])[2], strict=True):
         assert (record.position, record.timestamp_ms) == (said["position"], said["time_ms"])
         assert (record.key_block, record.block, record.body) == (said["key"], said["props"], said["body"])
 
@@ -250,17 +258,17 @@ def test_a_damaged_batch_is_noticed(world: World) -> None:
     client.request("read", handle=2, topic="t", start="earliest")
     client.send(CREDIT)
     (payload,) = (payload for kind, _, payload in client.take() if kind == kinds.DELIVER_STORED)
-    assert [record.body for record in decode_stored(payload, Record, None)] == BODIES
+    assert [record.body for record in taken(payload)] == BODIES
     end = 24 + 96 + 32 * len(BODIES) + sum(len(body) + 6 for body in BODIES)
     for at in range(8, end):  # the first tag is whatever it says
         broken = payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :]
         if 20 <= at < 24:
             continue  # the pull: 0 in version 1
         with pytest.raises(ValueError, match="stored batch"):
-            decode_stored(broken, Record, None)
+            taken(broken)
     for cut in range(len(payload)):
         with pytest.raises(ValueError, match="stored batch"):
-            decode_stored(payload[:cut], Record, None)
+            taken(payload[:cut])
 
 
 def test_who_does_not_ask_for_it_gets_none(world: World) -> None:

@@ -19,7 +19,7 @@ from penstock.router.exchange_arguments import check_exchange, check_exchange_ty
 from penstock.router.exchanges import RECENT_TYPE, Exchange
 from penstock.router.identity import Actor
 from penstock.router.metadata import row_key
-from penstock.router.names import RESERVED_PREFIX, clean_name
+from penstock.router.names import RESERVED_PREFIX, clean_name, wire
 from penstock.router.recent_history import Recent, hand_over
 from penstock.router.vhost_state import VhostState
 
@@ -83,6 +83,7 @@ class ExchangeMethods(VhostState):
         if isinstance(alternate, str):
             self._permit(actor, "read", "exchange", name)
             self._permit(actor, "write", "exchange", alternate)
+            self._permit_leading(actor, alternate, None)
         with self.changing():
             exchange = self._add_exchange(
                 Exchange(
@@ -181,6 +182,8 @@ class ExchangeMethods(VhostState):
         """
         ends = self._exchange_ends(destination, source, actor)
         self._permit_topic(actor, ends[1], routing_key)
+        by_key = ends[1].is_topic or ends[1].type == "direct"
+        self._permit_leading(actor, ends[0].name, wire(routing_key) if by_key else None)
         if ends[0].seen is not None:
             raise InvalidParameter(
                 f"exchange '{destination}' of type '{DEDUPLICATING_TYPE}' takes messages from publishers "

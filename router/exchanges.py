@@ -102,13 +102,17 @@ _MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
 class Subject:
     """What a message is about: its routing key, its topic, and its headers when they are at hand."""
 
-    __slots__ = ("headers", "key", "topic")
+    __slots__ = ("filters_only", "headers", "key", "topic")
 
-    def __init__(self, key: bytes, topic: bytes, headers: Arguments | None = None) -> None:
+    def __init__(
+        self, key: bytes, topic: bytes, headers: Arguments | None = None, *, filters_only: bool = False
+    ) -> None:
         self.key = key
         self.topic = topic
         self.headers = headers
         """None: not at hand; a headers exchange then says that it needs them."""
+        self.filters_only = filters_only
+        """Topic filters alone match it, no binding key; no alternate exchange gets it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -359,7 +363,7 @@ class Exchange:
                 return self._literal.values()
             case "topic":
                 slots: list[Slot | Own] = []
-                if len(self._dotted):
+                if len(self._dotted) and not subject.filters_only:
                     slots += self._dotted.match(subject.key)
                 if len(self._slashed):
                     slots += self._slashed.match(subject.topic)

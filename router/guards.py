@@ -1,4 +1,8 @@
-"""The port for further rules on MQTT topics, asked wherever topic permissions are; front ends provide one."""
+"""The port for further rules on topics, which a front end provides.
+
+They are asked wherever the topic permissions of the exchange of topics (`exchanges.MQTT_EXCHANGE`) are, so
+they hold for a topic by whichever protocol it is reached: see `Authorizer.allow_topic`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ __all__ = ["TopicGuard"]
 
 
 class TopicGuard(Protocol):
-    """Rules that an MQTT client is held to besides its permissions."""
+    """Rules that everybody is held to besides the permissions."""
 
     @property
     def individual(self) -> bool:
@@ -24,5 +28,12 @@ class TopicGuard(Protocol):
         front end has waited for the decision.
         """
 
-    def allow(self, identity: Identity, operation: TopicOperation, topic: str) -> bool:
-        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read")."""
+    def allow(
+        self, identity: Identity, operation: TopicOperation, topic: str, *, by_key: bool = False
+    ) -> bool:
+        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read").
+
+        With `by_key` the topic stands for a routing key, or a filter for a binding key, and each key stands
+        for several topics: a dot is then no other than a slash, and a wildcard in front matches topics that
+        begin with `$`. A filter for "write" is a binding that leads whatever it matches to such topics.
+        """

@@ -22,6 +22,7 @@ __all__ = [
     "binding_key",
     "clean_name",
     "dotted",
+    "filter_of_binding",
     "join_key_block",
     "server_name",
     "slashed",
@@ -65,6 +66,19 @@ def dotted(topic: bytes) -> bytes:
 def binding_key(topic_filter: bytes) -> bytes:
     """The binding key that stands for a topic filter, as RabbitMQ has it: `.` for `/`, `*` for `+`."""
     return topic_filter.replace(b"/", b".").replace(b"+", b"*")
+
+
+def filter_of_binding(key: bytes) -> bytes:
+    """The narrowest topic filter that matches all that a binding key does, or a routing key stands for.
+
+    What follows a `#` is left out: a filter has it at the end only.
+    """
+    levels = []
+    for word in key.split(b"."):
+        levels.append(b"+" if word == b"*" else word)
+        if word == b"#":
+            break
+    return b"/".join(levels)
 
 
 def slashed(key: bytes) -> bytes:

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.errors import InvalidRegex, Operation
+from penstock.router.exchanges import MQTT_EXCHANGE
 from penstock.router.identity import BROKER, Identity
 from penstock.router.metadata import Tables, row_key
-from penstock.router.names import wire
+from penstock.router.names import filter_of_binding, text, wire
 from penstock.router.patterns import Pattern, compile_pattern
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Authorizer:
         self._compiled: dict[tuple[str, str], dict[Operation, Pattern | None]] = {}
         self._topics: dict[tuple[str, str], dict[str, TopicPermission]] = {}
         self.topic_guard: TopicGuard | None = None
-        """Further rules for MQTT topics; set before anybody connects."""
+        """Further rules on the topics of `MQTT_EXCHANGE`; set before anybody connects."""
         self.changed: Callable[[str, str], None] = lambda _user, _vhost: None
         """Called with the user and the vhost whose permissions changed."""
         for _, value in tables.items("permission"):
@@ -93,13 +94,33 @@ class Authorizer:
         return pattern is None or pattern.search(wire(resource or "amq.default")) is not None
 
     def allow_topic(
-        self, identity: Identity, vhost: str, operation: TopicOperation, exchange: str, key: bytes
+        self,
+        identity: Identity,
+        vhost: str,
+        operation: TopicOperation,
+        exchange: str,
+        key: bytes,
+        topic: str | None = None,
     ) -> bool:
         """Whether the identity may use this routing key on a topic exchange that it may write to or read.
 
-        `key` is a message's routing key for "write" and a binding's for "read", as AMQP has it: an MQTT front
-        end turns its topics and filters into keys first (`names.dotted`, `names.binding_key`).
+        `key` is a message's routing key for "write" and a binding's for "read", as AMQP has it: who has a
+        topic or a filter turns it into a key first (`names.dotted`, `names.binding_key`). For "write" it may
+        be a binding's, too: one that leads to the exchange. `topic` is the topic or filter itself, where the
+        peer named that and nothing wider is meant; the guard is asked about it.
         """
+        if not self._may_use_key(identity, vhost, operation, exchange, key):
+            return False
+        guard = self.topic_guard
+        if guard is None or exchange != MQTT_EXCHANGE or identity is BROKER:
+            return True
+        if topic is not None:
+            return guard.allow(identity, operation, topic)
+        return guard.allow(identity, operation, text(filter_of_binding(key)), by_key=True)
+
+    def _may_use_key(
+        self, identity: Identity, vhost: str, operation: TopicOperation, exchange: str, key: bytes
+    ) -> bool:
         if identity.grants is not None:
             return identity.grants.allow_topic(vhost, operation, exchange, key)
         permission = self._topic(identity.username, vhost, exchange)

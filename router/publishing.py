@@ -58,6 +58,14 @@ def union(routes: Sequence[Route]) -> Route:
     return Route(target, (), routed, durable, False, lp=routes[0].lp, guards=guards, recents=recents)
 
 
+def _exchange_of(enc: int, key: bytes) -> str:
+    """The exchange that a key block names; "" when it is none."""
+    if enc != ENC_AMQP091:
+        return MQTT_EXCHANGE
+    parts = split_key_block(key)
+    return "" if parts is None else parts[0]
+
+
 class Publishing:
     """See the module."""
 
@@ -89,7 +97,7 @@ class Publishing:
             if self._firehose.is_on and enc == ENC_AMQP091:
                 return self._resolver.individual()
             guard = self._authorizer.topic_guard
-            if guard is not None and guard.slow and enc != ENC_AMQP091:
+            if guard is not None and guard.slow and _exchange_of(enc, key) == MQTT_EXCHANGE:
                 return self._resolver.individual()
             return self.route(identity, enc, key, None)
 
@@ -144,6 +152,12 @@ class Publishing:
             return self._resolver.refused(refusal)
         return self._resolver.resolve(exchange, subject, held=held)
 
+    def route_to_filters(self, topic: bytes) -> Route:
+        """The route of what the broker has to say on a topic, to those who named it by a topic filter."""
+        return self._resolver.resolve(
+            MQTT_EXCHANGE, Subject(dotted(topic), topic, filters_only=True), from_client=False
+        )
+
     def may(self, identity: Identity, enc: int, key: bytes) -> bool:
         """Whether the identity may publish by this key block now."""
         if enc != ENC_AMQP091:
@@ -164,12 +178,10 @@ class Publishing:
         user, vhost = identity.username, self._vhost
         if not self._authorizer.allow(identity, vhost, "write", exchange):
             return AccessRefused("exchange", exchange, vhost, user, "write")
+        topic = None if enc == ENC_AMQP091 else text(key)
         if self._resolver.is_topic(exchange) and not self._authorizer.allow_topic(
-            identity, vhost, "write", exchange, routing_key
+            identity, vhost, "write", exchange, routing_key, topic
         ):
-            return TopicRefused(exchange, vhost, user, "write", routing_key)
-        guard = self._authorizer.topic_guard
-        if guard is not None and enc != ENC_AMQP091 and not guard.allow(identity, "write", text(key)):
             return TopicRefused(exchange, vhost, user, "write", routing_key)
         return None
 

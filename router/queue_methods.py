@@ -141,6 +141,10 @@ class QueueMethods(ExchangeMethods):
         if isinstance(dead_letters, str):
             self._permit(actor, "read", "queue", name)
             self._permit(actor, "write", "exchange", dead_letters)
+            letters_key = arguments.get("x-dead-letter-routing-key")
+            self._permit_leading(
+                actor, dead_letters, wire(letters_key) if isinstance(letters_key, str) else None
+            )
         check_arguments(
             arguments,
             name,

@@ -155,7 +155,8 @@ class Resolver:
                     if bound not in seen:
                         seen.add(bound)
                         ahead.append(bound)
-            if not matched and (alternate := exchange.alternate) is not None:
+            alternate = None if matched or subject.filters_only else exchange.alternate
+            if alternate is not None:
                 other = self._exchanges.get(alternate)
                 if other is None:
                     scopes.append(self._names)

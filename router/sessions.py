@@ -212,10 +212,7 @@ class Sessions:
         if not authorizer.allow(identity, vhost, "read", exchange):
             raise AccessRefused("exchange", exchange, vhost, user, "read")
         key = binding_key(wire(topic_filter))
-        if not authorizer.allow_topic(identity, vhost, "read", exchange, key):
-            raise TopicRefused(exchange, vhost, user, "read", key)
-        guard = authorizer.topic_guard
-        if guard is not None and not guard.allow(identity, "read", topic_filter):
+        if not authorizer.allow_topic(identity, vhost, "read", exchange, key, topic_filter):
             raise TopicRefused(exchange, vhost, user, "read", key)
 
     def subscribe(

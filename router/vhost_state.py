@@ -165,6 +165,18 @@ class VhostState:
         ):
             raise TopicRefused(source.name, self.name, actor.identity.username, "read", key)
 
+    def _permit_leading(self, actor: Actor, target: str, key: bytes | None) -> None:
+        """Whether messages with this key (a binding's; None: any) may be led to the exchange `target`.
+
+        Who publishes to where they come from is not asked about the keys here.
+        """
+        exchange = self.exchanges.get(target)
+        if exchange is not None and not exchange.is_topic:
+            return
+        key = b"#" if key is None else key
+        if not self.broker.authorizer.allow_topic(actor.identity, self.name, "write", target, key):
+            raise TopicRefused(target, self.name, actor.identity.username, "write", key)
+
     def _permit_any(self, actor: Actor, kind: Kind, name: str) -> None:
         operations: tuple[Operation, ...] = ("configure", "write", "read")
         allow = self.broker.authorizer.allow

@@ -11,6 +11,10 @@ covers all that the subscription can match; it is asked at SUBSCRIBE, not per me
 wider than what one line allows is refused (Mosquitto accepts it, and then delivers a part). Rights on the
 MQTT exchange and topic permissions hold besides.
 
+The lines hold for the topics, by whichever protocol they are reached: a routing key of `amq.topic` is the
+topic with `/` for `.`, and a binding key the filter. What reaches a queue that somebody
+bound is the queue's.
+
 %u and %c stand for the name as one literal level or part of one: a name with `+`, `#` or `/` in it matches no
 pattern that uses it. Clients without a user name are the default user, and have that user's lines as well.
 
@@ -96,14 +100,19 @@ class AclFile:
             ) from None
         return cls(text, path, default_user)
 
-    def allow(self, identity: Identity, operation: TopicOperation, topic: str) -> bool:
-        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read")."""
+    def allow(
+        self, identity: Identity, operation: TopicOperation, topic: str, *, by_key: bool = False
+    ) -> bool:
+        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read");
+        `by_key`: see `TopicGuard`.
+        """
         rules = list(self._users.get(identity.username, ()))
         for rule in self._patterns:
             meant = _substituted(rule.topic, identity)
             if meant is not None:
                 rules.append(_Rule(rule.access, meant))
-        if any("deny" in rule.access and overlaps(rule.topic, topic) for rule in rules):
+        meet = _meet_by_key if by_key else overlaps
+        if any("deny" in rule.access and meet(rule.topic, topic) for rule in rules):
             return False
         return any(operation in rule.access and covers(rule.topic, topic) for rule in rules)
 
@@ -125,6 +134,12 @@ def _rule(text: str) -> _Rule | None:
         if ("#" in level and (level != "#" or i < len(levels) - 1)) or ("+" in level and level != "+"):
             return None
     return _Rule(_ACCESS[access], topic)
+
+
+def _meet_by_key(rule: str, topic: str) -> bool:
+    """Whether some topic that a key stands for is matched by both."""
+    # A level in front takes the meaning from a `$`; a dot in the rule may be the slash of the key.
+    return overlaps(f"/{rule.replace('.', '/')}", f"/{topic}")
 
 
 def _substituted(topic: str, identity: Identity) -> str | None:

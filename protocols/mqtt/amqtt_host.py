@@ -43,8 +43,8 @@ _REMEMBERED_MAX: Final = 100_000
 _WAIT_S: Final = 1.0
 _ACTIONS: Final = {"write": ("publish",), "read": ("subscribe", "receive")}
 
-Key = tuple[str, str, str]
-"""Client id, operation, topic or filter."""
+Key = tuple[str, str, str, str]
+"""User, client id ("" for who is no MQTT client), operation, topic or filter."""
 
 
 class AmqttHost:
@@ -130,7 +130,7 @@ class AmqttHost:
         self._sessions.move_to_end(client_id)
         while len(self._sessions) > _REMEMBERED_MAX:
             self._sessions.popitem(last=False)
-        for key in [key for key in self._known if key[0] == client_id]:
+        for key in [key for key in self._known if key[1] == client_id]:
             del self._known[key]
 
     async def authenticate(self, session: Any) -> bool:
@@ -151,7 +151,7 @@ class AmqttHost:
         """Whether `allow` answers at once for all of these."""
         now = time.monotonic()
         return all(
-            self._known.get((identity.client_id, operation, topic), (0.0, False))[0] > now for topic in topics
+            self._known.get(_key(identity, operation, topic), (0.0, False))[0] > now for topic in topics
         )
 
     async def ask(self, identity: Identity, operation: TopicOperation, topics: Iterable[str]) -> None:
@@ -159,11 +159,13 @@ class AmqttHost:
         for topic in topics:
             if not self.knows(identity, operation, (topic,)):
                 allowed = await asyncio.wrap_future(self._in_thread(self._decide(identity, operation, topic)))
-                self._remember((identity.client_id, operation, topic), allowed)
+                self._remember(_key(identity, operation, topic), allowed)
 
-    def allow(self, identity: Identity, operation: TopicOperation, topic: str) -> bool:
+    def allow(
+        self, identity: Identity, operation: TopicOperation, topic: str, *, by_key: bool = False
+    ) -> bool:
         """What the plugins have decided; asked now when they have not, for a second at most."""
-        key = identity.client_id, operation, topic
+        key = _key(identity, operation, topic)
         until, allowed = self._known.get(key, (0.0, False))
         if until > time.monotonic():
             return allowed
@@ -201,6 +203,10 @@ class AmqttHost:
         self._known.move_to_end(key)
         while len(self._known) > _REMEMBERED_MAX:
             self._known.popitem(last=False)
+
+
+def _key(identity: Identity, operation: TopicOperation, topic: str) -> Key:
+    return identity.username, identity.client_id, operation, topic
 
 
 def _wrong(path: str, what: str) -> StartError:

@@ -76,6 +76,8 @@ class Client:
     """When the session ends, while it has no connection."""
     shares: dict[str, Share] | None = None
     """The groups of its shared subscriptions, by filter; None: it never had one."""
+    asked: bool = True
+    """Its subscriptions are such as its user may have; False: the rules may have become others since."""
     ended: bool = False
     row_lsn: int = 0
     """Position of the last row put for it."""

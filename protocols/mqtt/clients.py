@@ -202,8 +202,9 @@ class Clients:
         before = client.grants
         client.belong(identity)
         client.expiry_s = expiry_s
-        if client.grants != before:
+        if client.grants != before or not client.asked:
             self._recheck(client)
+            client.asked = True
         with self.log.unit():  # a crash neither loses nor repeats the will
             if client.will_at is not None and client.will_at <= self._clock():
                 # Its time had come; that it is still here is our delay, after a start perhaps.
@@ -419,6 +420,8 @@ class Clients:
         client_id = queue.name  # one text for both
         client = Client(vhost, client_id, queue, self._number(vhost_name, client_id), True, row.expiry_s)
         client.belong(identity)
+        guard = self.broker.authorizer.topic_guard
+        client.asked = guard is None or guard.slow
         client.will = row.will
         if row.will is not None:
             # A client that was connected lost its connection when the process ended.

@@ -141,8 +141,11 @@ class SysTopics:
 
     def _publish(self, topic: bytes, value: bytes) -> None:
         for vhost in self._clients.broker.vhosts.values():
-            if vhost.route(None, ENC_MQTT5, topic).routed:
-                vhost.publish(None, ENC_MQTT5, topic, body=value)
+            # Whoever is bound to the exchange by a wildcard has not been asked for these rights.
+            route = vhost.publishing.route_to_filters(topic)
+            if route.routed:
+                vhost.publishing.append(route, topic, b"", value, 0, 0, ENC_MQTT5)
+                vhost.broker.tick.schedule()
 
     def _figures(self, now: float, counts: Counts) -> dict[str, object]:
         clients = self._clients

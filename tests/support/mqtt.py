@@ -23,6 +23,7 @@ from penstock.protocols.mqtt.session import Session, State
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.router.auth import AuthOptions, ScramLogin
 from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
+from penstock.router.guards import TopicGuard
 from penstock.router.identity import Identity
 from penstock.router.permissions import Permission
 from penstock.subscriptions._turns import Sink
@@ -196,6 +197,7 @@ class Gateway:
         *,
         fsync: Literal["group", "never"] = "never",
         files: Files | None = None,
+        rules: TopicGuard | None = None,
     ) -> None:
         self.folder = folder
         self.fsync = fsync
@@ -218,6 +220,7 @@ class Gateway:
         self.tick = Tick(self.log, self.loop)
         # Without a password to hash, which takes longer than a test.
         self.broker = Broker.open(self.log, self.tick, BrokerOptions(auth=AuthOptions(default_user="")))
+        self.broker.authorizer.topic_guard = rules
         self.broker.users.set_user("guest", "", ())
         self.broker.authorizer.set("guest", DEFAULT_VHOST, Permission())
         self.guest = Identity("guest")
@@ -277,10 +280,10 @@ class Gateway:
         self.broker.close()
         self.log.close_sync()
 
-    def restart(self) -> Gateway:
-        """Stop cleanly and start again."""
+    def restart(self, rules: TopicGuard | None = None) -> Gateway:
+        """Stop cleanly and start again, with these rules about topics."""
         self.stop()
-        return Gateway(self.folder, self.options, self.clock, fsync=self.fsync)
+        return Gateway(self.folder, self.options, self.clock, fsync=self.fsync, rules=rules)
 
     def crash(self, folder: Path) -> Gateway:
         """What a start finds after a kill -9 at this moment, in a folder of its own."""

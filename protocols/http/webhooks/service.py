@@ -93,6 +93,8 @@ class Webhooks:
             worker = Worker(self._context, vhost, webhook, broken=why)
         self._workers[vhost.name, webhook.name] = worker
         worker.start()
+        if not webhook.disabled:
+            self._recheck(vhost, worker)  # rules that are in files may be others now
 
     def __iter__(self) -> Any:
         return iter(list(self._workers.values()))
@@ -142,11 +144,15 @@ class Webhooks:
             if webhook.user != user or webhook.vhost != vhost or webhook.disabled:
                 continue
             found = self._broker.vhosts.get(vhost)
-            try:
-                if found is not None:
-                    self._permit_source(Identity(user), found, webhook.settings.source)
-            except (AccessRefused, TopicRefused):
-                worker.disable(f"user '{user}' may not read its source any more")
+            if found is not None:
+                self._recheck(found, worker)
+
+    def _recheck(self, vhost: Vhost, worker: Worker) -> None:
+        webhook = worker.webhook
+        try:
+            self._permit_source(Identity(webhook.user), vhost, webhook.settings.source)
+        except (AccessRefused, TopicRefused):
+            worker.disable(f"user '{webhook.user}' may not read its source any more")
 
     # Changes
 

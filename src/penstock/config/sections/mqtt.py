@@ -223,7 +223,8 @@ class Mqtt(TlsListener):
         metadata=option(
             Text("a path"),
             "A file of access rights per topic, in the syntax of Mosquitto's acl_file; what it does not "
-            'allow is denied, also to who has the permissions. Read at the start. "" = none.',
+            "allow is denied, by whichever protocol, also to who has the permissions. Read at the start. "
+            '"" = none.',
         ),
     )
     amqtt_config: str = field(

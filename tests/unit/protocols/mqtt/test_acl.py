@@ -12,7 +12,9 @@ from penstock.errors import StartError
 from penstock.protocols.mqtt.acl import AclFile
 from penstock.protocols.mqtt.filters import covers, overlaps
 from penstock.router._filters import SlashedTrie
-from penstock.router.identity import Identity
+from penstock.router.identity import BROKER, Identity
+from penstock.router.names import dotted, filter_of_binding
+from penstock.router.topics import DottedTrie
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
 
@@ -32,6 +34,7 @@ topic read #
 pattern write devices/%c/up
 pattern read devices/%u/#
 """
+EXPIRY = b"\x11\0\0\x10\0"
 
 
 def rules() -> AclFile:
@@ -112,6 +115,70 @@ def test_covering_and_overlapping_agree_with_matching(wide: str, narrow: str, le
     if matches(wide, topic) and matches(narrow, topic):
         assert overlaps(wide, narrow)
     assert covers(wide, topic) == matches(wide, topic)
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "", "*", "#", "$x", "a/b"]), min_size=1, max_size=4)
+
+
+def bound(binding: str, key: bytes) -> bool:
+    trie: DottedTrie[int] = DottedTrie()
+    trie.add(binding.encode(), lambda: 1)
+    return bool(trie.match(key))
+
+
+@given(FILTERS, WORDS, st.lists(st.sampled_from(["a", "b", "", "$x", "a.b"]), min_size=1, max_size=4))
+def test_a_binding_that_is_allowed_brings_nothing_that_is_denied(
+    denied: str, words: list[str], levels: list[str]
+) -> None:
+    topic, binding = "/".join(levels), ".".join(words)
+    acl = AclFile(f"topic readwrite #\ntopic readwrite $x/#\ntopic deny {denied}", "acl", "guest")
+    guest = Identity("guest")
+    by_key, slashed = filter_of_binding(binding.encode()).decode(), topic.replace(".", "/")
+    if topic and matches(denied, slashed) and bound(binding, dotted(topic.encode())):
+        assert not acl.allow(guest, "read", by_key, by_key=True)
+        assert not acl.allow(guest, "write", slashed, by_key=True)
+
+
+def test_by_a_key_a_dot_is_a_slash_and_a_dollar_a_letter() -> None:
+    guest = Identity("guest")
+    acl = AclFile("topic #\ntopic deny a.b", "acl", "guest")
+    assert acl.allow(guest, "write", "a/b") and not acl.allow(guest, "write", "a/b", by_key=True)
+    acl = AclFile("topic #\ntopic deny $x/#", "acl", "guest")
+    assert acl.allow(guest, "read", "#") and not acl.allow(guest, "read", "#", by_key=True)
+
+
+@given(FILTERS, WORDS, st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=1, max_size=5))
+def test_a_binding_that_is_allowed_brings_what_its_line_allows_alone(
+    allowed: str, words: list[str], levels: list[str]
+) -> None:
+    topic, binding = "/".join(levels), ".".join(words)
+    acl = AclFile(f"topic read {allowed}", "acl", "guest")
+    by_key = filter_of_binding(binding.encode()).decode()
+    if topic and bound(binding, dotted(topic.encode())) and not matches(allowed, topic):
+        assert not acl.allow(Identity("guest"), "read", by_key, by_key=True)
+
+
+def test_the_rules_are_about_the_exchange_of_topics_and_not_about_the_gateway_itself(
+    gateway: Gateway,
+) -> None:
+    authorizer = gateway.broker.authorizer
+    authorizer.topic_guard = AclFile("topic in/#", "acl", "guest")
+    guest = gateway.guest
+    assert authorizer.allow_topic(guest, "/", "read", "amq.topic", b"in.*.#")
+    assert not authorizer.allow_topic(guest, "/", "read", "amq.topic", b"*.in")
+    assert authorizer.allow_topic(guest, "/", "read", "another", b"*.in")
+    assert authorizer.allow_topic(BROKER, "/", "write", "amq.topic", b"out")
+
+
+def test_a_session_of_before_a_start_keeps_what_the_rules_still_allow(gateway: Gateway) -> None:
+    peer = gateway.connect("one", 5, clean=False, props=EXPIRY)
+    peer.subscribe(("in/a", 1), ("out/a", 1), ("$share/g/out/b", 1))
+    gateway = gateway.restart(AclFile("topic in/#", "acl", "guest"))
+    back = gateway.connect("one", 5, clean=False, props=EXPIRY)
+    assert back.session_present
+    assert back.session.client is not None
+    assert list(back.session.client.subscriptions) == ["in/a"]
+    gateway.stop()
 
 
 def test_a_client_is_held_to_the_file(gateway: Gateway) -> None:

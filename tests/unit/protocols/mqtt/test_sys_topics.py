@@ -8,7 +8,7 @@ import pytest
 
 from penstock.protocols.mqtt.acl import AclFile
 from penstock.protocols.mqtt.sys_topics import Counts, SysTopics
-from penstock.router.identity import Identity
+from penstock.router.identity import Actor, Identity
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 
@@ -169,3 +169,17 @@ def test_payload_bytes_are_counted_both_ways_in_shared_runs_too(gateway: Gateway
         peer.session.add_to(counts)
         got = sum(sizes) if peer is publisher else 0
         assert (counts.published_bytes, counts.delivered_bytes) == (got, sum(sizes) - got)
+
+
+def test_a_binding_to_the_exchange_gets_no_figures(gateway: Gateway, figures: Figures) -> None:
+    """Nobody was asked whether whoever bound it may read them."""
+    queue = gateway.vhost.declare_queue("q", Actor(gateway.guest, None)).queue
+    for key in ("#", "$SYS.#", "$SYS.broker.uptime"):
+        gateway.vhost.bind_queue("q", "amq.topic", key, Actor(gateway.guest, None))
+    peer = gateway.connect("m", 5)
+    peer.subscribe(("$SYS/broker/uptime", 0))
+    peer.take()
+    gateway.clock.now += 10
+    gateway.clients.sys.update()  # type: ignore[union-attr]
+    assert values(peer) == {"uptime": b"10 seconds"}
+    assert queue.ready_count == 0

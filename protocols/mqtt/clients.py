@@ -321,6 +321,10 @@ class Clients:
         if self._timers.next() != before:
             self.on_deadline()
 
+    def time(self) -> float:
+        """Seconds since the epoch, by the clock."""
+        return self._clock()
+
     def deadline(self) -> float | None:
         """When `handle_deadline` is to be called next, by the clock; None = not at all."""
         return self._timers.next()

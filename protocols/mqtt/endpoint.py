@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -353,8 +352,8 @@ class MqttFront(Front):
         due = self.clients.deadline()
         if due is not None:
             # At most a day, since the clock of the sessions may be set meanwhile.
-            delay_s = min(max(due - time.time(), 0.0), 86400.0)
-            self._clients_timer = self._wiring.loop.call_later(delay_s, self._fire)
+            delay_s = min(max(due - self.clients.time(), 0.0), 86400.0)
+            self._clients_timer = self.clients.tick.after(delay_s, self._fire)
 
     def _fire(self) -> None:
         self._clients_timer = None
@@ -406,7 +405,7 @@ async def serve(
                 remedy="let a topic plugin of amqtt do what the file does, or the other way round",
             )
         broker.authorizer.topic_guard = AmqttHost(options.amqtt_config)
-    clients = Clients(broker, time.time, options)
+    clients = Clients(broker, lambda: broker.log.wall_ms() / 1000, options)
 
     def connection() -> Connection:
         return MqttConnection(wiring, clients, options)

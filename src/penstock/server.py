@@ -16,7 +16,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from dataclasses import fields as option_fields
@@ -58,7 +58,7 @@ from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
 from penstock.router.oauth import OAuth, OAuthOptions
 from penstock.subscriptions import _events as events
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.tick import Loop, Tick
 from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
 
@@ -115,14 +115,14 @@ def open_tls(config: Config) -> Tls | None:
     return Tls(_options(TlsOptions, config.tls)) if config.tls.cert_file else None
 
 
-def open_log(config: Config) -> Log:
-    """The log of the configuration's folder, recovered.
+def open_log(config: Config, clock: Callable[[], float] = time.time) -> Log:
+    """The log of the configuration's folder, recovered; `clock` gives seconds since the epoch.
 
     Raises:
         StartError: the data folder is locked, damaged or unusable, the disk is full.
 
     """
-    log = Log.open(Path(config.log.data_dir), _log_options(config))
+    log = Log.open(Path(config.log.data_dir), _log_options(config), clock=clock)
     recovery = log.recovery
     logger.info(
         "log opened",
@@ -148,9 +148,16 @@ class Parts:
 
 @asynccontextmanager
 async def running(
-    config: Config, log: Log, tls: Tls | None, membership: Membership | None = None
+    config: Config,
+    log: Log,
+    tls: Tls | None,
+    membership: Membership | None = None,
+    *,
+    timers: Loop | None = None,
 ) -> AsyncIterator[Parts]:
     """A gateway over an open log; what it says goodbye with, and writes, comes when the block ends.
+
+    `timers`: what its times are by, besides those of connections; None: the event loop.
 
     Raises:
         ConfigError: a file that the configuration names cannot be used.
@@ -158,7 +165,7 @@ async def running(
 
     """
     loop = asyncio.get_running_loop()
-    tick = Tick(log, loop)
+    tick = Tick(log, timers or loop)
     log.attach(loop.call_soon_threadsafe, loop)
     if membership is None and config.server.workers > 1:
         raise ConfigError("several workers need a supervisor: penstock serve", key="server.workers")

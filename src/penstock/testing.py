@@ -4,7 +4,8 @@
         client = await penstock.connect(gateway.url)
 
 With pytest the fixtures `penstock_gateway` and `penstock_url` are there by themselves.
-It is the real one, with what `penstock serve` has, but nothing is synced: a test ends no power supply.
+It is the real one, with what `penstock serve` has, but nothing is synced: a test ends no power supply. Its
+clock can be moved: `Gateway.advance`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from penstock.moving_clock import MovingClock
 
 if TYPE_CHECKING:
     from typing import Self
@@ -48,6 +51,8 @@ class Gateway:
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._listeners: dict[str, int] = {}
+        self._log: Log | None = None
+        self._clock = MovingClock()
 
     @property
     def url(self) -> str:
@@ -108,7 +113,7 @@ class Gateway:
             if self._loop is not None and self._stopping is not None and self._failure is None:
                 self._loop.call_soon_threadsafe(self._stopping.set)
             thread.join()
-        self._loop = self._stopping = None
+        self._loop = self._stopping = self._log = None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -118,6 +123,45 @@ class Gateway:
         port = self.port
         self.stop()
         self.start(port=port)
+
+    def now(self) -> float:
+        """Seconds since the epoch by the gateway's clock, which `advance` moves. From any thread.
+
+        A client that is to go by it: `penstock.connect(gateway.url, clock=gateway.now)`.
+        """
+        return self._clock.wall()
+
+    def advance(self, seconds: float) -> None:
+        """Move the gateway's clock forward: as if it, and what it runs on, had slept for so long.
+
+        Delayed messages become due, `ttl_s`, `ack_timeout_s` and `nack_backoff_s` run out, half messages are
+        asked about, queues and MQTT sessions expire, retention drops what is too old (as ever by whole files
+        of the log, in the background, within a second or so). It has happened in the gateway when this
+        returns; the messages are on their way to their consumers, who wait for them as they always do. What
+        would have happened at several times happens at one; advance in steps to see each.
+
+        Not moved are the times of connections (heartbeats, logins, how long a `pull` of the other side takes)
+        and of what is signed elsewhere (tokens, certificates), nor what a client counts by itself: its
+        timeouts, and `deliver_after_s` unless it has the gateway's clock (see `now`). A delay that HTTP's
+        `delay_ms` asks for counts from the machine's time. Blocks until it is done; with asyncio call it
+        by `asyncio.to_thread`, or as it is: it takes milliseconds.
+
+        Raises:
+            ValueError: it goes backwards.
+            RuntimeError: it does not run.
+
+        """
+        if seconds < 0:
+            raise ValueError(f"the clock of a gateway goes forward only, not by {seconds} s")
+        loop, log = self._loop, self._log
+        if self._thread is None or loop is None or log is None:
+            raise RuntimeError("the gateway does not run: with Gateway() as gateway: ...")
+
+        async def move() -> None:
+            await self._clock.advance(seconds)
+            log.tend(None)  # what it does each second
+
+        asyncio.run_coroutine_threadsafe(move(), loop).result()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -140,7 +184,7 @@ class Gateway:
                 sets=[f"{key}={value}" for key, value in {**settings, **self._settings}.items()]
             ).config
             tls = open_tls(config)
-            log = open_log(config)
+            log = open_log(config, self._clock.wall)
             try:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                     runner.run(self._serve(config, log, tls))
@@ -155,8 +199,10 @@ class Gateway:
         from penstock.server import running
 
         self._loop = asyncio.get_running_loop()
+        self._log = log
+        self._clock.attach(self._loop)
         self._stopping = asyncio.Event()
-        async with running(config, log, tls) as parts:
+        async with running(config, log, tls, timers=self._clock) as parts:
             self._listeners = {
                 name: listener.port
                 for front in parts.fronts.values()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.protocols.http.app import HttpApp
@@ -50,10 +48,10 @@ class DataPlane:
         messages: Messages,
         webhooks: Webhooks,
         questions: Questions,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         access = Access(app, broker, messages)
         idempotency = Idempotency(broker)
+        clock = broker.tick.time
         polls, leases = Polls(broker.tick), Leases(broker.tick, clock)
         staged = Staged(broker.tick, leases, clock)
         self.producers = NumberedProducers(access)

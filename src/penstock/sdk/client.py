@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -94,6 +95,7 @@ class Client:
         reconnect: bool = True,
         reconnect_timeout_s: float | None = None,
         tracing: Tracing | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """A client that is not connected yet.
 
@@ -110,6 +112,7 @@ class Client:
             reconnect: Make a lost connection again.
             reconnect_timeout_s: Give up after so long, and have everything raise ConnectionLost; None: never.
             tracing: Spans of OpenTelemetry: `penstock.OpenTelemetry()`.
+            clock: Seconds since the epoch, from which `deliver_after_s` counts. In tests: `Gateway.now`.
 
         """
         target = parse_url(url)
@@ -119,6 +122,7 @@ class Client:
             target = target._replace(password=password)
         self.target = target
         self.tracing = tracing
+        self.clock = clock
         self.close_timeout_s = close_timeout_s
         self._token = token
         self._give_up_s = reconnect_timeout_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
@@ -88,12 +87,12 @@ class Composer:
         return made, self._tracing.sending(self._place, made)
 
 
-def due_ms(at: datetime | float | None, after_s: float | None) -> int:
+def due_ms(at: datetime | float | None, after_s: float | None, clock: Callable[[], float]) -> int:
     """When a message is published, since the epoch; 0: at once. Raises ValueError."""
     if at is not None and after_s is not None:
         raise ValueError("deliver_at and deliver_after_s in one message; set one of them")
     if after_s is not None:
-        return int((time.time() + after_s) * 1000) + 1 if after_s > 0 else 0
+        return int((clock() + after_s) * 1000) + 1 if after_s > 0 else 0
     if at is None:
         return 0
     if not isinstance(at, int | float):

@@ -238,7 +238,7 @@ class Producer(Generic[T]):
         headers, span = self._composer.traced(headers)
         with span:
             data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
-            due = due_ms(deliver_at, deliver_after_s)
+            due = due_ms(deliver_at, deliver_after_s, self.client.clock)
             if self._gathering.under_way:
                 await self._wait_for_room(len(data) + len(block))
             if due:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -69,12 +68,7 @@ class Publisher:
 
 @pytest.mark.timeout(900)
 @pytest.mark.penstock_only("the plugin keeps delayed messages beside the queues and promises less")
-def test_kill_9_with_delayed_messages_loses_none_and_repeats_none(
-    own_broker: Broker, pytestconfig: pytest.Config
-) -> None:
-    chosen = pytestconfig.getoption("--crash-seed")
-    seed = secrets.randbits(32) if chosen is None else chosen
-    print(f"seed {seed}")
+def test_kill_9_with_delayed_messages_loses_none_and_repeats_none(own_broker: Broker, seed: int) -> None:
     chance = random.Random(seed)
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", own_broker.amqp_port)) as connection:
         channel = connection.channel()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import secrets
 import subprocess
 import sys
 import threading
@@ -110,11 +109,8 @@ def again(gateway: Gateway) -> None:
 
 
 async def test_each_message_is_processed_once_though_the_gateway_is_killed_inside_transactions(
-    gateway: Gateway, pytestconfig: pytest.Config
+    gateway: Gateway, seed: int
 ) -> None:
-    chosen = pytestconfig.getoption("--crash-seed")
-    seed = secrets.randbits(32) if chosen is None else chosen
-    print(f"seed {seed}")
     chance = random.Random(seed)
     wanted = [b"%d" % number for number in range(1000)]
     processed = 0

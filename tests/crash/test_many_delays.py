@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,7 @@ from tests.crash import delays
 
 @pytest.mark.timeout(900)
 @pytest.mark.penstock_only("its own protocol")
-def test_random_delays_over_kills_are_kept(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    chosen = pytestconfig.getoption("--crash-seed")
-    seed = secrets.randbits(32) if chosen is None else chosen
-    print(f"seed {seed}")
+def test_random_delays_over_kills_are_kept(tmp_path: Path, seed: int) -> None:
     report = delays.run(tmp_path, count=3000, spread_s=10.0, kills=4, seed=seed)
     assert report.ok, report
     assert report.scheduled == 3000

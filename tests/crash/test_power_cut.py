@@ -7,7 +7,6 @@ of the log itself.
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,11 @@ pytestmark = pytest.mark.penstock_only("the file system is made for penstock's f
 
 @pytest.mark.timeout(900)
 def test_a_power_cut_loses_nothing_that_was_confirmed(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     reason = LoopDisk.why_not(tmp_path_factory.getbasetemp())
     if reason:
         pytest.skip(reason)
-    seed = pytestconfig.getoption("--crash-seed")
-    seed = secrets.randbits(32) if seed is None else seed
     report = powercut.run(tmp_path / "run", cycles=2, seed=seed, load_s=(0.1, 0.8), acked_min=50)
     print(report)
     assert report.verdict.word == "PASS", str(report)

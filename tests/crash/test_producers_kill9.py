@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import secrets
 import threading
 import time
 from dataclasses import dataclass
@@ -71,12 +70,7 @@ class Producer:
 
 @pytest.mark.timeout(900)
 @pytest.mark.penstock_only("RabbitMQ has no named producers")
-def test_kill_9_with_a_named_producer_keeps_each_message_once(
-    own_broker: Broker, pytestconfig: pytest.Config
-) -> None:
-    chosen = pytestconfig.getoption("--crash-seed")
-    seed = secrets.randbits(32) if chosen is None else chosen
-    print(f"seed {seed}")
+def test_kill_9_with_a_named_producer_keeps_each_message_once(own_broker: Broker, seed: int) -> None:
     chance = random.Random(seed)
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", own_broker.amqp_port)) as connection:
         connection.channel().queue_declare("q", durable=True)

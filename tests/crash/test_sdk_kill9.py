@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import secrets
 import sys
 from pathlib import Path
 
@@ -29,14 +28,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def gateway(tmp_path: Path) -> Gateway:
     return Gateway(tmp_path / "gateway", settings={"native.listen": f"127.0.0.1:{free_port()}"})
-
-
-@pytest.fixture
-def seed(pytestconfig: pytest.Config) -> int:
-    chosen = pytestconfig.getoption("--crash-seed")
-    seed = secrets.randbits(32) if chosen is None else int(chosen)
-    print(f"seed {seed}")
-    return seed
 
 
 def url_of(gateway: Gateway) -> str:

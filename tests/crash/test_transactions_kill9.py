@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,7 @@ from tests.crash import transactions
 
 @pytest.mark.timeout(900)
 @pytest.mark.penstock_only("its own protocol, and its HTTP")
-def test_transactions_over_kills_are_all_or_nothing(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    chosen = pytestconfig.getoption("--crash-seed")
-    seed = secrets.randbits(32) if chosen is None else chosen
-    print(f"seed {seed}")
+def test_transactions_over_kills_are_all_or_nothing(tmp_path: Path, seed: int) -> None:
     report = transactions.run(tmp_path, cycles=2, each=5, seed=seed)
     assert report.ok, report
     assert report.committed >= 2 * 3 * 5

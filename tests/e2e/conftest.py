@@ -1,4 +1,8 @@
-"""Fixtures of the SDK's tests (a gateway in this process, a client of it) and of those of webhooks."""
+"""Fixtures of end-to-end tests.
+
+Of the SDK's: a gateway in this process, and a client of it. Of modules with a `gateway` of their own: clients
+of its management API, its data plane and its webhooks.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ import pytest
 
 import penstock
 from penstock.testing import Gateway
-from tests.support.hooks import hooks_of, receiver
+from tests.support.data_plane import http, queue
+from tests.support.hooks import hooks, hooks_of, receiver
+from tests.support.management import api
 
-__all__ = ["hooks_of", "receiver"]
+__all__ = ["api", "hooks", "hooks_of", "http", "queue", "receiver"]
 
 
 @pytest.fixture

@@ -32,13 +32,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.fixture
-def api(gateway: Gateway) -> Iterator[Api]:
-    one = Api(gateway)
-    yield one
-    one.close()
-
-
 def trail(api: Api, **query: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = api.get("audit?" + "&".join(f"{k}={v}" for k, v in query.items()))
     return found

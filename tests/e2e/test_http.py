@@ -15,7 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 
 from tests.support.brokers import Gateway
-from tests.support.data_plane import SERVED, consume, make_queue, open_client, pull, until
+from tests.support.data_plane import SERVED, consume, pull, until
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
@@ -26,19 +26,6 @@ pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane"
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Gateway(tmp_path_factory.mktemp("http"), settings=SERVED) as running:
         yield running
-
-
-@pytest.fixture(params=[False, True], ids=["http1", "http2"])
-def http(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    with open_client(gateway, http2=request.param) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(gateway: Gateway, unique: str) -> str:
-    """A durable queue."""
-    make_queue(gateway, unique)
-    return unique
 
 
 def test_json_messages_reach_an_amqp_consumer_with_their_properties(

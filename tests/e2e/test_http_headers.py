@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.support.brokers import Gateway
-from tests.support.data_plane import SERVED, make_queue, open_client, pull
+from tests.support.data_plane import SERVED, pull
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -21,19 +21,6 @@ pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane"
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Gateway(tmp_path_factory.mktemp("http"), settings=SERVED) as running:
         yield running
-
-
-@pytest.fixture(params=[False, True], ids=["http1", "http2"])
-def http(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    with open_client(gateway, http2=request.param) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(gateway: Gateway, unique: str) -> str:
-    """A durable queue."""
-    make_queue(gateway, unique)
-    return unique
 
 
 def test_delays_over_http(gateway: Gateway, http: httpx.Client, queue: str, unique: str) -> None:

@@ -26,13 +26,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.fixture
-def api(gateway: Gateway) -> Iterator[Api]:
-    api = Api(gateway)
-    yield api
-    api.close()
-
-
 def poll(base: str, headers: dict[str, str], queue: str, begun: Callable[[], None]) -> str:
     begun()
     with httpx.Client(base_url=f"http://{base}", headers=headers, timeout=90) as http:

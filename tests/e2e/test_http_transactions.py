@@ -32,12 +32,6 @@ def http(gateway: Gateway) -> Iterator[httpx.Client]:
         yield made
 
 
-@pytest.fixture
-def queue(gateway: Gateway, unique: str) -> str:
-    make_queue(gateway, unique)
-    return unique
-
-
 def begin(http: httpx.Client, **body: Any) -> str:
     answer = http.post("transactions", json=body)
     assert answer.status_code == 201, answer.text

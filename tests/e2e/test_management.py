@@ -92,13 +92,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def api(gateway: Gateway) -> Iterator[Api]:
-    made = Api(gateway)
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def channel(gateway: Gateway) -> Iterator[Any]:
     parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)

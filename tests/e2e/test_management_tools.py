@@ -31,13 +31,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 @pytest.fixture(scope="module")
-def api(gateway: Gateway) -> Iterator[Api]:
-    made = Api(gateway)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def busy(gateway: Gateway, api: Api) -> Iterator[str]:
     """A queue with traffic that the API has counted."""
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:

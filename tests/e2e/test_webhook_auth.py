@@ -32,11 +32,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         yield running
 
 
-@pytest.fixture
-def hooks(gateway: Gateway, hooks_of: Callable[[Gateway], Hooks]) -> Hooks:
-    return hooks_of(gateway)
-
-
 class TokenServer:
     """Gives the tokens 1, 2, ...; while it is `down` it answers as it is told."""
 

@@ -6,7 +6,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -22,11 +22,6 @@ pytestmark = pytest.mark.penstock_only("webhooks are penstock's own")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Gateway(tmp_path_factory.mktemp("webhooks"), settings=LOCAL) as running:
         yield running
-
-
-@pytest.fixture
-def hooks(gateway: Gateway, hooks_of: Callable[[Gateway], Hooks]) -> Hooks:
-    return hooks_of(gateway)
 
 
 def test_a_queue_is_pushed_signed_after_the_handshake(hooks: Hooks, receiver: Receiver, unique: str) -> None:

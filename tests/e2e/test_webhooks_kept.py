@@ -30,11 +30,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.fixture
-def hooks(gateway: Gateway, hooks_of: Callable[[Gateway], Hooks]) -> Hooks:
-    return hooks_of(gateway)
-
-
 def test_nothing_is_lost_when_gateway_and_receiver_are_killed(
     tmp_path: Path, unique: str, hooks_of: Callable[[Gateway], Hooks]
 ) -> None:
@@ -91,9 +86,7 @@ def test_a_pause_and_its_settings_outlive_a_restart(
 ) -> None:
     with Receiver() as receiver, Gateway(tmp_path / "gateway", settings=LOCAL) as gateway:
         hooks = hooks_of(gateway)
-        hooks.queue(unique)
-        secret = hooks.put(unique, source={"queue": unique}, url=receiver.url)["secret"]
-        hooks.wait(unique, lambda shown: shown["state"] == "active")
+        secret = hooks.follow(unique, receiver)
         assert hooks.post(f"webhooks/{unique}/pause").json()["state"] == "paused"
         hooks.publish(unique, "kept")
         gateway.restart()
@@ -110,9 +103,7 @@ def test_what_the_configuration_forbids_since_a_start_is_there_and_says_why(
 ) -> None:
     with Receiver() as receiver, Gateway(tmp_path / "gateway", settings=LOCAL) as gateway:
         hooks = hooks_of(gateway)
-        hooks.queue(unique)
-        secret = hooks.put(unique, source={"queue": unique}, url=receiver.url)["secret"]
-        hooks.wait(unique, lambda shown: shown["state"] == "active")
+        secret = hooks.follow(unique, receiver)
         gateway.settings["webhooks.allow_networks"] = "10.0.0.0/8"
         gateway.restart()
         hooks, api = hooks_of(gateway), Api(gateway)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from hypothesis import given
@@ -23,27 +24,23 @@ SLASHED = st.tuples(st.lists(st.sampled_from([*WORDS, "+", "+"]), min_size=1, ma
 def test_the_dotted_trie_matches_as_each_pattern_alone(
     steps: list[tuple[bool, str]], keys: list[str]
 ) -> None:
-    trie: DottedTrie[bytes] = DottedTrie()
-    kept: set[bytes] = set()
-    for adding, text in steps:
-        pattern = text.encode()
-        if adding:
-            assert trie.add(pattern, partial(bytes, pattern)) == pattern
-            kept.add(pattern)
-        else:
-            assert trie.remove(pattern) == (pattern if pattern in kept else None)
-            kept.discard(pattern)
-    assert len(trie) == len(kept)
-    for text in keys:
-        found = trie.match(text.encode())
-        assert sorted(found) == sorted(p for p in kept if dotted_matches(p, text.encode()))
+    check_trie(DottedTrie(), dotted_matches, steps, keys)
 
 
 @given(st.lists(st.tuples(st.booleans(), SLASHED), max_size=30), st.lists(KEYS.map("/".join), max_size=10))
 def test_the_slashed_trie_matches_as_each_filter_alone(
     steps: list[tuple[bool, str]], topics: list[str]
 ) -> None:
-    trie: SlashedTrie[bytes] = SlashedTrie()
+    check_trie(SlashedTrie(), slashed_matches, steps, topics)
+
+
+def check_trie(
+    trie: DottedTrie[bytes] | SlashedTrie[bytes],
+    matches: Callable[[bytes, bytes], bool],
+    steps: list[tuple[bool, str]],
+    names: list[str],
+) -> None:
+    """Add (True) and remove patterns, then match names; `matches` knows one pattern and one name."""
     kept: set[bytes] = set()
     for adding, text in steps:
         pattern = text.encode()
@@ -54,6 +51,5 @@ def test_the_slashed_trie_matches_as_each_filter_alone(
             assert trie.remove(pattern) == (pattern if pattern in kept else None)
             kept.discard(pattern)
     assert len(trie) == len(kept)
-    for text in topics:
-        found = trie.match(text.encode())
-        assert sorted(found) == sorted(p for p in kept if slashed_matches(p, text.encode()))
+    for text in names:
+        assert sorted(trie.match(text.encode())) == sorted(p for p in kept if matches(p, text.encode()))

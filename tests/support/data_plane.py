@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pika
+import pytest
 
 from tests.support.brokers import Gateway
 from tests.support.management import SETTINGS, Api
 
-__all__ = ["SERVED", "consume", "make_queue", "open_client", "pull", "until"]
+__all__ = ["SERVED", "consume", "http", "make_queue", "open_client", "pull", "queue", "until"]
 
 SERVED = {**SETTINGS, "http.listen": "127.0.0.1:0"}
 """Settings of a gateway that serves the data plane and the management API."""
@@ -22,6 +23,20 @@ def open_client(gateway: Gateway, user: str = "guest", *, http2: bool = False) -
     """A client of the default vhost."""
     base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/"
     return httpx.Client(base_url=base, auth=(user, user), http1=not http2, http2=http2, timeout=90)
+
+
+@pytest.fixture(params=[False, True], ids=["http1", "http2"])
+def http(gateway: Gateway, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    """A client of the default vhost, in both versions of HTTP."""
+    with open_client(gateway, http2=request.param) as client:
+        yield client
+
+
+@pytest.fixture
+def queue(gateway: Gateway, unique: str) -> str:
+    """A durable queue."""
+    make_queue(gateway, unique)
+    return unique
 
 
 def make_queue(gateway: Gateway, queue: str, **arguments: Any) -> None:

@@ -17,7 +17,7 @@ from tests.support.brokers import Gateway
 from tests.support.management import SETTINGS, Api
 from tests.support.receiver import Got, Receiver
 
-__all__ = ["FAST", "LOCAL", "Hooks", "bodies", "check_hmac", "hooks_of", "receiver"]
+__all__ = ["FAST", "LOCAL", "Hooks", "bodies", "check_hmac", "hooks", "hooks_of", "receiver"]
 
 LOCAL = {**SETTINGS, "http.listen": "127.0.0.1:0", "webhooks.allow_networks": "127.0.0.0/8"}
 FAST = {"schedule_ms": [20, 20, 20, 20, 20], "max_age_ms": 600_000, "refused_attempts": 3}
@@ -50,6 +50,13 @@ class Hooks:
         assert answer.status_code in (200, 201), answer.text
         made: dict[str, Any] = answer.json()
         return made
+
+    def follow(self, name: str, receiver: Receiver) -> str:
+        """An active webhook from a new queue, both of this name, to the receiver; its secret."""
+        self.queue(name)
+        secret: str = self.put(name, source={"queue": name}, url=receiver.url)["secret"]
+        self.wait(name, lambda shown: shown["state"] == "active")
+        return secret
 
     def publish(self, queue: str, *values: str, **fields: Any) -> None:
         messages = [{"value": value, **fields} for value in values]
@@ -94,6 +101,12 @@ def hooks_of() -> Iterator[Callable[[Gateway], Hooks]]:
     yield make
     for hooks in made:
         hooks.close()
+
+
+@pytest.fixture
+def hooks(gateway: Gateway, hooks_of: Callable[[Gateway], Hooks]) -> Hooks:
+    """Requests to the gateway of a module."""
+    return hooks_of(gateway)
 
 
 @pytest.fixture

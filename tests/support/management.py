@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.brokers import Gateway
 
@@ -72,6 +73,14 @@ def mismatches(shape: Any, value: Any, at: str, ignored: Sequence[str]) -> list[
         else:
             found += mismatches(inner, value[name], where, ignored)
     return found
+
+
+@pytest.fixture(scope="module")
+def api(gateway: Gateway) -> Iterator[Api]:
+    """Requests to the gateway of a module, as guest."""
+    made = Api(gateway)
+    yield made
+    made.close()
 
 
 def _kind(value: Any) -> str:

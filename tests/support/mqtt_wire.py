@@ -337,6 +337,17 @@ class Gate:
             options["props"] = options.get("props", b"") + props(session_expiry=expiry_s)
         return self.connect(client_id, clean=False, **options)
 
+    def matching(self, filter_: str, topics: Iterable[str], end: str) -> list[str]:
+        """Those of the topics that the filter matches; `end` is another topic, to know the end by."""
+        sub = self.subscriber(filter_, end)
+        pub = self.connect()
+        for topic in [*topics, end]:
+            pub.publish(topic)
+        found = []
+        while (topic := sub.message().topic) != end:
+            found.append(topic)
+        return found
+
     def subscriber(self, *filters: str | tuple[str, int], block: bytes = b"", **options: Any) -> Wire:
         """A connection that is subscribed: at QoS 2 where a filter stands alone."""
         wire = self.connect(**options)

@@ -245,18 +245,6 @@ def test_mqtt311_4_6_0_6__messages_of_one_client_arrive_in_their_order(
         assert [payload[1] for payload in got if payload[0] == who] == list(range(200))
 
 
-def matching(gate: Gate, filter_: str, topics: list[str], end: str) -> list[str]:
-    """Those of the topics that the filter matches."""
-    sub = gate.subscriber(filter_, end)
-    pub = gate.connect()
-    for topic in [*topics, end]:
-        pub.publish(topic)
-    found = []
-    while (topic := sub.message().topic) != end:
-        found.append(topic)
-    return found
-
-
 def invalid(gate: Gate, filter_: str) -> None:
     assert gate.fails(f.subscribe(1, (filter_, 0))) == b""
     assert gate.fails(f.unsubscribe(1, filter_)) == b""
@@ -272,7 +260,7 @@ def test_mqtt311_4_7_1_2__a_hash_stands_alone_in_the_last_level(gate: Gate, uniq
     for filter_ in ("a#", "a/b#", "#/a", "a/#/b", "##"):
         invalid(gate, filter_)
     topics = [unique, f"{unique}/", f"{unique}/a", f"{unique}/a/b/c", f"{unique}x"]
-    assert matching(gate, f"{unique}/#", topics, f"end/{unique}") == topics[:-1]
+    assert gate.matching(f"{unique}/#", topics, f"end/{unique}") == topics[:-1]
 
 
 def test_mqtt311_4_7_1_3__a_plus_stands_alone_in_its_level(gate: Gate, unique: str) -> None:
@@ -280,16 +268,16 @@ def test_mqtt311_4_7_1_3__a_plus_stands_alone_in_its_level(gate: Gate, unique: s
         invalid(gate, filter_)
     topics = [f"{unique}/{rest}" for rest in ("b", "/b", "a/b", "a/b/c", "")]
     for filter_, expected in (("+", ["b", ""]), ("+/b", ["/b", "a/b"]), ("+/+", ["/b", "a/b"])):
-        found = matching(gate, f"{unique}/{filter_}", topics, f"end/{unique}")
+        found = gate.matching(f"{unique}/{filter_}", topics, f"end/{unique}")
         assert found == [f"{unique}/{rest}" for rest in expected]
 
 
 def test_mqtt311_4_7_2_1__a_leading_wildcard_matches_no_dollar_topic(gate: Gate, unique: str) -> None:
     topics = [f"$app/{unique}", f"app/{unique}"]
     for filter_ in ("#", f"+/{unique}", "+/#"):
-        found = [t for t in matching(gate, filter_, topics, f"end/{unique}/{len(filter_)}") if unique in t]
+        found = [t for t in gate.matching(filter_, topics, f"end/{unique}/{len(filter_)}") if unique in t]
         assert found == topics[1:], filter_
-    assert matching(gate, "$app/#", topics, f"end/{unique}/x") == topics[:1]
+    assert gate.matching("$app/#", topics, f"end/{unique}/x") == topics[:1]
 
 
 def test_mqtt311_4_7_3_1__topics_and_filters_are_not_empty(gate: Gate) -> None:
@@ -313,7 +301,7 @@ def test_mqtt311_4_7_3_4__topics_and_filters_are_compared_as_they_are(gate: Gate
     """No letters are made equal: case, composition, width, empty levels, spaces."""
     topics = [f"{unique}/{rest}" for rest in ("ä", "a\u0308", "Ä", "A", "a", "ａ", "a ", " a", "a/", "/a")]
     for topic in topics:
-        assert matching(gate, topic, topics, f"end/{unique}") == [topic]
+        assert gate.matching(topic, topics, f"end/{unique}") == [topic]
 
 
 @pytest.mark.parametrize(

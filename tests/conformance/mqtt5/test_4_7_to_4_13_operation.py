@@ -11,18 +11,6 @@ MALFORMED = b"\xe0\x01\x81"
 PROTOCOL_ERROR = b"\xe0\x01\x82"
 
 
-def matching(gate: Gate, filter_: str, topics: list[str], end: str) -> list[str]:
-    """Those of the topics that the filter matches."""
-    sub = gate.subscriber(filter_, end)
-    pub = gate.connect()
-    for topic in [*topics, end]:
-        pub.publish(topic)
-    found = []
-    while (topic := sub.message().topic) != end:
-        found.append(topic)
-    return found
-
-
 def invalid(gate: Gate, filter_: str | bytes) -> None:
     assert gate.fails(f.packet(8, 2, b"\0\1\0" + f.text(filter_) + b"\0")) == MALFORMED
     assert gate.fails(f.packet(10, 2, b"\0\1\0" + f.text(filter_))) == MALFORMED
@@ -40,7 +28,7 @@ def test_mqtt5_4_7_1_1__a_hash_stands_alone_in_the_last_level(gate: Gate, unique
     for filter_ in ("a#", "a/b#", "#/a", "a/#/b", "##", "a/#b"):
         invalid(gate, filter_)
     topics = [unique, f"{unique}/", f"{unique}/a", f"{unique}/a/b/c", f"{unique}x", f"{unique}//"]
-    found = matching(gate, f"{unique}/#", topics, f"end/{unique}")
+    found = gate.matching(f"{unique}/#", topics, f"end/{unique}")
     assert found == [topic for topic in topics if topic != f"{unique}x"]
 
 
@@ -55,18 +43,18 @@ def test_mqtt5_4_7_1_2__a_plus_stands_alone_in_its_level(gate: Gate, unique: str
         (f"{unique}/+/+", ["/b", "a/b", "a/c", "/"]),
         (f"{unique}/+/#", ["b", "/b", "a/b", "a/c", "a/b/c", "a/a/b", "", "/"]),
     ):
-        found = matching(gate, filter_, topics, f"end/{unique}/end/x")
+        found = gate.matching(filter_, topics, f"end/{unique}/end/x")
         assert found == [f"{unique}/{rest}" for rest in expected], filter_
     topics = [f"x/{unique}", f"/{unique}", f"x/y/{unique}", unique]
-    assert matching(gate, f"+/{unique}", topics, f"end/{unique}/end") == topics[:2]
+    assert gate.matching(f"+/{unique}", topics, f"end/{unique}/end") == topics[:2]
 
 
 def test_mqtt5_4_7_2_1__a_leading_wildcard_matches_no_dollar_topic(gate: Gate, unique: str) -> None:
     topics = [f"$app/{unique}", f"$/{unique}", f"app/{unique}"]
     for filter_ in ("#", f"+/{unique}", "+/#"):
-        found = [t for t in matching(gate, filter_, topics, f"end/{unique}/{len(filter_)}") if unique in t]
+        found = [t for t in gate.matching(filter_, topics, f"end/{unique}/{len(filter_)}") if unique in t]
         assert found == [f"app/{unique}"], filter_
-    assert matching(gate, "$app/#", topics, f"end/{unique}/x") == [f"$app/{unique}"]
+    assert gate.matching("$app/#", topics, f"end/{unique}/x") == [f"$app/{unique}"]
     gate.connect().published(f"$app/{unique}", b"kept", retain=True)
     assert f"$app/{unique}" not in [message.topic for message in gate.retained("#")]
 
@@ -98,7 +86,7 @@ def test_mqtt5_4_7_3_4__topics_and_filters_are_compared_as_they_are(gate: Gate, 
         for rest in ("ä", "a\u0308", "Ä", "A", "a", "ａ", "a ", " a", "a/", "/a", "a//", "\ufeffa", "a\u200d")
     ]
     for topic in topics:
-        assert matching(gate, topic, topics, f"end/{unique}") == [topic]
+        assert gate.matching(topic, topics, f"end/{unique}") == [topic]
 
 
 def test_mqtt5_4_9_0_1__the_quota_starts_within_the_receive_maximum(gate: Gate, unique: str) -> None:

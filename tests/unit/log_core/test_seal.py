@@ -472,15 +472,19 @@ def test_verify_and_inspect_know_sealed_segments(broker: Broker, capsys: pytest.
     assert verify(Folder(broker.path), sys.stdout) == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", [Broker, Readings])
-def test_every_flipped_byte_of_a_sealed_segment_is_found(tmp_path: Path, kind: type[Broker]) -> None:
-    broker = kind(tmp_path / "data")
+def sealed_segment(kind: type[Broker], folder: Path) -> tuple[Broker, Path, Path]:
+    """A broker whose log is closed, one of its sealed segments, and that segment's index."""
+    broker = kind(folder / "data")
     fill(broker)
     broker.tend()
     sealed = [segment for segment in broker.log._segments.live if segment.sealed and segment.end > 4300]
-    path = sealed[0].path
-    index = broker.path / f"shard-000/index/{sealed[0].number:010}.tix"
     broker.log.close_sync()
+    return broker, sealed[0].path, broker.path / f"shard-000/index/{sealed[0].number:010}.tix"
+
+
+@pytest.mark.parametrize("kind", [Broker, Readings])
+def test_every_flipped_byte_of_a_sealed_segment_is_found(tmp_path: Path, kind: type[Broker]) -> None:
+    broker, path, index = sealed_segment(kind, tmp_path)
     good = path.read_bytes()
     assert (good[WAL_HEAD_BYTES + 17] == BLOCK) == (kind is Readings)
     index.unlink()  # so that the segment is scanned
@@ -499,13 +503,7 @@ def test_every_flipped_byte_of_a_sealed_segment_is_found(tmp_path: Path, kind: t
 
 @pytest.mark.parametrize("kind", [Broker, Readings])
 def test_every_cut_of_the_last_batch_of_a_sealed_segment_is_found(tmp_path: Path, kind: type[Broker]) -> None:
-    broker = kind(tmp_path / "data")
-    fill(broker)
-    broker.tend()
-    sealed = [segment for segment in broker.log._segments.live if segment.sealed and segment.end > 4300]
-    path = sealed[0].path
-    index = broker.path / f"shard-000/index/{sealed[0].number:010}.tix"
-    broker.log.close_sync()
+    broker, path, index = sealed_segment(kind, tmp_path)
     good = path.read_bytes()
     for length in range(len(good) - 96, len(good)):
         path.write_bytes(good[:length])

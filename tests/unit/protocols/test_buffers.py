@@ -6,8 +6,9 @@ import asyncio
 
 from penstock.protocols.buffers import Buffers
 from penstock.protocols.wiring import Limits
+from tests.support.echo import Echo, packet
 from tests.support.limits import LIMIT_S
-from tests.unit.protocols.test_connection import Echo, Stack, packet
+from tests.unit.protocols.test_connection import Stack
 
 MIB = 1 << 20
 

@@ -8,91 +8,47 @@ import math
 import random
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
 import pytest
 import uvloop
 
-from penstock.log_core._appender import Appender
-from penstock.log_core._tail import Cache
-from penstock.log_core._unwritten import Unwritten
 from penstock.protocols.buffers import Buffers
-from penstock.protocols.connection import ARENA, Connection
-from penstock.protocols.listener import Listener, listening_socket
-from penstock.protocols.wiring import Limits, Wiring
-from penstock.subscriptions.tick import Tick
+from penstock.protocols.connection import ARENA
+from penstock.protocols.listener import listening_socket
+from penstock.protocols.wiring import Limits
+from tests.support.echo import Echo, EchoServer, packet
 from tests.support.limits import LIMIT_S
 
 
-class Echo(Connection):
-    """Packets are a u32 length and that many bytes; every packet is sent back."""
+class Stack(EchoServer):
+    """Closes what was opened to it."""
 
-    login_after = 0
-
-    def on_open(self) -> None:
-        self.packets: list[bytes] = []
-        self.calls = 0
-
-    def received(self, buffer: bytearray, size: int) -> int:
-        self.calls += 1
-        at = 0
-        while size - at >= 4:
-            length = 4 + int.from_bytes(buffer[at : at + 4], "big")
-            if size - at < length:
-                self.want = length
-                break
-            packet = bytes(buffer[at + 4 : at + length])
-            if packet == b"login":
-                self.logged_in("somebody")
-            elif packet == b"bug":
-                raise RuntimeError("a bug")
-            self.packets.append(packet)
-            self.out.write(length.to_bytes(4, "big"))
-            self.dirty()
-            at += length
-        return at
-
-
-class NoLog:
-    def __init__(self) -> None:
-        self.unwritten = Unwritten(Appender(), Cache(0, 0))
-        self.awaited = False
-
-    def flush(self) -> None:
-        pass
-
-    def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None:
-        callback(True)
-
-    def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None:
-        callback(False)
-
-
-class Stack:
     def __init__(
         self, limits: Limits | None = None, max_connections: int = 0, buffers: Buffers | None = None
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self.made: list[Echo] = []
+        super().__init__(limits, buffers=buffers, max_connections=max_connections)
         self.writers: list[asyncio.StreamWriter] = []
-        logger = logging.getLogger("penstock.test")
-        log = NoLog()
-        wiring = Wiring(loop, log, Tick(log, loop), limits or Limits(), logger, buffers=buffers or Buffers())
-
-        def make() -> Connection:
-            self.made.append(Echo(wiring))
-            return self.made[-1]
-
-        self.listener = Listener(
-            listening_socket("amqp", "127.0.0.1", 0), make, wiring, max_connections=max_connections
-        )
 
     async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
         self.writers.append(writer)
         return reader, writer
+
+    async def stuck(self) -> tuple[Echo, asyncio.StreamWriter]:
+        """A connection that is held, for its client, which is logged in, reads nothing; and the client."""
+        reader, writer = await self.client()
+        writer.write(packet(b"login"))
+        await reader.readexactly(4)
+        echo = self.made[-1]
+        transport: asyncio.Transport = writer.transport
+        transport.pause_reading()
+        while not echo.held:
+            echo.out.write(bytes(100_000))
+            echo.flush()
+            await asyncio.sleep(0)
+        return echo, writer
 
     async def __aenter__(self) -> Self:
         return self
@@ -110,10 +66,6 @@ async def ended(reader: asyncio.StreamReader) -> None:
     """Wait until the server closed, with or without a reset."""
     with suppress(ConnectionError):
         await reader.read()
-
-
-def packet(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
 
 
 async def test_packets_cut_anywhere_arrive_whole_and_in_order() -> None:
@@ -315,16 +267,7 @@ async def test_output_above_the_mark_leaves_no_room_until_the_peer_reads() -> No
 
 async def test_a_peer_that_sends_and_never_reads_is_not_read_and_then_dropped() -> None:
     async with Stack(Limits(output_high_bytes=1000, output_stuck_s=0.0)) as stack:
-        reader, writer = await stack.client()
-        writer.write(packet(b"login"))
-        await reader.readexactly(4)
-        echo = stack.made[0]
-        transport: asyncio.Transport = writer.transport
-        transport.pause_reading()
-        while not echo.held:
-            echo.out.write(bytes(100_000))
-            echo.flush()
-            await asyncio.sleep(0)
+        echo, writer = await stack.stuck()
         writer.write(packet(b"more"))
         await asyncio.sleep(0.02)
         assert echo.packets == [b"login"]
@@ -335,16 +278,7 @@ async def test_a_peer_that_sends_and_never_reads_is_not_read_and_then_dropped() 
 
 async def test_what_we_add_is_no_sign_of_life_of_the_peer() -> None:
     async with Stack(Limits(output_high_bytes=1000, output_stuck_s=5.0)) as stack:
-        reader, writer = await stack.client()
-        writer.write(packet(b"login"))
-        await reader.readexactly(4)
-        echo = stack.made[0]
-        transport: asyncio.Transport = writer.transport
-        transport.pause_reading()
-        while not echo.held:
-            echo.out.write(bytes(100_000))
-            echo.flush()
-            await asyncio.sleep(0)
+        echo, _ = await stack.stuck()
         now = echo.loop.time()
         for second in range(1, 5):
             echo.out.write(b"heartbeat")

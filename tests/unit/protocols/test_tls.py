@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import ssl
@@ -17,34 +16,22 @@ import uvloop
 
 from penstock.config.tls_hosts import TlsHost
 from penstock.errors import ConfigError
-from penstock.protocols.connection import ARENA, Connection
-from penstock.protocols.listener import Listener, listening_socket
+from penstock.protocols.connection import ARENA
 from penstock.protocols.tls import Tls, TlsOptions, login_name
-from penstock.protocols.wiring import Limits, Wiring
-from penstock.subscriptions.tick import Tick
+from penstock.protocols.wiring import Limits
 from tests.support.certificates import Authority
+from tests.support.echo import EchoServer, packet
 from tests.support.limits import LIMIT_S
-from tests.unit.protocols.test_connection import Echo, NoLog, packet
 
 
-class Stack:
-    """A listener with TLS whose connections echo the length of each packet."""
+class Stack(EchoServer):
+    """With TLS."""
 
     def __init__(self, folder: Path, limits: Limits | None) -> None:
         self.authority = Authority(folder)
         self.pair = self.authority.server("server", "one.example.org")
         self.tls = Tls(TlsOptions(cert_file=str(self.pair.cert), key_file=str(self.pair.key)))
-        self.made: list[Echo] = []
-        loop = asyncio.get_running_loop()
-        log = NoLog()
-        wiring = Wiring(loop, log, Tick(log, loop), limits or Limits(), logging.getLogger("penstock.test"))
-
-        def make() -> Connection:
-            self.made.append(Echo(wiring))
-            return self.made[-1]
-
-        listening = listening_socket("amqp", "127.0.0.1", 0, option="tls_listen")
-        self.listener = Listener(listening, make, wiring, tls=self.tls.layer("mqtt"))
+        super().__init__(limits, option="tls_listen", tls=self.tls.layer("mqtt"))
 
     def client_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.authority.file))
@@ -59,13 +46,6 @@ class Stack:
 
     async def raw(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.listener.port)
-
-    async def reason(self) -> str:
-        """Why the last connection ended."""
-        async with asyncio.timeout(LIMIT_S):
-            while not self.made or self.listener.connections:
-                await asyncio.sleep(0.001)
-        return self.made[-1].reason
 
 
 Scenario = Callable[[Stack], Awaitable[None]]

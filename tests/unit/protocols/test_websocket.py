@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -11,14 +10,12 @@ import pytest
 import uvloop
 
 from penstock.protocols._unframe import Unframer
-from penstock.protocols.connection import ARENA, Connection
-from penstock.protocols.listener import Listener, listening_socket
+from penstock.protocols.connection import ARENA
 from penstock.protocols.websocket import WebSocketRules
-from penstock.protocols.wiring import Limits, Wiring
-from penstock.subscriptions.tick import Tick
+from penstock.protocols.wiring import Limits
 from tests.reference.websocket_frames import encode
+from tests.support.echo import EchoServer, packet
 from tests.support.limits import LIMIT_S
-from tests.unit.protocols.test_connection import Echo, NoLog, packet
 
 RULES = WebSocketRules(paths=("/mqtt", "/ws"), subprotocols=("mqtt", "mqttv3.1"))
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -72,20 +69,12 @@ class Client:
             assert await self.reader.read() == b""
 
 
-class Stack:
+class Stack(EchoServer):
+    """With WebSocket."""
+
     def __init__(self, limits: Limits | None, rules: WebSocketRules) -> None:
-        self.made: list[Echo] = []
+        super().__init__(limits, front="mqtt", option="ws_listen", websocket=rules)
         self.clients: list[Client] = []
-        loop = asyncio.get_running_loop()
-        log = NoLog()
-        wiring = Wiring(loop, log, Tick(log, loop), limits or Limits(), logging.getLogger("penstock.test"))
-
-        def make() -> Connection:
-            self.made.append(Echo(wiring))
-            return self.made[-1]
-
-        listening = listening_socket("mqtt", "127.0.0.1", 0, option="ws_listen")
-        self.listener = Listener(listening, make, wiring, websocket=rules)
 
     async def client(self) -> Client:
         self.clients.append(Client(*await asyncio.open_connection("127.0.0.1", self.listener.port)))
@@ -97,12 +86,6 @@ class Stack:
         client.send(encode(2, packet(b"login")))
         assert await client.frame() == (2, b"\0\0\0\x09")
         return client
-
-    async def reason(self) -> str:
-        """Why the last connection ended."""
-        while not self.made or self.listener.connections:
-            await asyncio.sleep(0.001)
-        return self.made[-1].reason
 
 
 Scenario = Callable[[Stack], Awaitable[None]]

@@ -15,7 +15,8 @@ the cursor, under its slot, in order; whatever comes later for that slot waits b
 Who is told is the cursor: a place that was assigned has its slot, until it is not out any more. So it does not matter
 who settles it, or how.
 
-Order within a slot is kept, as long as nothing is given back. Hash: FNV-1a, folded to 16 bits.
+Order within a slot is kept, as long as nothing is given back. Hash: FNV-1a of 64 bits, which alone leaves keys that
+differ in their last digits side by side, so they are spread: folded, multiplied by 2^64 / golden ratio, the upper 16 bits.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -40,8 +41,7 @@ cdef uint32_t slot_of(const uint8_t* key, Py_ssize_t n) noexcept nogil:
     for i in range(n):
         h = (h ^ key[i]) * <uint64_t>0x100000001B3ULL
     h ^= h >> 32
-    h ^= h >> 16
-    return <uint32_t>(h & 0xFFFF)
+    return <uint32_t>((h * <uint64_t>0x9E3779B97F4A7C15ULL) >> 48)
 
 
 def slot(bytes key not None):

@@ -19,7 +19,7 @@ class Host(ConsumerHost, Protocol):
         """A frame that is not the kernel's; before the login, any frame."""
     def fault(self, code: str, message: str) -> None:
         """The peer broke the protocol: no further frame is looked at."""
-    def unknown_handle(self, kind: int, id: int) -> None:
+    def unknown_handle(self, id: int, request: int) -> None:
         """CREDIT, ACK or NACK of a consumer that is not there (any more)."""
     def refused(self, id: int, sequence: int, count: int, why: str | PenstockError) -> None:
         """A batch that is not appended, none of it."""
@@ -36,7 +36,7 @@ class Host(ConsumerHost, Protocol):
         self, producer: Producer, sequence: int, acks: int, records: list[tuple[bytes, bytes]]
     ) -> None:
         """Append (properties, body) one by one: the route wants to see each."""
-    def may_cumulate(self, consumer: Consumer) -> bool:
+    def may_cumulate(self, consumer: Consumer, request: int) -> bool:
         """Whether cumulative acknowledgements are allowed; if not, the peer was told."""
     def acknowledged(self, consumer: Consumer, request: int) -> None:
         """The peer wants to be told when this acknowledgement is kept."""

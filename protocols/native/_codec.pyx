@@ -120,7 +120,7 @@ cdef class Codec:
                     return 0
                 consumer = self.consumers.get(id)
                 if consumer is None:
-                    self.host.unknown_handle(kind, id)
+                    self.host.unknown_handle(id, 0)
                 else:
                     consumer.grant(load32(p), load32(p + 4))
                 return 0
@@ -239,15 +239,18 @@ cdef class Codec:
         cdef Consumer consumer
         cdef Py_ssize_t at = 8
         cdef int32_t delay
+        cdef uint32_t request = 0
         if n < 8 or (n - 8) % 16 or p[4] > 1 or p[5] or p[6] | p[7]:
             self.host.fault("malformed", f"an acknowledgement of {n} bytes, or with reserved bytes that are not 0")
             return 0
+        delay = <int32_t>load32(p)
+        if kind == T_ACK:
+            request = load32(p)
         consumer = self.consumers.get(id)
         if consumer is None:
-            self.host.unknown_handle(kind, id)
+            self.host.unknown_handle(id, request)
             return 0
-        delay = <int32_t>load32(p)
-        if kind == T_ACK and p[4] and not self.host.may_cumulate(consumer):
+        if kind == T_ACK and p[4] and not self.host.may_cumulate(consumer, request):
             return 0
         while at < n:
             if kind == T_NACK:
@@ -255,8 +258,8 @@ cdef class Codec:
             else:
                 consumer.ack(0 if p[4] else load64(p + at), load64(p + at + 8))
             at += 16
-        if kind == T_ACK and delay:
-            self.host.acknowledged(consumer, <uint32_t>delay)
+        if request:
+            self.host.acknowledged(consumer, request)
         consumer.feed()
         return 0
 

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.protocols.native._consumer import Consumer, Pull
-from penstock.protocols.native.errors import RequestError
+from penstock.protocols.native.errors import RequestError, unknown_handle
 from penstock.router.errors import RoutingError
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.looking import look
@@ -146,12 +146,16 @@ class Consuming:
         request, messages, size, messages_min, size_min, wait_ms = _PULL.unpack(payload)
         consumer = session.codec.consumer(id)
         if consumer is None:
-            session.answer_error(request, RequestError("unknown_handle", f"there is no consumer {id}"))
+            session.answer_error(request, unknown_handle("consumer", id))
             return
         if not messages or not size or len(consumer.pulls) >= _PULLS_MAX:
             session.answer_error(
                 request,
-                RequestError("bad_field", f"a pull is for something, and {_PULLS_MAX} may wait"),
+                RequestError(
+                    "bad_field",
+                    f"a pull of {messages} messages, {size} bytes, behind {len(consumer.pulls)} that wait",
+                    remedy=f"pull a message and a byte at least; at most {_PULLS_MAX} pulls wait",
+                ),
             )
             return
         pull = Pull(request, messages, size, max(messages_min, 1), size_min)
@@ -171,18 +175,20 @@ class Consuming:
 
     # Settling
 
-    def may_cumulate(self, consumer: Consumer) -> bool:
+    def may_cumulate(self, consumer: Consumer, request: int) -> bool:
         """Cumulative acknowledgements are for those that get everything."""
-        if consumer.queue.kind in (Kind.SHARED, Kind.KEY_SHARED):
-            self._session.fail(
-                RequestError(
-                    "not_cumulative",
-                    f"a {consumer.queue.kind.value} subscription has no cumulative acknowledgements",
-                    remedy="acknowledge one by one, or ranges",
-                )
-            )
-            return False
-        return True
+        if consumer.queue.kind not in (Kind.SHARED, Kind.KEY_SHARED):
+            return True
+        error = RequestError(
+            "not_cumulative",
+            f"a {consumer.queue.kind.value} subscription has no cumulative acknowledgements",
+            remedy="acknowledge one by one, or ranges",
+        )
+        if request:
+            self._session.answer_error(request, error)
+        else:
+            self._session.fail(error)
+        return False
 
     def acknowledged(self, consumer: Consumer, request: int) -> None:
         """Answer when what is settled is kept."""

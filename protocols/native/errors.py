@@ -12,7 +12,7 @@ from typing import Any, Final
 from penstock.errors import LogError, PenstockError, ProtocolError
 from penstock.router.errors import AuthenticationRefused
 
-__all__ = ["RequestError", "code_of", "refusal"]
+__all__ = ["RequestError", "code_of", "refusal", "unknown_handle"]
 
 _RENAMED: Final = {
     "ConsumerRefused": "subscription_busy",
@@ -32,9 +32,18 @@ _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 class RequestError(ProtocolError):
     """A request or a batch that cannot be served as it is; `code` goes over the wire."""
 
-    def __init__(self, code: str, message: str, *, remedy: str = "") -> None:
+    def __init__(self, code: str, message: str, *, remedy: str) -> None:
         super().__init__(message, remedy=remedy)
         self.code = code
+
+
+def unknown_handle(what: str, handle: int) -> RequestError:
+    """There is no `what` (a producer, a consumer) with this handle, or no more."""
+    return RequestError(
+        "unknown_handle",
+        f"this connection has no {what} with the handle {handle}",
+        remedy="open it first; one that was closed, by either side, is opened anew",
+    )
 
 
 def code_of(error: PenstockError) -> str:

@@ -84,9 +84,8 @@ class Fields:
 
 
 def _bad(name: str, value: object, wanted: str) -> RequestError:
-    return RequestError(
-        "bad_field", f"the field {name!r} is {str(value)[:100]!r}", remedy=f"{wanted} is wanted"
-    )
+    found = "missing" if value is None else repr(str(value)[:100])
+    return RequestError("bad_field", f"the field {name!r} is {found}", remedy=f"{wanted} is wanted")
 
 
 def decode(payload: bytes, most: int = CONTROL_MAX) -> Fields:
@@ -97,11 +96,15 @@ def decode(payload: bytes, most: int = CONTROL_MAX) -> Fields:
 
     """
     if len(payload) > most:
-        raise RequestError("too_large", f"a frame of JSON has at most {most} bytes, not {len(payload)}")
+        raise RequestError(
+            "too_large",
+            f"a frame of JSON has at most {most} bytes, not {len(payload)}",
+            remedy="ask for less at once",
+        )
     try:
         value = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
-        raise RequestError("malformed", f"not JSON: {error}") from error
+        raise RequestError("malformed", f"not JSON: {error}", remedy="send one JSON object") from error
     if not isinstance(value, dict):
-        raise RequestError("malformed", "a JSON object is wanted")
+        raise RequestError("malformed", "JSON, but no object", remedy="send one JSON object")
     return Fields(value)

@@ -17,7 +17,7 @@ from penstock.protocols._properties import parse
 from penstock.protocols.native import frames, kinds
 from penstock.protocols.native._codec import Codec
 from penstock.protocols.native._producer import Producer, split_records
-from penstock.protocols.native.errors import RequestError, refusal
+from penstock.protocols.native.errors import RequestError, code_of, refusal, unknown_handle
 from penstock.router.delayed import HORIZON_MS
 from penstock.router.names import ENC_AMQP091
 
@@ -38,7 +38,6 @@ _WORDS: Final = {
         "the topic or queue of this producer was deleted",
         "create it again: the producer goes on as it is",
     ),
-    "unknown_handle": ("there is no producer with this handle", "open one first"),
     "reserved_header": (
         "a record has a header or property that is not served here: CC, BCC, x-penstock-*, x-mqtt-retain, "
         "a reply-to of the broker, or an expiration that is no number",
@@ -48,11 +47,24 @@ _WORDS: Final = {
 }
 
 
+def _malformed(message: str) -> RequestError:
+    return RequestError("malformed", message, remedy="correct the client; docs/protocols/native.md")
+
+
+def _named(name: str, error: ProducerFenced | OutOfSequence) -> RequestError:
+    """The log's refusal, which knows a producer by a key of its own, with the name that its user gave it."""
+    if isinstance(error, ProducerFenced):
+        message = f"producer '{name}' of epoch {error.epoch} was replaced by one of epoch {error.current}"
+    else:
+        message = f"producer '{name}' sent number {error.first} where {error.expected} follows"
+    return RequestError(code_of(error), message, remedy=error.remedy)
+
+
 def check_records(codec: Codec, records: bytes, count: int) -> None:
     """Whether these are `count` records that this user may send. Raises RequestError."""
     checked = codec.check_records(records, count)
     if checked == "malformed":
-        raise RequestError("malformed", f"{count} records do not fit {len(records)} bytes")
+        raise _malformed(f"{count} records do not fit {len(records)} bytes")
     if checked != "ok":
         message, remedy = _WORDS[checked]
         raise RequestError(checked, message, remedy=remedy)
@@ -75,21 +87,21 @@ class Producing:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._names: dict[int, bytes] = {}
+        self._names: dict[int, str] = {}
+        """Handles of producers with a name, as their users call them: errors say it."""
         self._numbered: dict[int, int | None] = {}
         """Handles that number messages themselves; and what was refused and must come again first."""
 
     # Handles
 
     def open(
-        self, handle: int, key: bytes, name: bytes, epoch: int | None, numbered: bool = False
+        self, handle: int, key: bytes, name: str, known_as: bytes, epoch: int | None, numbered: bool = False
     ) -> tuple[int, int]:
-        """A new producer; its epoch, and the LSN to wait for.
+        """A new producer; its epoch, and the LSN to wait for. Its user calls it `name`, the log `known_as`.
 
         Raises:
-            RequestError: the handle is in use.
+            RequestError: `epoch` is an older one.
             RoutingError: nothing may or can be published there.
-            ProducerFenced: `epoch` is an older one.
 
         """
         session = self._session
@@ -102,9 +114,12 @@ class Producing:
         if numbered:
             self._numbered[handle] = None
         elif name:
-            epoch, lsn = session.log.producers.begin(name, epoch)
-            self._names[handle] = name
-        session.codec.add_producer(Producer(handle, key, name, epoch or 0))
+            try:
+                epoch, lsn = session.log.producers.begin(known_as, epoch)
+            except ProducerFenced as error:
+                raise _named(name, error) from error
+        self._names[handle] = name
+        session.codec.add_producer(Producer(handle, key, known_as, epoch or 0))
         return epoch or 0, lsn
 
     def lost(self) -> None:
@@ -122,7 +137,9 @@ class Producing:
         """Tell the peer of a batch that was not appended."""
         if id in self._numbered and self._numbered[id] is None:
             self._numbered[id] = sequence
-        if isinstance(why, str):
+        if why == "unknown_handle":
+            why = unknown_handle("producer", id)
+        elif isinstance(why, str):
             message, remedy = _WORDS[why]
             why = RequestError(why, message, remedy=remedy)
         told = {"sequence": sequence, "count": count, **refusal(why)}
@@ -149,7 +166,7 @@ class Producing:
                 lsn = self._session.log.producers.repeated(producer.name, producer.epoch, last)
                 if lsn:
                     return -lsn
-            self.refused(producer.id, sequence, count, error)
+            self.refused(producer.id, sequence, count, _named(self._names[producer.id], error))
             return None
 
     def _admit_numbered(self, producer: Producer, number: int, count: int) -> int | None:
@@ -264,7 +281,11 @@ class Producing:
                     remedy="open a producer without a name for that",
                 )
             if not 0 <= due_ms <= session.log.wall_ms() + HORIZON_MS:
-                raise RequestError("bad_field", f"due at {due_ms} ms is beyond the horizon of 100 years")
+                raise RequestError(
+                    "bad_field",
+                    f"due at {due_ms} ms: before 1970, or beyond the horizon of 100 years",
+                    remedy="due is a time in ms since the epoch",
+                )
         except PenstockError as error:
             self.refused(id, sequence, count, error)
             return
@@ -306,7 +327,7 @@ class Producing:
         for handle, ranges in settled:
             consumer = session.codec.consumer(handle)
             if consumer is None:
-                raise RequestError("unknown_handle", f"there is no consumer {handle}")
+                raise unknown_handle("consumer", handle)
             for first, last in ranges:
                 out = consumer.planned(first, last)
                 if last < first or len(out) != last - first + 1:
@@ -344,11 +365,11 @@ class Producing:
                 at += 12
                 records = payload[at : at + size]
                 if len(records) != size:
-                    raise RequestError("malformed", "TRANSACT is cut short")
+                    raise _malformed("TRANSACT is cut short")
                 at += size
                 producer = codec.producer(handle)
                 if producer is None:
-                    raise RequestError("unknown_handle", f"there is no producer {handle}")
+                    raise unknown_handle("producer", handle)
                 check_records(codec, records, count)
                 route = open_route(codec, producer.key)
                 if route.special:
@@ -363,12 +384,12 @@ class Producing:
                 handle, n = _PART.unpack_from(payload, at)
                 at += _PART.size
                 if n > 100_000 or at + 16 * n > len(payload):
-                    raise RequestError("malformed", "TRANSACT is cut short")
+                    raise _malformed("TRANSACT is cut short")
                 ranges = [_ACKED.unpack_from(payload, at + 16 * i) for i in range(n)]
                 at += 16 * n
                 settled.append((handle, ranges))
         except struct.error as error:
-            raise RequestError("malformed", "TRANSACT is cut short") from error
+            raise _malformed("TRANSACT is cut short") from error
         if at != len(payload):
-            raise RequestError("malformed", f"TRANSACT has {len(payload) - at} bytes too many")
+            raise _malformed(f"TRANSACT has {len(payload) - at} bytes too many")
         return batches, [(handle, [(first, last) for first, last in ranges]) for handle, ranges in settled]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.protocols.native import describing, queue_requests, raw
-from penstock.protocols.native.errors import RequestError
+from penstock.protocols.native.errors import RequestError, unknown_handle
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import HANDLES_MAX
 from penstock.protocols.native.preparing import rules_of
@@ -156,6 +156,17 @@ def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable
 # Producers and consumers
 
 
+def _exchange_key(fields: Fields) -> bytes:
+    """The key block of what is published where no topic is named."""
+    if not fields.has("exchange"):
+        raise RequestError(
+            "bad_field",
+            "neither the field 'topic' nor 'exchange' is there",
+            remedy="name one of them, an exchange with the routing_key that it needs",
+        )
+    return join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
+
+
 def open_producer(session: Session, id: int, fields: Fields) -> None:
     """{handle, topic, create?} or {handle, exchange, routing_key}, {name?, epoch?, numbered?, group? ...}."""
     handle = _handle(session, id, fields)
@@ -169,19 +180,25 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
                 raise _no_topic(session, name)
             _, lsn = _create(session, name, {})
     else:
-        key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
+        key = _exchange_key(fields)
     producer = fields.text("name", "")
     epoch = fields.number("epoch", most=2**31) if fields.has("epoch") else None
     numbered = fields.switch("numbered", False)
     if numbered and not producer:
         raise RequestError("bad_field", "who numbers messages has a name", remedy="give it one: name")
+    if epoch is not None and (numbered or not producer):
+        raise RequestError(
+            "bad_field",
+            "only a named producer that is not numbered has an epoch",
+            remedy="leave out epoch, or name the producer whose epoch it is",
+        )
     group = fields.text("group", "")
     rules = rules_of(fields) if group else None
     fields.done()
     user = session.identity.username
     rule = "native-numbered" if numbered else "native"
     full_name = producer_key(rule, session.vhost.name, user, producer) if producer else b""
-    epoch_now, begun = session.producing.open(handle, key, full_name, epoch, numbered)
+    epoch_now, begun = session.producing.open(handle, key, producer, full_name, epoch, numbered)
     if rules is not None:
         session.preparing.open(handle, key, group, rules)
     session.answer(id, {"handle": handle, "epoch": epoch_now}, max(lsn, begun))
@@ -220,7 +237,15 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
     if fields.switch("sticky", False):
         options["x-sticky"] = True
     if ranges and (kind is not Kind.KEY_SHARED or "x-sticky" not in options):
-        raise RequestError("bad_field", "only consumers of sticky key_shared subscriptions have ranges")
+        raise RequestError(
+            "bad_field",
+            "only consumers of sticky key_shared subscriptions have ranges",
+            remedy="leave out ranges, or subscribe with kind key_shared and sticky true",
+        )
+    if not ranges and "x-sticky" in options:
+        raise RequestError(
+            "bad_field", "a sticky consumer has ranges", remedy="name its slots: ranges, [[first, last], ...]"
+        )
     fields.done()
 
     def open_at(position: int) -> None:
@@ -272,12 +297,16 @@ def _options(session: Session, create: bool, fields: Fields) -> dict[str, Any]:
 
 def _pairs(value: Any, of: str, most: int) -> list[tuple[int, int]]:
     if not isinstance(value, list) or len(value) > 1000:
-        raise RequestError("bad_field", "ranges is a list of at most 1,000 [first, last]")
+        raise RequestError(
+            "bad_field", "ranges is no list of at most 1,000 pairs", remedy="ranges is [[first, last], ...]"
+        )
     found = []
     for one in value:
         pair = isinstance(one, list) and len(one) == 2 and all(type(end) is int for end in one)
         if not pair or not 0 <= one[0] <= one[1] <= most:
-            raise RequestError("bad_field", f"no range of {of}: {str(one)[:100]}", remedy="[first, last]")
+            raise RequestError(
+                "bad_field", f"no range of {of}: {str(one)[:100]}", remedy=f"[first, last], from 0 to {most}"
+            )
         found.append((one[0], one[1]))
     return found
 
@@ -325,7 +354,7 @@ def extend(session: Session, id: int, fields: Fields) -> None:
     fields.done()
     consumer = session.codec.consumer(handle)
     if consumer is None:
-        raise RequestError("unknown_handle", f"there is no consumer {handle}")
+        raise unknown_handle("consumer", handle)
     pairs = _pairs(ranges, "tags", 2**63 - 1)
     session.answer(id, {"extended": sum(consumer.extend(first, last) for first, last in pairs)})
 
@@ -412,7 +441,7 @@ def _set_paused(session: Session, id: int, fields: Fields, paused: bool) -> None
     fields.done()
     consumer = session.codec.consumer(handle)
     if consumer is None:
-        raise RequestError("unknown_handle", f"there is no consumer {handle}")
+        raise unknown_handle("consumer", handle)
     consumer.paused = paused
     if not paused and consumer.attached:
         consumer.queue.credit_gained()
@@ -435,7 +464,7 @@ def cancel(session: Session, id: int, fields: Fields) -> None:
     if fields.has("topic"):
         key = join_key_block("", fields.text("topic"))
     else:
-        key = join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
+        key = _exchange_key(fields)
     fields.done()
     _may_write(session, key)
     _begin_search(session)

@@ -26,7 +26,7 @@ from penstock.protocols.native._codec import Codec
 from penstock.protocols.native._consumer import Consumer
 from penstock.protocols.native._producer import Producer
 from penstock.protocols.native.consuming import Consuming
-from penstock.protocols.native.errors import RequestError, refusal
+from penstock.protocols.native.errors import RequestError, refusal, unknown_handle
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.kinds import PREFACE, VERSION
 from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
@@ -196,7 +196,11 @@ class Session:
             case kinds.PONG:
                 self.pinged = False
             case _:
-                raise RequestError("unexpected_frame", f"a client does not send {name} here")
+                raise RequestError(
+                    "unexpected_frame",
+                    f"a client does not send {name} here",
+                    remedy="correct the client; docs/protocols/native.md",
+                )
 
     # Login
 
@@ -297,7 +301,8 @@ class Session:
                 self._send(kinds.RESPONSE, value, id)
             else:
                 self.answer_error(
-                    id, RequestError("log_failed", "the log failed", remedy="see its log lines")
+                    id,
+                    RequestError("log_failed", "the log failed", remedy="see the log lines of the gateway"),
                 )
 
         self.log.when_synced(lsn, told)
@@ -364,8 +369,13 @@ class Session:
         self.ended = reason
         self.look()
 
-    def unknown_handle(self, kind: int, id: int) -> None:
-        """Late frames of a consumer that is closed are passed over: both may close at the same time."""
+    def unknown_handle(self, id: int, request: int) -> None:
+        """Late frames of a consumer that is closed are passed over, as both sides may close it at once.
+
+        Who waits for an answer (`request` is not 0) gets one.
+        """
+        if request:
+            self.answer_error(request, unknown_handle("consumer", id))
 
     def refused(self, id: int, sequence: int, count: int, why: str | PenstockError) -> None:
         """A batch that is not appended."""
@@ -392,8 +402,8 @@ class Session:
     ) -> None:
         self.producing.publish_each(producer, sequence, acks, records)
 
-    def may_cumulate(self, consumer: Consumer) -> bool:
-        return self.consuming.may_cumulate(consumer)
+    def may_cumulate(self, consumer: Consumer, request: int) -> bool:
+        return self.consuming.may_cumulate(consumer, request)
 
     def acknowledged(self, consumer: Consumer, request: int) -> None:
         self.consuming.acknowledged(consumer, request)
@@ -424,9 +434,13 @@ class Session:
                     id,
                     sequence,
                     count,
-                    RequestError("log_failed", "the log failed; kept or not, nobody knows"),
+                    RequestError(
+                        "log_failed",
+                        "the log failed; kept or not, nobody knows",
+                        remedy="see the log lines of the gateway, and send it again when it is mended",
+                    ),
                 )
-            self.fail(RequestError("log_failed", "the log failed", remedy="see its log lines"))
+            self.fail(RequestError("log_failed", "the log failed", remedy="see the log lines of the gateway"))
         elif self.codec.confirm(self.log.written_lsn, self.log.synced_lsn):
             self.dirty()
 
@@ -442,7 +456,11 @@ class Session:
 
     def force_close(self, reason: str) -> None:
         """An operator ends it."""
-        self.fail(RequestError("closed", reason))
+        self.fail(
+            RequestError(
+                "closed", reason, remedy="connect again; if that is refused, ask who runs the gateway"
+            )
+        )
 
     def permissions_changed(self) -> None:
         """What the user may do is not what it was: consumers of what it may not read are closed."""

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-GO = Path(__file__).parent / "go"
-
-# Its standard library is compiled once on a new machine.
+from tests.support.go_programs import build
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program; skips when there is no Go."""
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if go is None:
-        pytest.skip("Go is not installed: apt-get install golang-go")
-    built = tmp_path_factory.mktemp("go") / "amqp"
-    done = subprocess.run(
-        [go, "build", "-o", str(built), "."], cwd=GO, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return built
+    return build(".", tmp_path_factory.mktemp("go") / "amqp")
 
 
 def test_amqp091_go(program: Path, amqp_port: int, unique: str) -> None:

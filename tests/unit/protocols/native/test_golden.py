@@ -152,3 +152,20 @@ def test_what_the_gateway_tells_has_these_fields(world: World, name: str) -> Non
     ((kind, _, golden),) = wire.frames(FRAMES[name])
     told = [json.loads(payload) for found, _, payload in client.frames if found == kind]
     assert json.loads(golden).keys() in [one.keys() for one in told]
+
+
+def test_the_gateway_understands_requests_as_they_are_written_down(world: World) -> None:
+    client = Client(world)
+    opened = client.request("open_producer", handle=1, topic="orders", create=True, name="shop")
+    assert opened["epoch"] == 1
+    client.send(FRAMES["resume_producer"] + FRAMES["subscribe_sticky"] + FRAMES["seek"] + FRAMES["cancel"])
+    told = {id: json.loads(payload) for kind, id, payload in client.take() if kind == 0x06}
+    assert told[28] == {"handle": 8, "epoch": 1}
+    assert told[25] == {"handle": 7}
+    assert told[26] == {"position": 4711}
+    assert told[27] == {"cancelled": False}
+    client.send(wire.credit(7, 10, 1 << 20))
+    client.request("open_producer", handle=2, topic="orders")
+    items = [(properties_block(key, None, None, True), key.encode()) for key in ("k1", "ann")]
+    client.send(wire.produce(2, 0, 2, items))
+    assert client.bodies() == [b"ann"]

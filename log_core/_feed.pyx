@@ -20,6 +20,17 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 
+cdef inline void put(Feed feed, Chunk* chunk, uint32_t entry, size_t size) noexcept:
+    """Put an entry behind the others of the last chunk, which has room for it."""
+    chunk.entries[chunk.count] = entry
+    chunk.count += 1
+    chunk.nbytes += size
+    chunk.last_record = entry & ENTRY_RECORD
+    feed.end += 1
+    if not entry & ENTRY_TRANSIENT:
+        feed.persistent_end = feed.end
+
+
 @cython.final
 cdef class Feed:
     def __cinit__(self, uint32_t id, object store=None, bint keeps=False):
@@ -40,13 +51,7 @@ cdef class Feed:
         cdef Chunk* chunk = self.last
         entry &= self.mask
         if chunk != NULL and chunk.base == base and chunk.count < chunk.capacity:
-            chunk.entries[chunk.count] = entry
-            chunk.count += 1
-            chunk.nbytes += size
-            chunk.last_record = entry & ENTRY_RECORD
-            self.end += 1
-            if not entry & ENTRY_TRANSIENT:
-                self.persistent_end = self.end
+            put(self, chunk, entry, size)
             return 0
         return self.push_slowly(base, entry, size)
 
@@ -68,13 +73,7 @@ cdef class Feed:
                 raise MemoryError()
             chunk.entries = entries
             chunk.capacity = capacity
-        chunk.entries[chunk.count] = entry
-        chunk.count += 1
-        chunk.nbytes += size
-        chunk.last_record = entry & ENTRY_RECORD
-        self.end += 1
-        if not entry & ENTRY_TRANSIENT:
-            self.persistent_end = self.end
+        put(self, chunk, entry, size)
         return made
 
     cdef int add_stored(self, uint64_t base, uint32_t count, uint32_t first_record, uint32_t last_record) except -1:

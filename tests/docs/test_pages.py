@@ -1,4 +1,4 @@
-"""What the pages say, without a gateway: links lead somewhere, configurations are valid."""
+"""What the pages say, without a gateway: links and paths lead somewhere, configurations are valid."""
 
 from __future__ import annotations
 
@@ -30,6 +30,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         path = (ROOT / page).parent / name if name else ROOT / page
         assert path.exists(), f"{page}: {target}"
         assert not anchor or anchor in anchors(path), f"{page}: {target}"
+
+
+FOLDERS = {path.name for top in (ROOT, ROOT / "tests", ROOT / "src/penstock") for path in top.iterdir()}
+_FILE = re.compile(r"`((?:[\w-]+/)+[\w-]+\.(?:py|pyx|pxd|pyi|h|js|go|json|md|toml))`")
+
+
+@each_page()
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    """Files are named from the root, from tests/, or from the folder that the page is about."""
+    for name in _FILE.findall((ROOT / page).read_text()):
+        first = name.partition("/")[0]
+        if first in FOLDERS:
+            places = [ROOT / name, ROOT / "tests" / name, ROOT / "src/penstock" / name]
+            assert any(place.exists() for place in places), f"{page}: {name}"
 
 
 @each_page()

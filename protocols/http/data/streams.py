@@ -12,7 +12,6 @@ The same streams and subscriptions as those of AMQP and of the native protocol. 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -20,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
 from penstock.protocols.http.data.pages import page
+from penstock.protocols.http.data.positions import position_of
 from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.router.backfill import find_position
 from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.heads import figures
@@ -222,14 +221,7 @@ class StreamHandlers:
                 f'{name} is "earliest", "latest", "pos:N", "-1h", a time with its zone (RFC 3339), or '
                 "milliseconds since the epoch",
             )
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def told(position: int) -> None:
-            if not found.done():
-                found.set_result(position)
-
-        find_position(log, self._access.vhost(request).lp, since, told)
-        return await found
+        return await position_of(log, self._access.vhost(request).lp, since)
 
 
 def _check_fields(body: dict[str, Any], known: tuple[str, ...]) -> None:

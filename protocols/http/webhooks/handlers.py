@@ -16,11 +16,11 @@ GET     webhooks/NAME/attempts          the delivery log, as a stream is read
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
 from penstock.protocols.http.data.pages import page
+from penstock.protocols.http.data.positions import position_of
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.webhooks.belongings import attempts_queue, dead_queue
 from penstock.protocols.http.webhooks.client import NoAnswer
@@ -34,7 +34,6 @@ from penstock.protocols.http.webhooks.signing import (
     public_key,
 )
 from penstock.protocols.http.webhooks.worker import Worker
-from penstock.router.backfill import find_position
 from penstock.router.errors import AccessRefused
 from penstock.router.since import parse_since
 from penstock.subscriptions.errors import SubscriptionError
@@ -271,14 +270,7 @@ class WebhookHandlers:
             raise HttpError(
                 400, "bad_field", f'{name}: a time with its zone, an interval ("-1h"), or "pos:N"'
             )
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def told(position: int) -> None:
-            if not found.done():
-                found.set_result(position)
-
-        find_position(log, self._access.vhost(request).lp, since, told)
-        return await found
+        return await position_of(log, self._access.vhost(request).lp, since)
 
 
 def _checked(secret: Any) -> str:

@@ -10,8 +10,5 @@ cdef struct Properties:
     bint special                # Python must look: CC, BCC, x-penstock-* or x-mqtt-retain, a bad expiration, a reply-to of the broker's
     const uint8_t* user_id      # NULL when absent; points into the block
 
-# Bytes of a value of type `kind` at p, in a table that was found well-formed.
-cdef Py_ssize_t checked_size(uint8_t kind, const uint8_t* p, Py_ssize_t n) noexcept nogil
-
 # Walks the n bytes at p: property flags and property list. 0 and `out` filled, or -1: malformed.
 cdef int read_properties(const uint8_t* p, Py_ssize_t n, Properties* out) noexcept nogil

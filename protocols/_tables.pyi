@@ -48,6 +48,12 @@ def decode_table(data: bytes, *, entries: int = 1024) -> dict[str, Value]:
 
     """
 
+def read_text_header(block: bytes, name: bytes) -> str | bytes | None:
+    """The first header of this name that is text or bytes, as `decode_fields` has it; None: none is.
+
+    `block`: a message's properties, AMQP's content header from the flags on. Nothing else of it is looked at.
+    """
+
 def encode_table(table: dict[str, Value]) -> bytes:
     """The bytes of `table`, size word included. Plain integers become I, or l when they need 64 bits.
 

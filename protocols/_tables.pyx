@@ -30,7 +30,7 @@ Source: AMQP 0-9-1 section 4.2.5, RabbitMQ's list of field types in use.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 import struct
 from decimal import Decimal
@@ -167,6 +167,61 @@ cdef Py_ssize_t table_size(const uint8_t* p, Py_ssize_t n, int depth) noexcept n
     return end
 
 
+cdef const uint8_t* text_header(const uint8_t* p, Py_ssize_t n, const char* name, uint8_t name_size) noexcept nogil:
+    cdef Py_ssize_t at = 2, end, size
+    cdef uint8_t flag = 0x80
+    if n < 2 or not p[0] & 0x20:
+        return NULL
+    while flag > 0x20:                  # content-type and content-encoding stand before the headers
+        if p[0] & flag:
+            if at >= n:
+                return NULL
+            at += 1 + p[at]
+        flag >>= 1
+    if n - at < 4:
+        return NULL
+    end = at + 4 + <Py_ssize_t>load32(p + at)
+    if end > n:
+        return NULL
+    at += 4
+    while at < end:
+        size = p[at]
+        if end - at < size + 2:
+            return NULL
+        p += at
+        end -= at
+        size = value_size(p[1 + size], p + 2 + size, end - 2 - size, 0)
+        if size < 0:
+            return NULL
+        if p[0] == name_size and memcmp(p + 1, name, name_size) == 0 and (
+            p[1 + name_size] == c'S' or p[1 + name_size] == c'x'
+        ):
+            return p + 1 + name_size
+        at = 2 + p[0] + size
+    return NULL
+
+
+def read_text_header(bytes block not None, bytes name not None):
+    cdef const uint8_t* p
+    if PyBytes_GET_SIZE(name) > 255:
+        return None
+    p = text_header(<const uint8_t*>PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block), PyBytes_AS_STRING(name),
+                    <uint8_t>PyBytes_GET_SIZE(name))
+    if p == NULL:
+        return None
+    return _text(p[0], PyBytes_FromStringAndSize(<const char*>p + 5, load32(p + 1)))
+
+
+cdef object _text(uint8_t kind, bytes raw):
+    """The value of a field of text or bytes."""
+    if kind == c'x':
+        return ByteArray(raw)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw
+
+
 def check_table(bytes data not None):
     """Whether `data` is exactly one well-formed table; makes no object of its contents."""
     return table_size(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), 1) == PyBytes_GET_SIZE(data)
@@ -262,13 +317,7 @@ cdef class _Reader:
             raise TableError(f"field type {chr(kind)!r} is unknown or its value is cut short")
         p = self.p + self.at
         if kind == c'S' or kind == c'x':
-            raw = self.long()
-            if kind == c'x':
-                return ByteArray(raw)
-            try:
-                return raw.decode("utf-8")
-            except UnicodeDecodeError:
-                return raw
+            return _text(kind, self.long())
         self.at += size
         if kind == c't':
             return p[0] != 0

@@ -17,13 +17,12 @@ unsettled one. What is acknowledged twice, or was taken back meanwhile, is passe
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from array import array
 
 from penstock.log_core._batch cimport ENC_AMQP091, Batch, RecordHeader
-from penstock.protocols._properties cimport checked_size
-from penstock.protocols._tables cimport load32, store16, store32, store64
+from penstock.protocols._tables cimport load32, store16, store32, store64, text_header
 from penstock.protocols._translated cimport translated
 from penstock.protocols.native._frames cimport (
     HEAD,
@@ -76,24 +75,12 @@ cdef uint32_t slot_of_item(Item* item) noexcept:
     cdef Batch batch = <Batch>item.batch
     cdef RecordHeader* record = &batch.headers[item.index]
     cdef const uint8_t* key = batch.blob + record.off
-    cdef const uint8_t* props = key + record.key
-    cdef Py_ssize_t at = 2, end
+    cdef const uint8_t* found
     if record.enc != ENC_AMQP091:
         return slot_of(key, record.key)
-    if record.props >= 6 and props[0] & 0x20:
-        if props[0] & 0x80:
-            at += 1 + props[at]
-        if props[0] & 0x40:
-            at += 1 + props[at]
-        end = at + 4 + load32(props + at)
-        at += 4
-        while at < end:
-            if props[at] == 5 and memcmp(props + at + 1, b"x-key", 5) == 0 and (
-                props[at + 6] == c"S" or props[at + 6] == c"x"
-            ):
-                return slot_of(props + at + 11, load32(props + at + 7))
-            at += 1 + props[at]
-            at += 1 + checked_size(props[at], props + at + 1, end - at - 1)
+    found = text_header(key + record.key, record.props, b"x-key", 5)
+    if found != NULL:
+        return slot_of(found + 5, load32(found + 1))
     if record.key < 2 or 2 + key[0] > record.key:
         return slot_of(key, record.key)
     return slot_of(key + 2 + key[0], record.key - 2 - key[0])

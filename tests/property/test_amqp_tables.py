@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -27,7 +28,9 @@ from penstock.protocols._tables import (
     decode_table,
     encode_fields,
     encode_table,
+    read_text_header,
 )
+from penstock.protocols.properties import decode_properties, encode_properties
 from penstock.protocols.values import Value
 
 keys = st.text(max_size=20).filter(lambda text: len(text.encode()) <= 60)
@@ -216,3 +219,31 @@ def test_arguments_survive_the_round_trip_and_no_prefix_is_accepted(values: tupl
             decode_fields(SPEC, encoded[:cut])
     with pytest.raises(TableError, match="behind"):
         decode_fields(SPEC, encoded + b"\x00")
+
+
+named = st.sampled_from(["x-key", "x-kez", "x", ""])
+
+
+@given(
+    headers=st.dictionaries(named | keys, values, max_size=6),
+    others=st.sets(st.sampled_from(["content_type", "content_encoding", "reply_to"])),
+    name=named,
+)
+def test_one_header_is_read_as_all_are(headers: dict[str, Any], others: set[str], name: str) -> None:
+    block = encode_properties({**dict.fromkeys(others, "text"), **({"headers": headers} if headers else {})})
+    found = decode_properties(block).get("headers", {})
+    assert isinstance(found, dict)
+    wanted = found.get(name)
+    assert read_text_header(block, name.encode()) == (wanted if isinstance(wanted, str | bytes) else None)
+    for end in range(len(block)):
+        read_text_header(block[:end], name.encode())
+
+
+@given(block=st.binary(max_size=40), size=st.integers(0, 40))
+def test_no_bytes_mislead_who_looks_for_a_header(block: bytes, size: int) -> None:
+    block = b"\xe0\0\1a\0" + struct.pack(">I", size) + b"\5x-keyS" + block
+    found = read_text_header(block, b"x-key")
+    if isinstance(found, bytes):
+        assert found in block
+    assert found is None or len(found) <= size
+    assert read_text_header(block, bytes(300)) is None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native._records import MessageId, Record
@@ -25,6 +25,8 @@ else:
     T = TypeVar("T")
 
 __all__ = ["Message", "MessageId", "properties_block"]
+
+_KEY: Final = KEY_HEADER.encode()
 
 PLAIN: Final = b"\x10\x00\x02"
 """The properties of a message that has none but to be kept: delivery-mode 2."""
@@ -87,6 +89,14 @@ def _culprit(properties: Mapping[str, Any], error: Exception) -> Exception:
     return kind(f"the headers cannot be sent: {error}")
 
 
+@cache
+def _header_reader() -> Callable[[bytes, bytes], str | bytes | None]:
+    """Loaded when it is needed, as all that reads properties is."""
+    from penstock.protocols._tables import read_text_header
+
+    return read_text_header
+
+
 class Described:
     """What has properties, encoded in `block`."""
 
@@ -108,10 +118,7 @@ class Described:
     @property
     def key(self) -> str | bytes | None:
         """Its ordering key, None without one."""
-        if KEY_HEADER.encode() not in self.block:
-            return None
-        found = self.headers.get(KEY_HEADER)
-        return found if isinstance(found, str | bytes) else None
+        return _header_reader()(self.block, _KEY)
 
 
 class Message(Record, Described, Generic[T]):

@@ -347,6 +347,14 @@ class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
         """The message that has the value of a key. Raises KeyError, ClientError."""
         return self._inner.message(key)
 
+    def saved(self) -> bytes:
+        """What it holds now, to go on from; see `penstock.sdk.table.Table.saved`. Raises ClientError."""
+
+        async def saved() -> bytes:
+            return self._inner.saved()  # in the loop, which changes it
+
+        return self._portal.run(saved())
+
     def __getitem__(self, key: str) -> V:
         return self._inner[key]
 

@@ -106,3 +106,78 @@ def test_the_sync_face_has_it_too(gateway: Gateway) -> None:
             producer.send(Price(2), key="b")
             table.refresh()
             assert table.message("b").value == Price(2)
+
+
+# Going on from what was saved
+
+
+async def test_a_table_goes_on_from_what_was_saved(client: penstock.Client) -> None:
+    async with client.producer("prices", schema=Price) as producer, client.producer("prices") as deleting:
+        for key, cents in (("apple", 1), ("pear", 2), ("apple", 3), ("plum", 4)):
+            await producer.send(Price(cents), key=key, headers={"n": cents})
+        async with client.table("prices", schema=Price) as table:
+            saved = table.saved()
+        await producer.send(Price(5), key="pear")
+        await deleting.send(b"", key="plum")
+        again = client.table("prices", schema=Price, saved=saved)
+        read: list[bytes] = []
+        put = again._put
+
+        def seen(message: penstock.Message[Price]) -> None:
+            read.append(message.body)
+            put(message)
+
+        again._put = seen  # type: ignore[method-assign]
+        for _ in range(2):  # it may be closed and opened
+            async with again:
+                assert dict(again) == {"apple": Price(3), "pear": Price(5)}
+                assert again.message("apple").headers["n"] == 3
+                assert again.message("apple").position < again.message("pear").position
+                twice = again.saved()
+        # What was saved, and what came since: not what the topic had before.
+        assert len(read) == 2 * (3 + 2)
+        async with client.table("prices", schema=Price, saved=twice) as table:
+            await producer.send(Price(6), key="apple")
+            await table.refresh()
+            assert dict(table) == {"apple": Price(6), "pear": Price(5)}
+
+
+async def test_an_empty_table_is_saved_as_well(client: penstock.Client) -> None:
+    await client.admin.create_topic("t")
+    async with client.table("t") as table:
+        saved = table.saved()
+    async with client.producer("t") as producer, client.table("t", saved=saved) as table:
+        await producer.send("1", key="a")
+        await table.refresh()
+        assert dict(table) == {"a": b"1"}
+
+
+async def test_what_was_saved_elsewhere_is_refused(client: penstock.Client) -> None:
+    async with client.producer("t") as producer:
+        await producer.send_many(["1"] * 100, key="a")
+        async with client.table("t") as table:
+            saved = table.saved()
+    for broken, why in (
+        (b"", "nothing that a table gave"),
+        (b"x" * 100, "nothing that a table gave"),
+        (saved[:-1], "damaged"),
+        (saved[:30] + bytes([saved[30] ^ 1]) + saved[31:], "damaged"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            client.table("t", saved=broken)
+    with pytest.raises(ValueError, match="of topic 't', not 'u'"):
+        client.table("u", saved=saved)
+    with Gateway() as other:
+        async with penstock.connect(other.url) as there, there.producer("t") as producer:
+            await producer.send("1", key="a")
+            with pytest.raises(penstock.ClientError, match="what was saved goes to"):
+                await there.table("t", saved=saved).open()
+
+
+def test_without_asyncio_it_is_saved_as_well(gateway: Gateway) -> None:
+    with penstock.sync.connect(gateway.url) as client, client.producer("t") as producer:
+        producer.send("1", key="a")
+        with client.table("t") as table:
+            saved = table.saved()
+        with client.table("t", saved=saved) as table:
+            assert dict(table) == {"a": b"1"}

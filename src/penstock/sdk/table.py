@@ -5,8 +5,9 @@ async with client.table("prices", schema=Price) as prices:
     async for key, price in prices.changes(): ...  # None: it was deleted
 
 A message's key is its ordering key (`key=`), or what it was routed by when it came through an exchange; what
-has neither is passed over. A message without a body deletes its key. Everything is in memory, and read from
-the beginning of the topic when the table is opened; after a lost connection it goes on where it was.
+has neither is passed over. A message without a body deletes its key. Everything is in memory. Opening a table
+reads the topic from its beginning, values that were replaced since as well, unless it goes on from what
+another one had `saved`; after a lost connection it goes on where it was.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.sdk.consumer import Consumer
 from penstock.sdk.errors import ClientError, Closed
 from penstock.sdk.places import of_reader
+from penstock.sdk.saved_table import packed, unpacked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,11 +46,16 @@ _LOOK_S: Final = 1.0
 class Table(Mapping[str, T]):
     """Made by `Client.table`; `async with` opens it, when everything is read that is there."""
 
-    def __init__(self, client: Client, topic: str, codec: Codec[T] | None, prefetch: int) -> None:
+    def __init__(
+        self, client: Client, topic: str, codec: Codec[T] | None, prefetch: int, saved: bytes | None
+    ) -> None:
+        """Raises ValueError: `saved` is nothing that `saved` gave, or of another topic."""
         self.client = client
         self.topic = topic
+        self._saved = None if saved is None else unpacked(saved, topic)
+        start = "earliest" if self._saved is None else f"pos:{self._saved.position + 1}"
         self._reader: Consumer[T] = Consumer(
-            client, of_reader(topic, None, None, "", None, "earliest"), prefetch, 16 << 20, codec
+            client, of_reader(topic, None, None, "", None, start), prefetch, 16 << 20, codec
         )
         self._messages: dict[str, Message[T]] = {}
         self._position = 0
@@ -60,10 +67,26 @@ class Table(Mapping[str, T]):
     # Opening and closing
 
     async def open(self) -> Self:
-        """Read what is there. Raises ClientError: NotFound when there is no such topic."""
+        """Read what is there.
+
+        Raises:
+            ClientError: NotFound when there is no such topic; what was saved is ahead of it.
+
+        """
         self._messages.clear()
         self._position = 0
         self._error = None
+        if self._saved is not None:
+            described = await self.client.request("describe", topic=self.topic)
+            if described["messages"] and described["last_position"] < self._saved.position:
+                raise ClientError(
+                    f"what was saved goes to {self._saved.position}, and topic {self.topic!r} to "
+                    f"{described['last_position']}",
+                    remedy="it is of another gateway, or another topic of that name: open the table without",
+                )
+            for message in self._saved.messages(self._reader.source):
+                self._put(message)
+            self._position = self._saved.position
         await self._reader.open()
         self._task = asyncio.get_running_loop().create_task(self._follow())
         try:
@@ -177,6 +200,14 @@ class Table(Mapping[str, T]):
                 f"the table of topic {self.topic!r} is not open",
                 remedy="use it with async with, or await its open()",
             )
+
+    def saved(self) -> bytes:
+        """What it holds now, and up to where it has read: for `Client.table(topic, saved=...)`.
+
+        Raises ClientError.
+        """
+        self._check()
+        return packed(self.topic, self._position, self._messages.values())
 
     def message(self, key: str) -> Message[T]:
         """The message that has the value of a key. Raises KeyError, ClientError."""

@@ -183,6 +183,9 @@ class Reader:
             self._pool.submit(work, *arguments)
 
     def _read_or_lose(self, segment: Segment, lsn: int) -> list[Batch]:
+        # Without a batch from here on all the rest of a closed segment is gone: who reads on need not ask for
+        # each LSN of it.
+        behind = lsn + 1 if segment is self._segments.live[-1] else segment.next_lsn
         try:
             batches = self.read(segment, lsn)
         except FileNotFoundError:
@@ -190,8 +193,10 @@ class Reader:
         except Damage as damage:
             self._note(segment, damage)
             batches = []
+            behind = lsn + 1
         if not any(batch.base_lsn <= lsn < batch.base_lsn + batch.count for batch in batches):
-            behind = batches[0].base_lsn if batches else lsn + 1
+            if batches:
+                behind = batches[0].base_lsn
             batches.insert(0, lost_batch(lsn, min(behind - lsn, RECORDS_MAX), segment.epoch))
         return _without_gaps(batches) if segment.gaps else batches
 

@@ -2,7 +2,8 @@
 
 Most queues have none, and pay nothing. A queue with `Limits` is looked after before and after each pump:
 
-    before    what was refused leaves
+    before    what was refused leaves; and what is over the limits, when a getter would be served next, or
+              when it had to be read from the disk first: who came meanwhile gets none of it
     after     what is evicted, or over the limits and taken by no consumer, is dropped, from the head or from
               the end; then the head is looked at, and a timer set for the moment it expires
 
@@ -122,6 +123,7 @@ class Limits:
     """Of one queue; see the module."""
 
     __slots__ = (
+        "_behind",
         "_due_ms",
         "_evict_before",
         "_on_evicted",
@@ -143,6 +145,8 @@ class Limits:
         self._retry_s = _RETRY_MIN_S
         self._evict_before = 0
         self._on_evicted: Callable[[int], object] = int
+        self._behind = False
+        """What is over the limits is being read from the disk."""
 
     def change(self, rules: Rules) -> bool:
         """Hold from now on; False: nothing is left to do, and nothing of this is needed any more."""
@@ -195,6 +199,14 @@ class Limits:
     # Around a pump
 
     def before(self) -> bool:
+        """Let go of what must leave before anybody is served; False: that goes on later."""
+        queue = self._queue
+        if not self._bury_refused():
+            return False
+        serves_getters = queue.has_getters and not queue.consumer_count
+        return not (self._behind or serves_getters) or self.shorten()
+
+    def _bury_refused(self) -> bool:
         """Let go of what was refused; False: some of it must be loaded first."""
         queue, cursor, bury = self._queue, self._queue.cursor, self._rules.bury
         if self._retry is not None:
@@ -257,6 +269,11 @@ class Limits:
 
     def shorten(self) -> bool:
         """Drop what is over the limits; False: it goes on later."""
+        done = self._shorten()
+        self._behind = not done and self._queue.is_reading
+        return done
+
+    def _shorten(self) -> bool:
         if self._evict_before and not self._evict():
             return False
         rules = self._rules

@@ -434,10 +434,15 @@ class Queue(Served):
         self._getters.append(getter)
         if self._limits is not None:
             self.wake()
-            if not self._outlets and not self._loading:
-                self._limits.shorten()
+            if not self._outlets and not self._loading and not self._limits.shorten():
+                return
         if len(self._getters) == 1 and not self._loading:
             self._serve_getters()
+
+    @property
+    def has_getters(self) -> bool:
+        """Whether somebody waits for a message that was asked for with `get`."""
+        return bool(self._getters)
 
     def _serve_getters(self) -> bool:
         """True when none is left; otherwise a load is under way or the write is awaited."""

@@ -208,6 +208,45 @@ def test_what_is_over_the_limit_and_waits_to_be_dropped_is_not_told_when_a_queue
     assert end == "delete" or queue.cursor.ready_count() == 0
 
 
+@pytest.mark.parametrize("who", ["getter", "consumer"])
+def test_what_is_over_the_limit_and_must_be_read_from_disk_goes_before_anybody_is_served(
+    world: World, loop: Loop, log: Log, feed: Feed, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """As just after a restart: who came while it was read got what was to be dropped."""
+    queue = world.queue("q", feed)
+    positions = world.publish(feed, n=3)
+    loop.settle()
+    ended: list[Callable[[], object]] = []
+    got: list[int] = []
+    consumer = Consumer(queue, credit=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "cache", Cache(0, 0))
+        patch.setattr(log, "load", lambda wanted, callback: ended.append(callback))
+        queue.apply(Rules(max_length=1))
+        loop.settle()
+        if who == "getter":
+            queue.get(lambda cursor: got.append(cursor.records()[0][1] if cursor is not None else 0))
+        else:
+            queue.attach(consumer)
+        loop.settle()
+    assert (len(ended), got, consumer.got) == (1, [], [])
+    ended[0]()
+    loop.settle()
+    assert got + consumer.got == positions[-1:]
+
+
+def test_a_getter_waits_until_many_that_are_too_many_are_buried(world: World, loop: Loop, feed: Feed) -> None:
+    queue = world.queue("q", feed)
+    grave = Grave(queue, max_length=1)
+    positions = world.publish(feed, n=300)
+    world.log.flush()
+    got: list[int] = []
+    queue.get(lambda cursor: got.append(cursor.records()[0][1] if cursor is not None else 0))
+    loop.settle()
+    assert got == positions[-1:]
+    assert grave.found == [(position, "maxlen") for position in positions[:-1]]
+
+
 def test_a_consumer_with_credit_gets_more_than_the_length_limit(world: World, loop: Loop, feed: Feed) -> None:
     queue = world.queue("q", feed)
     queue.apply(Rules(max_length=1))

@@ -10,6 +10,7 @@ from penstock.protocols.http.management import (
     definitions,
     exchanges,
     feature_flags,
+    health,
     logins,
     messages,
     overview,
@@ -25,6 +26,7 @@ __all__ = ["add_management"]
 
 _GROUPS = (
     overview,
+    health,
     application,
     feature_flags,
     logins,

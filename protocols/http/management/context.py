@@ -29,11 +29,28 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost import Vhost
 
-__all__ = ["PRODUCT", "RABBITMQ_VERSION", "Management"]
+__all__ = ["LISTENER_PROTOCOLS", "PRODUCT", "RABBITMQ_VERSION", "Management"]
 
 RABBITMQ_VERSION: Final = "4.2.0"
 """The version whose API this answers like: tools choose by it what they ask for."""
 PRODUCT: Final = "penstock"
+LISTENER_PROTOCOLS: Final = {
+    "amqp": "amqp",
+    "amqps": "amqp/ssl",
+    "mqtt": "mqtt",
+    "mqtt_unix": "mqtt",
+    "mqtts": "mqtt/ssl",
+    "ws": "http/web-mqtt",
+    "wss": "https/web-mqtt",
+    "management": "http",
+    "management_tls": "https",
+    "metrics": "http/prometheus",
+    "http": "http",
+    "http_tls": "https",
+    "native": "penstock",
+    "natives": "penstock/ssl",
+}
+"""What RabbitMQ calls the protocols of our listeners."""
 
 _SEEING: Final = frozenset({"administrator", "monitoring"})
 _TAGS: Final = frozenset({"administrator", "monitoring", "policymaker", "management"})

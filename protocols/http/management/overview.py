@@ -1,4 +1,4 @@
-"""/api/overview, /api/nodes, /api/health, and what else tells of the whole."""
+"""/api/overview, /api/nodes, and what else tells of the whole."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import Any, Final
 
 from penstock.protocols.facts import Totals
 from penstock.protocols.http.management import host, views
-from penstock.protocols.http.management.context import PRODUCT, RABBITMQ_VERSION, Management, absent
+from penstock.protocols.http.management.context import (
+    LISTENER_PROTOCOLS,
+    PRODUCT,
+    RABBITMQ_VERSION,
+    Management,
+    absent,
+)
 from penstock.protocols.http.management.lists import one_of, reply_list
 from penstock.protocols.http.management.rates import GAUGES, TOTALS, total_counters
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.taking import take
 from penstock.router.exchanges import TYPES
 
 __all__ = ["add", "memory_of", "totals_of_all"]
@@ -41,23 +46,6 @@ _FIGURES: Final = (
     "disk_reads",
 )
 """Figures of the node that have a rate."""
-_PROTOCOLS: Final = {
-    "amqp": "amqp",
-    "amqps": "amqp/ssl",
-    "mqtt": "mqtt",
-    "mqtt_unix": "mqtt",
-    "mqtts": "mqtt/ssl",
-    "ws": "http/web-mqtt",
-    "wss": "https/web-mqtt",
-    "management": "http",
-    "management_tls": "https",
-    "metrics": "http/prometheus",
-    "http": "http",
-    "http_tls": "https",
-    "native": "penstock",
-    "natives": "penstock/ssl",
-}
-"""What RabbitMQ calls the protocols of our listeners."""
 _CONTEXTS: Final = {
     "management": "RabbitMQ Management",
     "management_tls": "RabbitMQ Management",
@@ -85,21 +73,6 @@ def add(api: Management) -> None:
         ("/api/nodes", handlers.nodes),
         ("/api/nodes/{node}", handlers.node),
         ("/api/nodes/{node}/memory", handlers.memory),
-        ("/api/aliveness-test/{vhost}", handlers.alive),
-        ("/api/healthchecks/node", handlers.alarms),  # of RabbitMQ 3; clients still ask it
-        ("/api/healthchecks/node/{node}", handlers.alarms_of),
-        ("/api/health/checks/alarms", handlers.alarms),
-        ("/api/health/checks/local-alarms", handlers.alarms),
-        ("/api/health/checks/port-listener/{port}", handlers.port_listener),
-        ("/api/health/checks/protocol-listener/{protocol}", handlers.protocol_listener),
-        ("/api/health/checks/virtual-hosts", handlers.healthy),
-        ("/api/health/checks/node-is-quorum-critical", handlers.single_node),
-        ("/api/health/checks/node-is-mirror-sync-critical", handlers.single_node),
-        ("/api/health/checks/is-in-service", handlers.in_service),
-        ("/api/health/checks/ready-to-serve-clients", handlers.ready),
-        ("/api/health/checks/below-node-connection-limit", handlers.healthy),
-        ("/api/health/checks/metadata-store/initialized", handlers.healthy),
-        ("/api/health/checks/metadata-store/initialized/with-data", handlers.healthy),
     ):
         routes.add("GET", path, handler)
     routes.add("PUT", "/api/nodes/{node}/memory-high-watermark", handlers.limit_memory)
@@ -260,7 +233,7 @@ class _Overview:
         return [
             {
                 "node": api.node,
-                "protocol": _PROTOCOLS[name],
+                "protocol": LISTENER_PROTOCOLS[name],
                 "ip_address": listener.address.rpartition(":")[0].strip("[]"),
                 "port": listener.port,
                 "socket_opts": [],
@@ -387,83 +360,6 @@ class _Overview:
         if request.names["node"] != api.node:
             raise absent()
         return json_response({"memory": memory_of(api)})
-
-    # Health
-
-    async def alive(self, request: Request) -> Response:
-        """A message through a queue of the vhost, as RabbitMQ's does it, without leaving the queue behind."""
-        api = self._api
-        vhost = api.vhost(request, change=True)
-        actor = api.actor(request)
-        name = vhost.declare_queue("", actor, auto_delete=False).name
-        try:
-            api.messages.publish(vhost, actor.identity, "", name, {}, b"test_message")
-            taken = await take(vhost.queue(name, actor))
-            if taken is None or taken.record.body != b"test_message":
-                raise HttpError(503, "failed", "the test message did not come back")
-            taken.settle()
-        finally:
-            vhost.delete_queue(name, actor)
-        return json_response({"status": "ok"})
-
-    async def alarms(self, request: Request) -> Response:
-        log = self._api.broker.log
-        resources = log.alarms + (["log_damage"] if log.damages else [])
-        if not resources:
-            return json_response({"status": "ok"})
-        alarms = [{"node": self._api.node, "resource": resource} for resource in resources]
-        return json_response(
-            {"status": "failed", "reason": "There are alarms in effect", "alarms": alarms}, 503
-        )
-
-    async def port_listener(self, request: Request) -> Response:
-        text = request.names["port"]
-        if not text.isdigit():
-            raise HttpError(400, "bad_request", "the port is a number")
-        ports = [listener.port for _, listener in self._api.registry.accepting()]
-        if int(text) in ports:
-            return json_response({"status": "ok", "port": int(text)})
-        return json_response(
-            {"status": "failed", "reason": "No active listener", "missing": int(text), "ports": ports}, 503
-        )
-
-    async def protocol_listener(self, request: Request) -> Response:
-        wanted = request.names["protocol"]
-        protocols = [_PROTOCOLS[name] for name, _ in self._api.registry.accepting()]
-        if wanted in protocols:
-            return json_response({"status": "ok", "protocol": wanted})
-        return json_response(
-            {
-                "status": "failed",
-                "reason": "No active listener",
-                "missing": wanted,
-                "protocols": protocols,
-            },
-            503,
-        )
-
-    async def healthy(self, request: Request) -> Response:
-        """What is so whenever this process answers."""
-        return json_response({"status": "ok"})
-
-    async def in_service(self, request: Request) -> Response:
-        if self._api.is_running:
-            return json_response({"status": "ok"})
-        return json_response({"status": "failed", "reason": "the listeners are stopped (start_app)"}, 503)
-
-    async def alarms_of(self, request: Request) -> Response:
-        if request.names["node"] != self._api.node:
-            raise absent()
-        return await self.alarms(request)
-
-    async def ready(self, request: Request) -> Response:
-        serves = any(listener.accepting for listener in self._api.registry.of("amqp"))
-        if serves and self._api.broker.log.failed is None:
-            return json_response({"status": "ok"})
-        return json_response({"status": "failed", "reason": "not serving AMQP clients"}, 503)
-
-    async def single_node(self, request: Request) -> Response:
-        return json_response({"status": "ok", "reason": "single node cluster"})
 
 
 _MEMORY_PARTS: Final = (

@@ -35,9 +35,20 @@ mapping.
 
 from __future__ import annotations
 
-import struct
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from penstock.protocols.property_blocks import (
+    FIELDS,
+    Decimal,
+    Fields,
+    Timestamp,
+    decode_block,
+    decode_header,
+    decode_key,
+    encode_header,
+    encode_text,
+)
 
 __all__ = ["EXCHANGE", "amqp091_from_mqtt5", "mqtt5_from_amqp091", "routing_key_of", "topic_of"]
 
@@ -66,34 +77,12 @@ _RESERVED: Final = frozenset(
     )
 )
 
-# Content header fields in wire order: (flag, name, type); s = short string, o = octet, t = u64, F = table.
-_FIELDS: Final = (
-    (0x8000, "content-type", "s"),
-    (0x4000, "content-encoding", "s"),
-    (0x2000, "headers", "F"),
-    (0x1000, "delivery-mode", "o"),
-    (0x0800, "priority", "o"),
-    (0x0400, "correlation-id", "s"),
-    (0x0200, "reply-to", "s"),
-    (0x0100, "expiration", "s"),
-    (0x0080, "message-id", "s"),
-    (0x0040, "timestamp", "t"),
-    (0x0020, "type", "s"),
-    (0x0010, "user-id", "s"),
-    (0x0008, "app-id", "s"),
-    (0x0004, "cluster-id", "s"),
-)
 _FOLDED: Final = {
     f"amqp-{name}": (name, kind)
-    for _, name, kind in _FIELDS
+    for _, name, kind in FIELDS
     if name in ("message-id", "timestamp", "type", "app-id", "priority", "cluster-id", "content-encoding")
 }
 _CARRIED: Final = (*_FOLDED.items(), ("amqp-user-id", ("user-id", "s")))
-
-_DEPTH_MAX: Final = 16
-_ENTRIES_MAX: Final = 4096
-
-Fields = dict[str, Any]
 
 
 # Names
@@ -119,201 +108,6 @@ def topic_of(routing_key: bytes) -> bytes | None:
     return topic
 
 
-# AMQP's fields
-
-
-class _Reader:
-    """Reads forward in `data`; IndexError or struct.error when it ends, which the callers turn into "no
-    more".
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-        self.entries = 0
-
-    def number(self, code: str) -> Any:
-        (value,) = struct.unpack_from(code, self.data, self.at)
-        self.at += struct.calcsize(code)
-        return value
-
-    def raw(self, size: int) -> bytes:
-        end = self.at + size
-        if end > len(self.data):
-            raise IndexError
-        value = self.data[self.at : end]
-        self.at = end
-        return value
-
-    def table(self, depth: int) -> dict[bytes, Any]:
-        end = self._end(depth)
-        found: dict[bytes, Any] = {}
-        while self.at < end:
-            name = self.raw(self.number("B"))
-            found[name] = self.value(depth)
-        return found
-
-    def array(self, depth: int) -> list[Any]:
-        end = self._end(depth)
-        found = []
-        while self.at < end:
-            found.append(self.value(depth))
-        return found
-
-    def _end(self, depth: int) -> int:
-        if depth > _DEPTH_MAX:
-            raise IndexError
-        end = self.number(">I") + self.at
-        if end > len(self.data):
-            raise IndexError
-        return int(end)
-
-    def value(self, depth: int) -> Any:
-        self.entries += 1
-        if self.entries > _ENTRIES_MAX:
-            raise IndexError
-        code = self.raw(1)
-        if code == b"S":
-            return self.raw(self.number(">I"))
-        if code == b"x":
-            return bytearray(self.raw(self.number(">I")))
-        if code == b"t":
-            return bool(self.number("B"))
-        if code == b"V":
-            return None
-        if code == b"T":
-            return _Timestamp(self.number(">Q"))
-        if code == b"D":
-            scale = self.number("B")
-            return _Decimal(scale, self.number(">i"))
-        if code == b"F":
-            return self.table(depth + 1)
-        if code == b"A":
-            return self.array(depth + 1)
-        number = _NUMBERS.get(code)
-        if number is None:
-            raise IndexError
-        return self.number(number)
-
-
-_NUMBERS: Final = {
-    b"b": ">b",
-    b"B": ">B",
-    b"s": ">h",
-    b"u": ">H",
-    b"I": ">i",
-    b"i": ">I",
-    b"l": ">q",
-    b"L": ">q",
-    b"f": ">f",
-    b"d": ">d",
-}
-
-
-class _Timestamp(int):
-    """Seconds since the epoch."""
-
-
-class _Decimal(tuple[int, int]):
-    """(scale, unscaled value)."""
-
-    __slots__ = ()
-
-    def __new__(cls, scale: int, value: int) -> _Decimal:
-        return super().__new__(cls, (scale, value))
-
-
-def _decode_header(properties: bytes) -> Fields:
-    """The fields of a content header; what comes after the first unreadable byte is left out."""
-    reader = _Reader(properties)
-    fields: Fields = {}
-    try:
-        flags = word = reader.number(">H")
-        while word & 1:
-            word = reader.number(">H")
-        for flag, name, kind in _FIELDS:
-            if flags & flag:
-                if kind == "s":
-                    fields[name] = reader.raw(reader.number("B"))
-                elif kind == "F":
-                    fields[name] = reader.table(1)
-                else:
-                    fields[name] = reader.number("B" if kind == "o" else ">Q")
-    except (IndexError, struct.error):
-        pass
-    return fields
-
-
-def _encode_header(fields: Fields) -> bytes:
-    """A content header of these fields; texts of more than 255 bytes must not be among them."""
-    flags = 0
-    body = bytearray()
-    for flag, name, kind in _FIELDS:
-        if name not in fields:
-            continue
-        value = fields[name]
-        flags |= flag
-        if kind == "s":
-            body.append(len(value))
-            body += value
-        elif kind == "o":
-            body.append(value)
-        elif kind == "t":
-            body += value.to_bytes(8, "big")
-        else:
-            table = b"".join(bytes((len(key),)) + key + _encode_value(item) for key, item in value.items())
-            body += len(table).to_bytes(4, "big") + table
-    return flags.to_bytes(2, "big") + bytes(body)
-
-
-def _encode_value(value: Any) -> bytes:
-    if isinstance(value, bool):
-        return b"t" + bytes((value,))
-    if isinstance(value, int):
-        return b"b" + value.to_bytes(1, "big", signed=True)
-    if isinstance(value, bytearray):
-        return b"x" + len(value).to_bytes(4, "big") + value
-    if isinstance(value, list):
-        items = b"".join(map(_encode_value, value))
-        return b"A" + len(items).to_bytes(4, "big") + items
-    return b"S" + len(value).to_bytes(4, "big") + bytes(value)
-
-
-# MQTT's blocks
-
-
-def _decode_block(block: bytes) -> tuple[dict[int, Any], list[tuple[bytes, bytes]]]:
-    """The properties of a PUBLISH by identifier, and its user properties in order."""
-    found: dict[int, Any] = {}
-    users: list[tuple[bytes, bytes]] = []
-    reader = _Reader(block)
-    try:
-        while reader.at < len(block):
-            identifier = reader.number("B")
-            if identifier == 0x26:
-                name = reader.raw(reader.number(">H"))
-                users.append((name, reader.raw(reader.number(">H"))))
-            elif identifier in (0x03, 0x08, 0x09):
-                found[identifier] = reader.raw(reader.number(">H"))
-            elif identifier == 0x01:
-                found[identifier] = reader.number("B")
-            elif identifier == 0x02:
-                found[identifier] = reader.number(">I")
-            else:
-                break
-    except (IndexError, struct.error):
-        pass
-    return found, users
-
-
-def _encode_text(text: str) -> bytes:
-    """A u16 length and the text, cut to 65,535 bytes; NUL, which MQTT forbids, becomes U+FFFD."""
-    raw = text.replace("\0", "\ufffd").encode("utf-8", "replace")
-    if len(raw) > 65535:
-        raw = raw[:65535].decode("utf-8", "ignore").encode()
-    return len(raw).to_bytes(2, "big") + raw
-
-
 # MQTT -> AMQP
 
 
@@ -337,7 +131,7 @@ def amqp091_from_mqtt5(topic: bytes, block: bytes, flags: int) -> tuple[bytes, b
         headers[b"x-mqtt-retain"] = True
     if key.replace(b".", b"/") != topic:
         headers[b"x-mqtt-topic"] = topic
-    found, users = _decode_block(block)
+    found, users = decode_block(block)
     if 0x01 in found:
         headers[b"x-mqtt-payload-format"] = found[0x01] & 1
     if 0x02 in found:
@@ -361,7 +155,7 @@ def amqp091_from_mqtt5(topic: bytes, block: bytes, flags: int) -> tuple[bytes, b
     if found.get(0x01) == 1:
         fields.setdefault("content-encoding", b"utf-8")
     key_block = bytes((len(EXCHANGE),)) + EXCHANGE + bytes((len(key),)) + key
-    return key_block, _encode_header(fields)
+    return key_block, encode_header(fields)
 
 
 def _is_text(raw: bytes) -> bool:
@@ -442,15 +236,11 @@ def mqtt5_from_amqp091(key_block: bytes, properties: bytes) -> tuple[bytes | Non
         wildcard, not UTF-8), and then the message is not for MQTT.
 
     """
-    reader = _Reader(key_block)
-    try:
-        exchange = reader.raw(reader.number("B"))
-        topic = topic_of(reader.raw(reader.number("B")))
-    except (IndexError, struct.error):
-        return None, b""
+    exchange, routing_key = decode_key(key_block)
+    topic = None if routing_key is None else topic_of(routing_key)
     if topic is None:
         return None, b""
-    fields = _decode_header(properties)
+    fields = decode_header(properties)
     headers: dict[bytes, Any] = fields.get("headers", {})
     block = bytearray()
     payload_format = headers.get(b"x-mqtt-payload-format")
@@ -461,7 +251,7 @@ def mqtt5_from_amqp091(key_block: bytes, properties: bytes) -> tuple[bytes | Non
         block += b"\x02" + min(-(-int(expiration) // 1000), 2**32 - 1).to_bytes(4, "big")
     content_type = fields.get("content-type", headers.get(b"x-mqtt-content-type"))
     if isinstance(content_type, bytes):
-        block += b"\x03" + _encode_text(content_type.decode("utf-8", "replace"))
+        block += b"\x03" + encode_text(content_type.decode("utf-8", "replace"))
     response_topic = _response_topic(fields, headers)
     if response_topic:
         block += b"\x08" + len(response_topic).to_bytes(2, "big") + response_topic
@@ -469,8 +259,8 @@ def mqtt5_from_amqp091(key_block: bytes, properties: bytes) -> tuple[bytes | Non
     if isinstance(correlation, bytes | bytearray) and len(correlation) <= 65535:
         block += b"\x09" + len(correlation).to_bytes(2, "big") + correlation
     for name, value in _users_of(fields, headers, exchange):
-        block += b"\x26" + _encode_text(name.decode("utf-8", "replace"))
-        block += _encode_text(value.decode("utf-8", "replace"))
+        block += b"\x26" + encode_text(name.decode("utf-8", "replace"))
+        block += encode_text(value.decode("utf-8", "replace"))
     return topic, bytes(block)
 
 
@@ -529,12 +319,12 @@ def _text(value: Any) -> bytes | None:
         return b""
     if isinstance(value, bool):
         return b"true" if value else b"false"
-    if isinstance(value, _Timestamp):
+    if isinstance(value, Timestamp):
         try:
             return datetime.fromtimestamp(value, UTC).isoformat().replace("+00:00", "Z").encode()
         except (OverflowError, ValueError, OSError):
             return str(int(value)).encode()
-    if isinstance(value, _Decimal):
+    if isinstance(value, Decimal):
         scale, number = value
         digits = str(abs(number)).rjust(scale + 1, "0")
         point = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits

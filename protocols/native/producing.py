@@ -35,8 +35,8 @@ _ACKS_NONE, _ACKS_FSYNC = 0, 2
 
 _WORDS: Final = {
     "not_found": (
-        "the topic or queue of this producer was deleted",
-        "create it again: the producer goes on as it is",
+        "there is no topic or queue where this producer sends to: it was deleted, or is not there yet",
+        "create it, or correct its name: the producer goes on as it is",
     ),
     "reserved_header": (
         "a record has a header or property that is not served here: CC, BCC, x-penstock-*, x-mqtt-retain, "

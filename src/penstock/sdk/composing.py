@@ -30,7 +30,12 @@ class Composer:
         key: Callable[[Any], bytes | str | None] | None,
         tracing: Tracing | None,
     ) -> None:
-        """`place`: where they go, in words, as spans have it."""
+        """`place`: where they go, in words, as spans have it. Raises TypeError: `key` is no function."""
+        if key is not None and not callable(key):
+            raise TypeError(
+                f"a producer's key is a function of what is sent, not {type(key).__name__}; the key of one "
+                "message goes with it: send(body, key=...)"
+            )
         self._place = place
         self._codec = codec
         self._key = key
@@ -88,14 +93,20 @@ class Composer:
 
 
 def due_ms(at: datetime | float | None, after_s: float | None, clock: Callable[[], float]) -> int:
-    """When a message is published, since the epoch; 0: at once. Raises ValueError."""
+    """When a message is published, since the epoch; 0: at once. Raises TypeError, ValueError."""
     if at is not None and after_s is not None:
         raise ValueError("deliver_at and deliver_after_s in one message; set one of them")
     if after_s is not None:
+        if not isinstance(after_s, int | float):
+            raise TypeError(f"deliver_after_s is a number of seconds, not {type(after_s).__name__}")
         return int((clock() + after_s) * 1000) + 1 if after_s > 0 else 0
     if at is None:
         return 0
     if not isinstance(at, int | float):
+        from datetime import datetime
+
+        if not isinstance(at, datetime):
+            raise TypeError(f"deliver_at is a datetime or a number of seconds, not {type(at).__name__}")
         if at.tzinfo is None:
             raise ValueError("deliver_at is a datetime with a time zone")
         at = at.timestamp()

@@ -250,11 +250,20 @@ class Consumer(Receiving[T]):
     def arrival(self) -> asyncio.Future[None]:
         """Done when there may be something to receive; to be given to `leave` in any case. Raises Closed,
         ClientError."""
-        if self._error is not None:
-            raise self._error
+        self._check()
         future: asyncio.Future[None] = self._loop.create_future()
         self._arrived.append(future)
         return future
+
+    def _check(self) -> None:
+        """Whether there can be more. Raises Closed, ClientError."""
+        if self._error is not None:
+            raise self._error
+        if not self.handle:
+            raise ClientError(
+                f"the consumer of {self.place} is not open",
+                remedy="use it with async with, or await its open()",
+            )
 
     def _wake_all(self) -> None:
         for future in self._arrived:
@@ -273,6 +282,11 @@ class Consumer(Receiving[T]):
     async def _wait(self, timeout_s: float | None) -> bool:
         """Whether something is here, at last. Raises Closed, ClientError."""
         while not self._inbox.waiting:
+            if not self._prefetch:
+                raise ClientError(
+                    f"the consumer of {self.place} has prefetch=0, so that nothing comes by itself",
+                    remedy="await its pull(), or open it with a prefetch",
+                )
             future = self.arrival()
             try:
                 async with asyncio.timeout(timeout_s):
@@ -359,8 +373,7 @@ class Consumer(Receiving[T]):
     ) -> list[Message[T]]:
         """Ask for messages and wait until `least` are there, or `wait_s` is over. For prefetch=0."""
         link = await self.client.link()
-        if self._error is not None:
-            raise self._error
+        self._check()
         found = [message for message in self._unclaimed[:most] if not self.is_stale(message)]
         del self._unclaimed[:most]
         if found:
@@ -451,21 +464,36 @@ class Consumer(Receiving[T]):
             self._link.send(kinds.NACK, self.handle, _NACK.pack(0, 1, 0, 0) + packed(ranges))
 
     def ranges(self, messages: Message[T] | Iterable[Message[T]]) -> list[tuple[int, int]]:
-        """(first, last) of runs of the messages' delivery tags, in their order. Raises StaleDelivery."""
+        """(first, last) of runs of the messages' delivery tags, in their order. Raises StaleDelivery,
+        TypeError, ValueError: they are no messages, or of another consumer."""
         source = self.source
         if isinstance(messages, Message):
             if messages.source is not source:
-                raise _stale(messages)
+                raise self._stale(messages)
             return [(messages.tag, messages.tag)]
         if isinstance(messages, Batch):
             if messages.source is not source:
-                raise _stale(messages[0])
+                raise self._stale(messages[0])
             return messages.tag_ranges
-        some = list(messages)
+        some = list(messages) if isinstance(messages, Iterable) else [messages]
         for message in some:
+            if not isinstance(message, Message):
+                raise TypeError(f"messages are settled as they were received, not {type(message).__name__}")
             if message.source is not source:
-                raise _stale(message)
+                raise self._stale(message)
         return [(message.tag, message.tag) for message in some]
+
+    def _stale(self, message: Message[T]) -> Exception:
+        given_by = message.source.consumer
+        if given_by is not self:
+            return ValueError(
+                f"the message at {message.id} came from {given_by.place}: it is settled there, not by "
+                f"{self.place}"
+            )
+        return StaleDelivery(
+            f"the message at {message.id} of {self.place} is not this consumer's any more",
+            remedy="drop it: it comes again, flagged as redelivered",
+        )
 
     def _send_acks(self, handle: int) -> None:
         ranges, self._acks = self._acks, []
@@ -528,10 +556,3 @@ class Consumer(Receiving[T]):
         await self.client.request(
             "seek", topic=fields["topic"], subscription=fields["subscription"], to=start_of(to)
         )
-
-
-def _stale(message: Message[Any]) -> StaleDelivery:
-    return StaleDelivery(
-        f"the message at {message.id} of {message.source.consumer.place} is not this consumer's any more",
-        remedy="drop it: it comes again, flagged as redelivered",
-    )

@@ -372,7 +372,7 @@ async def open_link(
     """A connection that is logged in; `stored`: batches may come as they are stored.
 
     Raises:
-        ConnectionLost: nobody is there, or not in time.
+        ConnectionLost: nobody is there, or not in time, or something else is.
         LoginRefused: the user may not come in.
 
     """
@@ -386,6 +386,14 @@ async def open_link(
             await link.login(target, certified, compression, stored)
             ready = True
             return link
+    except ConnectionLost as error:
+        if link is None or link.welcome:
+            raise
+        raise ConnectionLost(
+            f"{target.host}:{target.port} closed the connection and did not say that it is a gateway",
+            remedy="is this the address of native.listen? AMQP, MQTT and HTTP have others. If it is, it lets "
+            "nobody in now: it stops, or has too many connections",
+        ) from error
     except (OSError, TimeoutError) as error:
         raise ConnectionLost(
             f"no gateway answers at {target.host}:{target.port}: {str(error) or 'it took too long'}",

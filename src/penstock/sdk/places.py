@@ -244,6 +244,8 @@ def options_of(
     ranges: Sequence[tuple[int, int]] | None,
 ) -> dict[str, Any]:
     """The fields of a subscription, without those that are as usual."""
+    if isinstance(nack_backoff_s, int | float):
+        raise TypeError(f"nack_backoff_s is a pair, the first and the longest wait: ({nack_backoff_s}, 60)")
     least, most = (None, None) if nack_backoff_s is None else nack_backoff_s
     fields = {
         "kind": None if kind == "shared" else kind,

@@ -130,7 +130,7 @@ class Producer(Generic[T]):
         answer = await link.request(
             "open_producer", handle=handle, name=self.name, epoch=self.epoch, **self._place
         )
-        if self.name is not None:
+        if self.name is not None and not self._numbered:
             self.epoch = answer["epoch"]
         if self.handle != handle:
             return  # it was closed meanwhile

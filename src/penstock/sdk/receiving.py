@@ -76,7 +76,7 @@ class Receiving(Generic[T]):
 
         Args:
             n: How many messages are handled at the same time.
-            handler: `async def handler(message)`.
+            handler: `async def handler(message)`, or a function, which runs in a thread.
             by: "key": of each key one at a time, in their order; "message": without regard to keys.
 
         Raises:

@@ -3,14 +3,16 @@
 async with message.process(): ...                  # one
 await billing.workers(8, handle, by="key")         # until the consumer is closed or stopped
 
-`workers` gives each message to `handle`. Those of one key are handled one after the other in their order,
-those of different keys at the same time, `n` at most; messages without a key have no order among them. What
-`handle` returned from is acknowledged, what it raised from is given back, as after `process`.
+`workers` gives each message to `handle`, an async function, or one that runs in a thread. Those of one key
+are handled one after the other in their order, those of different keys at the same time, `n` at most;
+messages without a key have no order among them. What `handle` returned from is acknowledged, what it raised
+from is given back, as after `process`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -29,7 +31,7 @@ __all__ = ["By", "Handler", "Processing", "Working", "given_back", "handling"]
 
 T = TypeVar("T")
 By = Literal["key", "message"]
-Handler = Callable[["Message[T]"], Awaitable[object]]
+Handler = Callable[["Message[T]"], Awaitable[object] | object]
 
 logger: Final = logging.getLogger("penstock.sdk")
 
@@ -88,6 +90,7 @@ class Working(Generic[T]):
             raise ValueError(f'workers: by is "key" or "message", not {by!r}')
         self._consumer = consumer
         self._handler = handler
+        self._is_async = inspect.iscoroutinefunction(handler)
         self._by_key = by == "key"
         self._free = asyncio.Semaphore(n)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -154,7 +157,12 @@ class Working(Generic[T]):
     async def _handle(self, message: Message[T]) -> None:
         try:
             async with Processing(message):
-                await self._handler(message)
+                if self._is_async:
+                    handling_it = self._handler(message)
+                else:
+                    handling_it = await asyncio.to_thread(self._handler, message)
+                if inspect.isawaitable(handling_it):
+                    await handling_it
         except (StaleDelivery, ConnectionLost, Closed) as error:
             logger.info("%s was handled, and comes again: %s", message.id, error)
         except Exception:

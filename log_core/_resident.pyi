@@ -16,6 +16,8 @@ class Resident:
     """Bytes of batches they gave."""
     sent: int
     """Bytes of batches that went out without being read."""
+    brought: int
+    """Times that the page cache was asked to get what it lacked ahead of a reader."""
 
     def __init__(self, open_behind: Callable[[int], object]) -> None: ...
     def has(self, number: int) -> bool:

@@ -27,8 +27,10 @@ from penstock.log_core._segment_file cimport SegmentFile, Stretch, stretch_of
 cdef enum:
     FILES_MAX = 16
     HEADS_MAX = 256                 # of batches that a seek looks at
-    COUNT_MIN = 16                  # records of a batch that is worth its head
-    SENT_MIN = 32768                # bytes of a batch whose head is worth a read of its own
+    SMALL_MAX = 4                   # batches in a row that are not worth their heads
+    COUNT_MIN = 16                  # records of a batch that is worth its head, however few bytes they have
+    AHEAD = 4194304                 # bytes that are looked for ahead of a reader, at least half of it
+    SENT_MIN = 8192                 # bytes of a batch that is worth it, however few its records are
 
 
 cdef class Resident:
@@ -93,54 +95,88 @@ cdef class Resident:
 
 cdef bint is_next(const BatchHeader* head, uint64_t lsn, Feed feed, uint64_t index, uint64_t limit) noexcept:
     """Whether the batch begins with `lsn`, entry `index` of the feed, and has nothing but its entries below `limit`."""
-    if head.kind != KIND_RECORDS or head.base_lsn != lsn or head.count < COUNT_MIN or index + head.count > limit:
+    if head.kind != KIND_RECORDS or head.base_lsn != lsn or head.count == 0 or index + head.count > limit:
         return False
     return (feed.position_known(index) == lsn
             and feed.position_known(index + head.count - 1) == lsn + head.count - 1)
 
 
+cdef bint is_worth(const BatchHeader* head, int* small) noexcept:
+    if head.count >= COUNT_MIN or head.len >= SENT_MIN:
+        small[0] = 0
+    elif small[0] < SMALL_MAX:
+        small[0] += 1
+    else:
+        return False
+    return True
+
+
 cdef class Place:
+    cdef bint read_head(self, uint64_t offset) noexcept:
+        """Have the head of the batch at that offset, read at once or not at all."""
+        cdef SegmentFile file = self.file
+        if offset == self.head_at:
+            return True
+        self.head_at = 0
+        if (offset + BATCH_HEADER > file.end
+                or file.read(<uint8_t*>&self.head, BATCH_HEADER, offset) < BATCH_HEADER):
+            return False
+        self.head_at = offset
+        return True
+
+    cdef int look_ahead(self, Resident resident, uint64_t offset) except -1:
+        """Have what a reader at `offset` wants next come into the page cache, before somebody would wait for it."""
+        cdef SegmentFile file = self.file
+        cdef size_t size
+        if self.behind >= min(offset + AHEAD // 2, file.end):
+            return 0
+        self.behind = max(self.behind, offset)
+        size = <size_t>min(offset + AHEAD, file.end) - self.behind
+        if not file.has_pages(self.behind, size):
+            stretch_of(file, self.behind, size, False).bring()
+            resident.brought += 1
+        self.behind += size
+        return 0
+
     cdef size_t seek(self, Resident resident, uint64_t lsn, Feed feed, uint64_t index, uint64_t limit) except? 0:
         cdef SegmentFile file = self.file
-        cdef BatchHeader head
+        cdef const BatchHeader* head = &self.head
         cdef int looks
         if file is None or not file.is_open() or not file.base_lsn <= lsn < file.next_lsn:
             file = self.file = resident.find(lsn)
-            self.lsn = 0
+            self.lsn = self.head_at = self.behind = 0
             if file is None:
                 return 0
             resident.begin(file)
         if self.lsn == 0 or self.lsn > lsn:
             self.offset = file.marks.offset_of(lsn)
         for looks in range(HEADS_MAX):
-            if (self.offset + BATCH_HEADER > file.end
-                    or file.read(<uint8_t*>&head, BATCH_HEADER, self.offset) < BATCH_HEADER
-                    or head.len < BATCH_HEADER or head.kind == KIND_BLOCK):
+            if not self.read_head(self.offset) or head.len < BATCH_HEADER or head.kind == KIND_BLOCK:
                 break
             self.lsn = head.base_lsn
             if head.base_lsn + head.count > lsn or head.base_lsn > lsn:
-                return head.len if is_next(&head, lsn, feed, index, limit) else 0
+                return head.len if is_next(head, lsn, feed, index, limit) else 0
             self.offset += head.len
         self.lsn = 0
         return 0
 
     cdef Stretch find_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, size_t room,
-                          Run* run):
+                          int* small, Run* run):
         cdef SegmentFile file = self.file
-        cdef BatchHeader head
+        cdef const BatchHeader* head = &self.head
         cdef uint64_t offset = self.offset, lsn = self.lsn
         cdef uint16_t plain = ATTR_AMQP091 if timeless else ATTR_AMQP091 | ATTR_LASTING
         run.count = 0
         run.blobs = 0
-        while (offset + BATCH_HEADER <= file.end
-               and file.read(<uint8_t*>&head, BATCH_HEADER, offset) == BATCH_HEADER
-               and is_next(&head, lsn, feed, index + run.count, limit)
-               and head.len >= SENT_MIN and head.len <= file.end - offset
+        while (self.read_head(offset)
+               and is_next(head, lsn, feed, index + run.count, limit)
+               and head.len <= file.end - offset
                and (offset == self.offset or offset + head.len - self.offset <= room)
                and head.magic == BATCH_MAGIC and head.codec == 0 and head.shard_epoch == file.epoch
                and head.attrs & plain == plain
                and head.blob_off >= BATCH_HEADER + RECORD_HEADER * <uint64_t>head.count
-               and padded(<size_t>head.blob_off + head.blob_raw) == head.len):
+               and padded(<size_t>head.blob_off + head.blob_raw) == head.len
+               and is_worth(head, small)):
             offset += head.len
             lsn += head.count
             run.count += head.count
@@ -152,10 +188,11 @@ cdef class Place:
         stretch = stretch_of(file, self.offset, offset - self.offset, True)
         self.offset = offset
         self.lsn = lsn
+        self.look_ahead(resident, offset)
         return stretch
 
     cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, uint8_t* into,
-                         size_t room, Run* run) noexcept:
+                         size_t room, int* small, Run* run) noexcept:
         cdef SegmentFile file = self.file
         cdef size_t got, at = 0
         cdef const BatchHeader* head
@@ -168,7 +205,8 @@ cdef class Place:
             if (head.len > got - at or head.shard_epoch != file.epoch
                     or not is_next(head, self.lsn, feed, index + run.count, limit)
                     or check_batch(into + at, got - at, &found) <= 0
-                    or not is_plain(head, timeless)):
+                    or not is_plain(head, timeless)
+                    or not is_worth(head, small)):
                 break
             run.count += head.count
             run.blobs += head.blob_raw

@@ -12,8 +12,7 @@ cdef class SegmentFile:
     cdef readonly uint64_t number, base_lsn, next_lsn, end
     cdef readonly uint32_t epoch
     cdef object marks, submit
-    cdef uint8_t* pages                     # a mapping that is never touched, NULL: there is none
-    cdef size_t pages_size
+    cdef uint8_t* pages                     # a mapping that is never touched, NULL: there is none yet
     cdef bint used                          # since the last `Resident.forget`
     cdef bint followed                      # the next segment was asked for
     cdef public bint whole                  # no damage is known of
@@ -23,8 +22,9 @@ cdef class SegmentFile:
     cdef bint is_open(self) noexcept
     # Bytes of the file that the page cache has from there on, into p; 0 for every trouble, which is `Reader`'s.
     cdef Py_ssize_t read(self, uint8_t* p, size_t size, uint64_t offset) noexcept
-    # Whether the page cache has all of the bytes [offset, offset + size).
+    # Whether the page cache has all of the bytes [offset, offset + size), size > 0.
     cdef bint has_pages(self, uint64_t offset, size_t size) noexcept
+    cdef bint maps_pages(self, uint64_t offset, size_t size) noexcept
 
 
 cdef class Stretch:                         # bytes of a segment that go out as they are

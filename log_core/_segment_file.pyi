@@ -5,6 +5,9 @@ from typing import Any
 
 from penstock.log_core.segment import Marks
 
+def count_pages(wanted: bool) -> bool:
+    """Ask `cachestat` again, or no more; whether it was asked. For tests."""
+
 class SegmentFile:
     """An open segment. Owns its descriptor `fd` (-1: closed)."""
 
@@ -49,6 +52,9 @@ class Stretch:
 
     loads: bool
     """A thread reads it: it is not to be sent before."""
+
+    def bring(self) -> None:
+        """Have a thread ask for what of it is not in the page cache, and not wait for it."""
 
     def load(self, done: Callable[[bytes | OSError], object]) -> None:
         """Have a thread read what is left; `done` gets it on the loop, or why it cannot be read."""

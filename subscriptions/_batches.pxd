@@ -18,10 +18,12 @@ cdef struct Next:               # what a cursor would take next
     uint64_t index, limit       # entries [index, limit) of it at most
     uint64_t first              # position of the first one
     bint timeless               # whatever their time to live
+    uint64_t rest               # of a batch of which it is not the first one, and all the others are next; else 0
+    int small                   # batches handed on before it that were small (is_worth): kept by who asks
 
 
 # The next batch, when all of it is the cursor's next `most` or fewer; None: take as always. Nothing changes.
-cdef Batch next_batch(Cursor cursor, Py_ssize_t most)
+cdef Batch next_batch(Cursor cursor, Py_ssize_t most, Next* next)
 # The size of the next batch, when it is not in memory but in the page cache and the like; 0: it is not. Nothing changes.
 cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) except? 0
 # Behind next_run: read that batch and whole ones that follow, as `room` has place for; bytes, or 0.

@@ -9,4 +9,6 @@ class BatchOutlet:
         """Take and encode the next batch, whole; how many messages that are, all of them the outlet's.
 
         0: there is none that can be taken so, or no credit for all of it: the queue takes as always.
+        Less than 0: so many are the rest of a batch. The next one is behind them, so the queue takes no more
+        before it asks again.
         """

@@ -13,7 +13,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from penstock.log_core._batch cimport KIND_RECORDS, Batch, is_plain
 from penstock.log_core._feed cimport Feed
-from penstock.log_core._resident cimport Place, Run
+from penstock.log_core._resident cimport Place, Run, is_worth
 from penstock.log_core._segment_file cimport Stretch
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._events cimport ACK, DELIVER, EVENTS, note_message
@@ -24,7 +24,6 @@ from penstock.subscriptions._window cimport OUT, Entry, make_room, push_done, re
 
 cdef enum:
     EVERLASTING = -2            # ttl_ms of a cursor that looks at no record's own time (_rules.pyx)
-    COUNT_MIN = 16              # records of a batch that is worth its head
 
 
 cdef class BatchOutlet:
@@ -37,6 +36,7 @@ cdef bint takes_whole(Cursor cursor, Next* next) except -1:
     cdef Member* member = NULL
     cdef CursorRules rules = cursor._rules
     next.timeless = False
+    next.rest = 0
     if rules is not None:
         next.timeless = rules.ttl_ms == EVERLASTING
         if rules.bytes_max >= 0 or rules.ttl_ms >= 0:
@@ -56,21 +56,25 @@ cdef bint takes_whole(Cursor cursor, Next* next) except -1:
     return next.first != 0 and next.first >= cursor.skip_transient_until and next.first > cursor.unclean_until
 
 
-cdef Batch next_batch(Cursor cursor, Py_ssize_t most):
-    cdef Next next
+cdef Batch next_batch(Cursor cursor, Py_ssize_t most, Next* next):
     cdef uint64_t last
     cdef Batch batch
-    if not takes_whole(cursor, &next):
+    if not takes_whole(cursor, next):
         return None
     begin_take()
-    if (not find_record(cursor._log, next.first) or READ.lost or READ.base != next.first
-            or READ.count < COUNT_MIN or <Py_ssize_t>READ.count > most):
+    if not find_record(cursor._log, next.first) or READ.lost:
         return None
-    last = next.index + READ.count - 1
-    if last >= next.limit or (<Feed>next.feed).position_known(last) != next.first + READ.count - 1:
+    last = next.index + (READ.base + READ.count - next.first) - 1
+    if last >= next.limit or (<Feed>next.feed).position_known(last) != READ.base + READ.count - 1:
+        return None
+    if READ.base != next.first:
+        next.rest = READ.base + READ.count - next.first
+        return None
+    if <Py_ssize_t>READ.count > most:
         return None
     batch = <Batch>READ.batch
-    if batch.kind != KIND_RECORDS or not is_plain(batch.header, next.timeless):
+    if (batch.kind != KIND_RECORDS or not is_plain(batch.header, next.timeless)
+            or not is_worth(batch.header, &next.small)):
         return None
     return batch
 
@@ -86,11 +90,13 @@ cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) ex
 
 
 cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0:
-    return place.read_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, into, room, run)
+    return place.read_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, into, room,
+                          &next.small, run)
 
 
 cdef Stretch find_run(Cursor cursor, Place place, Next* next, size_t room, Run* run):
-    return place.find_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, room, run)
+    return place.find_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, room,
+                          &next.small, run)
 
 
 cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint settled) except 0:

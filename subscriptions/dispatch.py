@@ -67,11 +67,13 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
             return Pause.NO_CREDIT
         if isinstance(outlet, BatchOutlet):
             n = _deliver_batch(queue, outlet)
-            if n:
+            if n > 0:
                 budget -= n
                 continue
             if not queue.outlets:
                 return Pause.NO_CREDIT
+            if n < 0:
+                wanted = min(wanted, -n)
         n = cursor.take(wanted)
         took = _deliver(queue, outlet, 0, 1) if n else 0
         if took < n:
@@ -154,14 +156,14 @@ def _with_credit(outlets: list[Outlet]) -> tuple[list[Outlet], int]:
 
 
 def _deliver_batch(queue: Queue, outlet: BatchOutlet) -> int:
-    """Let `outlet` take the next batch whole, if it can; how many messages that were."""
+    """Let `outlet` take the next batch whole, if it can: as `BatchOutlet.deliver_batch`."""
     deliver_to(outlet)
     try:
         took = outlet.deliver_batch(queue.cursor)
     except Exception:
         queue.outlet_failed(queue.outlets[0], 0, 1)
         return 0
-    queue.delivered += took
+    queue.delivered += max(took, 0)
     return took
 
 

@@ -62,6 +62,7 @@ cdef class Consumer(BatchOutlet):
     cdef readonly uint64_t delivered, acknowledged
     cdef readonly object host           # the session it belongs to
     cdef object room
+    cdef int small                      # batches handed on last that were small: see is_worth
     cdef Place place                    # where it reads what is stored; None: it did not yet
     cdef readonly str name
     cdef readonly list ranges           # of slots that it wants

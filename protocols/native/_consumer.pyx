@@ -48,6 +48,7 @@ cdef enum:
     TAKE_MAX = 1024             # items a cursor gives at once
     RUN_BYTES = 1048576         # that go at once out of the page cache, or one batch:
     BATCH_MOST = 4194304        # more than a batch of several records has
+    REST_MIN = 16               # records of a batch behind which to stop, so that the next one can be taken whole
     PACK_MIN = 512              # bytes of a delivery that is worth compressing
 
 
@@ -277,6 +278,7 @@ cdef class Consumer(BatchOutlet):
 
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1:
         """The next batch, or a run of them, as it is stored. What can fail comes before it is taken."""
+        cdef Next next
         cdef Batch batch
         # A batch that is small beside the credit may overdraw it: else each window would end with one taken apart.
         cdef int64_t most = self.messages + self.window // 4, size_most = self.size + self.size_window // 4
@@ -285,14 +287,16 @@ cdef class Consumer(BatchOutlet):
             return 0
         if not self.auto:
             most = min(most, self.unacked_max - self.unacked)
-        batch = next_batch(cursor, most)
+        next.small = self.small
+        batch = next_batch(cursor, most, &next)
         if batch is None:
-            return self.deliver_run(cursor, most, size_most)
+            return self.deliver_run(cursor, most, size_most) if next.rest < REST_MIN else -<Py_ssize_t>next.rest
         if DELIVERED_HEAD * <int64_t>batch.count + <int64_t>batch.header.blob_raw > size_most:
             return 0
         p = self.outgoing.out.reserve(HEAD + STORED_HEAD + batch.nbytes) + HEAD + STORED_HEAD
         memcpy(p, batch.header, batch.head_size)
         memcpy(p + batch.head_size, batch.blob, batch.nbytes - batch.head_size)
+        self.small = next.small
         return self.put_stored(cursor, p, batch.nbytes, None, batch.base_lsn, batch.count, batch.header.blob_raw)
 
     cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most, int64_t size_most) except -1:
@@ -306,6 +310,7 @@ cdef class Consumer(BatchOutlet):
         cdef Stretch stretch
         if self.place is None:
             self.place = Place()
+        next.small = self.small
         size = next_run(cursor, self.place, most, &next)
         # Not compressed: in a DELIVER its messages are smaller than their batch is.
         if size == 0 or size > BATCH_MOST or <int64_t>size > size_most:
@@ -315,11 +320,15 @@ cdef class Consumer(BatchOutlet):
         if self.outgoing.out.takes_files:
             stretch = find_run(cursor, self.place, &next, room, &run)
             if stretch is not None:
+                self.small = next.small
                 p = self.outgoing.out.reserve(HEAD + STORED_HEAD) + HEAD + STORED_HEAD
                 return self.put_stored(cursor, p, stretch.size, stretch, next.first, run.count, run.blobs)
         p = self.outgoing.out.reserve(HEAD + STORED_HEAD + room) + HEAD + STORED_HEAD
         size = read_run(cursor, self.place, &next, p, room, &run)
-        return self.put_stored(cursor, p, size, None, next.first, run.count, run.blobs) if size else 0
+        if size == 0:
+            return 0
+        self.small = next.small
+        return self.put_stored(cursor, p, size, None, next.first, run.count, run.blobs)
 
     cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, Stretch stretch, uint64_t first,
                                uint32_t count, uint64_t blobs) except -1:

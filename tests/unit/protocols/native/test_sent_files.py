@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import itertools
 import json
 import mmap
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import uvloop
 
 import penstock
 import penstock.protocols.connection as connections
+from penstock.log_core._segment_file import count_pages
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.log_core.reader import Reader
@@ -89,8 +91,9 @@ async def taker_of(port: int, **how: Any) -> AsyncIterator[Taker]:
         taker.socket.close()
 
 
-def kept_pages(path: Path) -> float:
-    """The share of a file that the page cache still has, told to drop it; what is in a socket stays.
+def kept_pages(path: Path, behind: int = 0) -> float:
+    """The share of a file that the page cache still has, told to drop what is behind that byte; what is in a
+    socket stays.
 
     Asks, as the gateway does: a read, even one that does not wait, would bring back what is missing.
     """
@@ -101,7 +104,7 @@ def kept_pages(path: Path) -> float:
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
     with path.open("rb") as file:
         os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), behind, 0, os.POSIX_FADV_DONTNEED)
         address = ctypes.c_void_p(libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0))
     assert libc.mincore(address, ctypes.c_size_t(size), found) == 0
     libc.munmap(address, ctypes.c_size_t(size))
@@ -162,7 +165,17 @@ class Taker:
 Scenario = Callable[[Stack], Awaitable[None]]
 
 
-def run(folder: Path, scenario: Scenario, *, shared: Shared | None = None) -> None:
+@pytest.fixture(params=["cachestat", "mincore"])
+def asked(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How the system is asked what it has of a file; the second is for systems without the first."""
+    before = count_pages(request.param == "cachestat")
+    yield request.param
+    count_pages(before)
+
+
+def run(
+    folder: Path, scenario: Scenario, *, shared: Shared | None = None, fill: Scenario = Stack.fill
+) -> None:
     """Fill a topic, start anew, and run the scenario."""
 
     async def stand(scenario: Scenario) -> None:
@@ -193,16 +206,69 @@ def run(folder: Path, scenario: Scenario, *, shared: Shared | None = None) -> No
             broker.close()
             await log.close()
 
-    uvloop.run(stand(Stack.fill))
+    uvloop.run(stand(fill))
     uvloop.run(stand(scenario))
 
 
+@pytest.mark.usefixtures("asked")
 def test_what_is_in_the_page_cache_is_not_read(tmp_path: Path) -> None:
     async def scenario(stack: Stack) -> None:
         async with taker_of(stack.port) as taker:
             assert await asyncio.to_thread(taker.bodies) == BODIES
             # The first batches of a segment are read, by the thread that opens it.
             assert stack.log.resident.sent > 8 << 20
+
+    run(tmp_path, scenario)
+
+
+async def send(stack: Stack, bodies: list[bytes], *counts: int) -> None:
+    """These bodies in batches of so many, in turn."""
+    at = 0
+    async with (
+        penstock.connect(f"penstock://127.0.0.1:{stack.port}") as client,
+        client.producer("t", batch_messages=BATCH, batch_bytes=1 << 20) as producer,
+    ):
+        for count in itertools.cycle(counts):
+            if at >= len(bodies):
+                break
+            await producer.send_many(bodies[at : at + count])
+            at += count
+
+
+def test_small_batches_between_large_ones_go_with_them(tmp_path: Path) -> None:
+    async def fill(stack: Stack) -> None:
+        await send(stack, BODIES, BATCH, 1)
+
+    async def scenario(stack: Stack) -> None:
+        async with taker_of(stack.port) as taker:
+            assert await asyncio.to_thread(taker.bodies) == BODIES
+            assert stack.log.resident.sent > 8 << 20
+
+    run(tmp_path, scenario, fill=fill)
+
+
+def test_messages_that_came_one_by_one_do_not_go_as_batches(tmp_path: Path) -> None:
+    some = BODIES[:6000]
+
+    async def fill(stack: Stack) -> None:
+        await send(stack, some, 1)
+
+    async def scenario(stack: Stack) -> None:
+        async with taker_of(stack.port) as taker:
+            assert await asyncio.to_thread(taker.bodies, count=len(some)) == some
+            assert stack.log.resident.sent == stack.log.resident.runs == 0
+
+    run(tmp_path, scenario, fill=fill)
+
+
+def test_what_has_left_the_page_cache_is_brought_back_ahead_of_the_reader(tmp_path: Path) -> None:
+    async def scenario(stack: Stack) -> None:
+        # Of each segment the beginning stays.
+        if min(kept_pages(path, behind=2 << 20) for path in stack.segments()) > 0.7:
+            pytest.skip("this file system keeps what it is told to drop from the page cache")
+        async with taker_of(stack.port) as taker:
+            assert await asyncio.to_thread(taker.bodies) == BODIES
+            assert stack.log.resident.brought > 0
 
     run(tmp_path, scenario)
 
@@ -216,6 +282,7 @@ def test_a_socket_that_takes_little_at_a_time(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.usefixtures("asked")
 def test_what_left_the_page_cache_while_it_waited_is_read_by_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,12 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
             assert any(place.exists() for place in places), f"{page}: {name}"
 
 
+def test_the_index_has_every_page() -> None:
+    listed = set(re.findall(r"\]\(([^)\s]+\.md)\)", (ROOT / "docs/README.md").read_text()))
+    pages = {str(page.relative_to("docs")) for page in PAGES if page.parts[0] == "docs"}
+    assert pages - {"README.md"} == listed - {"../ARCHITECTURE.md"}
+
+
 @each_page()
 def test_every_configuration_is_valid(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):

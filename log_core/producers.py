@@ -5,8 +5,9 @@ table, put in the atomic unit of the records themselves: the two can never disag
 
     sequence   `admit_sequence`: the number must be higher than any before, gaps are fine (as in Pulsar);
                for producers that number single messages
-    batches    `admit_batch`: numbers follow one another, the last five batches are known, and an epoch
-               fences off an older process of the same name (as in Kafka)
+    batches    `admit_batch`: numbers follow one another (a batch that would pass 2^31 begins with 0), the
+               last five batches are known, and an epoch fences off an older process of the same name (as in
+               Kafka)
 
 Appending: `open` begins the unit, `note` says what was appended, `close` puts the rows that changed and ends
 the unit; many messages of one read share them. Names are the caller's, whole (vhost included).
@@ -147,7 +148,8 @@ class Producers:
                 self.duplicates += 1
                 return lsn
         expected = (producer.batches[-1][1] + 1) % _AFTER_LAST if producer.batches else 0
-        if first != expected:
+        begins_again = first == 0 and expected + last >= _AFTER_LAST
+        if first != expected and not begins_again:
             raise OutOfSequence(name, first, expected)
         return 0
 

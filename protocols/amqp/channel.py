@@ -24,6 +24,7 @@ from penstock.protocols.amqp.timeouts import Timeouts
 from penstock.protocols.facts import Totals
 from penstock.protocols.values import Value
 from penstock.router.errors import AccessRefused
+from penstock.router.unsent import Unsent
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp.direct_reply import ReplyConsumer
@@ -68,6 +69,8 @@ class Channel:
         """The consumer of direct replies."""
         self.transaction: Transaction | None = None
         """Since tx.select: what was published and not committed."""
+        self.unsent = Unsent()
+        """Numbered messages that were refused."""
         self.prefetch = 0
         """Of consumers that will be made; 0 = no limit."""
         self._held_cancels: list[str] | None = None

@@ -35,6 +35,7 @@ from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, 
 from penstock.router.publishing import Published, union
 from penstock.router.replies import REPLY_TO, is_reply_key
 from penstock.router.retained import RetainedMessage
+from penstock.router.room import Room
 
 __all__ = ["Message", "Way", "append", "check", "publish", "routed"]
 
@@ -231,22 +232,36 @@ def _append_once(channel: Channel, message: Message, way: Way) -> Published:
         first = seen.find(value)
         if first is not None:
             return Published(first, way.route, repeated=True)
+        if Room().refusing(way.route, len(message.body)) is not None:
+            return _refused(channel, way)
         with log.unit():
             published = _append(channel, message, way)
-            if not published.refused:
-                seen.note(value, message.headers, published.lsn)
+            seen.note(value, message.headers, published.lsn)
         return published
     if message.numbered is None:
         return _append(channel, message, way)
     name, sequence = message.numbered
+    unsent = channel.unsent if channel.core.confirming else None
+    if unsent is not None and unsent.before(name, sequence) is not None:
+        return _refused(channel, way)
     known = log.producers.admit_sequence(name, sequence)
     if known:
         return Published(known, way.route, repeated=True)
+    if Room().refusing(way.route, len(message.body)) is not None:
+        if unsent is not None:
+            unsent.refused(name, sequence)
+        return _refused(channel, way)
     log.producers.open()
     published = _append(channel, message, way)
-    if not published.refused:
-        log.producers.note(name, sequence, sequence, published.lsn)
+    log.producers.note(name, sequence, sequence, published.lsn)
+    if unsent is not None:
+        unsent.kept(name, sequence)
     return published
+
+
+def _refused(channel: Channel, way: Way) -> Published:
+    """What may come again is nowhere, not even where there is room, or among the dead letters."""
+    return Published(channel.session.log.appender.next_lsn - 1, way.route, refused=True)
 
 
 def _seen(channel: Channel, message: Message) -> Seen | None:

@@ -1,10 +1,10 @@
 """Class tx: what a channel publishes and acknowledges between two commits happens at once, or not at all.
 
 Published messages are checked when they come, and kept; acknowledgements are planned in the channel's kernel.
-A commit routes every message, and only when all of them may be published appends them and the state of the
-queues whose deliveries were acknowledged as one atomic unit of the log: after a crash all of it is there or
-none. commit-ok leaves when the unit is on disk; returned messages leave before it. A rollback forgets the
-messages, and what was acknowledged awaits its acknowledgement again.
+A commit routes every message, and only when all of them may be published, and find room, appends them and
+the state of the queues whose deliveries were acknowledged as one atomic unit of the log: after a crash all
+of it is there or none. commit-ok leaves when the unit is on disk; returned messages leave before it. A
+rollback forgets the messages, and what was acknowledged awaits its acknowledgement again.
 
 What is kept counts as messages under way of the connection, and is bounded with them.
 
@@ -17,6 +17,7 @@ from penstock.protocols.amqp.channel import Channel
 from penstock.protocols.amqp.errors import frame_fault, soft
 from penstock.protocols.amqp.methods import TxCommit, TxRollback, TxSelect
 from penstock.protocols.amqp.publish import Message, append, routed
+from penstock.router.room import Room, full
 
 __all__ = ["Transaction", "commit", "rollback", "select"]
 
@@ -58,10 +59,15 @@ class Transaction:
 
         Raises:
             RoutingError: an exchange refuses a message by now; nothing was done.
+            AmqpError: a queue has no room for one; nothing was done.
 
         """
         channel = self._channel
         routes = [routed(channel, message) for message in self._messages]
+        room = Room()
+        for message, way in zip(self._messages, routes, strict=True):
+            if (guard := room.refusing(way.route, len(message.body))) is not None:
+                raise soft(406, f"partial tx completion: {full(guard)}")
         lsn = 0
         with channel.session.log.unit():
             for message, route in zip(self._messages, routes, strict=True):

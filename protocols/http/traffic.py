@@ -32,6 +32,7 @@ from penstock.router.half import HalfMessage
 from penstock.router.limits import BACKLOG_BYTES, BACKLOG_REJECT, BYTE_RATE, MESSAGE_RATE
 from penstock.router.names import join_key_block, split_key_block, text
 from penstock.router.publishing import Published, union
+from penstock.router.room import Room
 
 if TYPE_CHECKING:
     from penstock.protocols.http.app import Words
@@ -222,11 +223,15 @@ class Messages:
             if known := producers.admit_sequence(name, sequence):
                 route = vhost.route(identity, AMQP091, one.keys[0], one.headers)
                 return Published(known, route, repeated=True)
+            if not one.due_ms:
+                route = self.route(vhost, identity, one)
+                if Room().refusing(route, len(one.body)) is not None:
+                    # What may come again is nowhere, not even where there is room.
+                    return Published(vhost.broker.log.appender.next_lsn - 1, route, refused=True)
             producers.open()
             try:
                 published = self._append(vhost, identity, one)
-                if not published.refused:
-                    producers.note(name, sequence, sequence, published.lsn)
+                producers.note(name, sequence, sequence, published.lsn)
             finally:
                 producers.close()
         self.published += 1

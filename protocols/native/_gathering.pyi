@@ -26,6 +26,9 @@ class Pending:
     def seal(self, handle: int, sequence: int, acks: int) -> None:
         """Nothing more is added: make its frame. Raises ValueError: it has no messages, or over 2 GiB."""
 
+    def renumber(self, sequence: int) -> None:
+        """It is sealed, and to be sent by another number."""
+
     @property
     def records(self) -> bytes:
         """A copy of its records as they stand in its frame."""

@@ -113,6 +113,10 @@ cdef class Pending:
         Py_XDECREF(self.made)
         self.made = NULL
 
+    def renumber(self, uint64_t sequence):
+        self.frame = self.frame[:HEAD] + (<object>sequence).to_bytes(8, "big") + self.frame[HEAD + 8:]
+        self.sequence = sequence
+
     @property
     def records(self):
         return self.frame[HEAD + BATCH_HEAD:]

@@ -19,11 +19,14 @@ from penstock.protocols.native._codec import Codec
 from penstock.protocols.native._producer import Producer, split_records
 from penstock.protocols.native.errors import RequestError, code_of, refusal, unknown_handle
 from penstock.router.delayed import HORIZON_MS
+from penstock.router.entries import QueueEntry
 from penstock.router.names import ENC_AMQP091
+from penstock.router.room import Room, full
 
 if TYPE_CHECKING:
     from penstock.protocols.native.session import Session
     from penstock.router._routes import Route
+    from penstock.subscriptions._cursor import Cursor
 
 __all__ = ["Producing", "check_records", "open_route"]
 
@@ -80,6 +83,12 @@ def open_route(codec: Codec, key: bytes) -> Route:
         message, remedy = _WORDS["not_found"]
         raise RequestError("not_found", message, remedy=remedy)
     return route
+
+
+def _buries(guard: Cursor) -> bool:
+    """Whether what it refuses becomes a dead letter."""
+    entry = guard.queue.data
+    return isinstance(entry, QueueEntry) and entry.bury_refused is not None
 
 
 class Producing:
@@ -202,45 +211,62 @@ class Producing:
     def publish_each(
         self, producer: Producer, sequence: int, acks: int, records: list[tuple[bytes, bytes]]
     ) -> None:
-        """Append one by one; a record that some queue has no room for makes the whole batch refused."""
+        """Append one by one what queues may refuse, or goes by its headers: all of a batch, or nothing.
+
+        A queue that makes dead letters of what it refuses does so for producers without names, record by
+        record; what others numbered may come again, and is nowhere meanwhile.
+        """
         session = self._session
+        ways = [self._way(producer.key, props, body) for props, body in records]
+        room = Room()
+        for at, (route, record) in enumerate(ways):
+            if route.error is not None:
+                assert isinstance(route.error, PenstockError)
+                self.refused(producer.id, sequence, len(records), route.error)
+                return
+            guard = room.refusing(route, len(record.body))
+            if guard is not None and (producer.name or not _buries(guard)):
+                error = RequestError(
+                    "full",
+                    f"{full(guard)}: record {at + 1} of {len(records)} has no room; none of them is kept",
+                    remedy="let it be consumed and send the batch again, or send smaller batches",
+                )
+                self.refused(producer.id, sequence, len(records), error)
+                return
         if producer.name:
             session.begin_unit()
-        first = last = 0
-        full = 0
-        for props, body in records:
-            lsn, refused = self._append(producer.key, props, body)
-            first = first or lsn
-            last = max(last, lsn)
-            full += refused
-        if producer.name and not (full and producer.id in self._numbered):
-            # What a queue refused may come again by the same number.
+        first = last = buried = 0
+        for route, one in ways:
+            published = session.vhost.publishing.append(
+                route, one.key, one.props, one.body, one.flags, one.priority, ENC_AMQP091, one.ttl
+            )
+            first = first or published.lsn
+            last = max(last, published.lsn)
+            buried += published.refused
+        if producer.name:
             self.note(producer, sequence, len(records), first)
-        if full:
+        if buried:
             error = RequestError(
                 "full",
-                f"{full} of {len(records)} records were refused by a queue that is full",
-                remedy="let it be consumed, and send the batch again: the others may come twice",
+                f"{buried} of {len(records)} records are dead letters of a queue that is full",
+                remedy="let it be consumed; what is sent again comes twice where it was not refused",
             )
             self.refused(producer.id, sequence, len(records), error)
         elif acks != _ACKS_NONE:
             session.codec.expect(producer.id, sequence, len(records), first, last, acks == _ACKS_FSYNC)
 
-    def _append(self, key: bytes, props: bytes, body: bytes) -> tuple[int, bool]:
+    def _way(self, key: bytes, props: bytes, body: bytes) -> tuple[Route, Record]:
         session = self._session
         found = parse(props)
         assert found is not None
         mode, priority, ttl, _, _ = found
+        flags = PERSISTENT if mode == 2 else 0
+        record = Record(0, key, props, body, (), flags, priority, ENC_AMQP091, 0, ttl, 0)
         route = session.codec.route(key)
         if route.per_message:
             assert session.broker.headers_of is not None
-            record = Record(0, key, props, body, (), 0, priority, ENC_AMQP091, 0, ttl, 0)
             route = session.vhost.route(session.identity, ENC_AMQP091, key, session.broker.headers_of(record))
-        flags = PERSISTENT if mode == 2 else 0
-        published = session.vhost.publishing.append(
-            route, key, props, body, flags, priority, ENC_AMQP091, ttl
-        )
-        return published.lsn, published.refused
+        return route, record
 
     # Later
 

@@ -7,11 +7,13 @@ asked by `route` (of what is to happen as a whole, before any of it happens) and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.messages import HttpError
+from penstock.router.room import Room, full
+from penstock.router.unsent import Unsent
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.router.identity import Identity
     from penstock.router.publishing import Published
     from penstock.router.vhost import Vhost
-    from penstock.subscriptions._cursor import Cursor
 
 __all__ = ["Ready", "Run", "Way", "ready"]
 
@@ -59,6 +60,8 @@ class Way:
     """The routing key of messages without one, or of all when `fixed`."""
     fixed: bool
     mandatory: bool
+    unsent: Unsent = field(default_factory=Unsent)
+    """Numbered messages of the request that were refused."""
     ready: Callable[[Outgoing], Ready] | None = None
     """How a message is made ready when it does not go through an exchange. Raises HttpError."""
 
@@ -109,6 +112,27 @@ class _Routed:
         return route
 
     def append(self) -> Published:
+        numbered = self._prepared.numbered
+        if numbered is None:
+            return self._append()
+        unsent = self._way.unsent
+        missing = unsent.before(*numbered)
+        if missing is not None:
+            raise HttpError(
+                409,
+                "out_of_order_sequence",
+                f"number {missing} was refused, and {numbered[1]} would come before it: send {missing} again "
+                "first, or leave it out of the next request",
+            )
+        try:
+            published = self._append()
+        except HttpError:
+            unsent.refused(*numbered)
+            raise
+        (unsent.refused if published.refused else unsent.kept)(*numbered)
+        return published
+
+    def _append(self) -> Published:
         way = self._way
         try:
             return self._access.messages.append(way.vhost, way.identity, self._prepared)
@@ -138,7 +162,7 @@ class Run:
             HttpError: one may not go where it is to go, or finds a queue full, be it by those before it.
 
         """
-        before: dict[Cursor, tuple[int, int]] = {}
+        room = Room()
         routes = self._routes
         for message in self._messages:
             plain = message.plain
@@ -149,11 +173,8 @@ class Run:
                     routes[plain] = route
             if message.waits:
                 continue
-            for guard in route.guards:
-                count, size = before.get(guard, (0, 0))
-                if guard.queue.refuses(message.size, before=count, before_bytes=size):
-                    raise HttpError(422, "queue_full", full(guard))
-                before[guard] = count + 1, size + message.size
+            if (guard := room.refusing(route, message.size)) is not None:
+                raise HttpError(422, "queue_full", full(guard))
 
     def append(self) -> list[int]:
         """Append them, after `check`; the LSN of each. Raises HttpError."""
@@ -168,9 +189,3 @@ class Run:
                 lsns.append(message.append_to(route))
         self._broker.tick.schedule()
         return lsns
-
-
-def full(guard: Cursor) -> str:
-    """What to say of a queue that has no room."""
-    name = guard.queue.name
-    return f"queue '{name}' is full and refuses more" if name else "the vhost's quota leaves no room"

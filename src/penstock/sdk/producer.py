@@ -464,7 +464,7 @@ class Producer(Generic[T]):
         if kind == kinds.CONFIRM:
             self._unconfirmed.confirmed(payload)
         elif kind == kinds.REFUSED:
-            error = self._unconfirmed.refused(json.loads(payload))
+            error = self._unconfirmed.refused(json.loads(payload), self._link, self.handle)
             if isinstance(error, Fenced) or self._numbered:
                 # Of numbered messages none may pass one that was refused.
                 self.client.forget(self.handle)

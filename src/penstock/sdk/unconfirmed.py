@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native import kinds
-from penstock.sdk.errors import from_wire
+from penstock.sdk.errors import Fenced, from_wire
 
 if TYPE_CHECKING:
     from penstock.protocols.native._gathering import Gathering, Pending
@@ -38,6 +39,8 @@ class Unconfirmed:
         self._acks = acks
         self._wraps = wraps
         self._batches: dict[int, Pending] = {}
+        self._void: deque[int] = deque()
+        """Numbers of frames that were sent behind one that was refused: the gateway refuses them, too."""
         self._empty: list[asyncio.Future[None]] = []
         self.number = 0
         """Of the next message."""
@@ -49,16 +52,22 @@ class Unconfirmed:
 
     def send(self, batch: Pending, link: Link | None, handle: int) -> None:
         """Number a batch and send it; None: when there is a connection."""
-        if self._wraps and self.number + batch.count > _NUMBERS:
-            self.number = 0
-        batch.seal(handle, self.number, self._acks)
-        self.number += batch.count
+        batch.seal(handle, self._numbers_of(batch), self._acks)
         self._batches[batch.sequence] = batch
         if link is not None:
             self._transmit(batch, link, handle)
 
+    def _numbers_of(self, batch: Pending) -> int:
+        """Take the next numbers for a batch; the first."""
+        if self._wraps and self.number + batch.count > _NUMBERS:
+            self.number = 0
+        first = self.number
+        self.number += batch.count
+        return first
+
     def resend(self, link: Link, handle: int) -> None:
         """There is a new connection: send all again, in their order."""
+        self._void.clear()
         for batch in list(self._batches.values()):
             self._transmit(batch, link, handle)
 
@@ -105,13 +114,37 @@ class Unconfirmed:
         if batch is not None:
             batch.done(position)
 
-    def refused(self, told: dict[str, Any]) -> ClientError:
-        """What a REFUSED frame told; the error."""
-        error = from_wire(told)
-        batch = self._taken(told["sequence"])
+    def refused(self, told: dict[str, Any], link: Link | None, handle: int) -> ClientError:
+        """What a REFUSED frame told; the error.
+
+        The numbers of what a producer with a name was refused are the next ones that the gateway takes.
+        What was sent behind it is refused as well, and sent again by the numbers that it has now.
+        """
+        error, sequence = from_wire(told), told["sequence"]
+        if self._void and self._void[0] == sequence:
+            self._void.popleft()
+            return error
+        behind: list[Pending] = []
+        if sequence in self._batches:
+            numbers = list(self._batches)
+            behind = [self._batches[number] for number in numbers[numbers.index(sequence) + 1 :]]
+        batch = self._taken(sequence)
         if batch is not None:
             batch.failed(error)
+        if self._wraps and not isinstance(error, Fenced) and error.code != "out_of_sequence":
+            self.number = sequence
+            self._move_up(behind, link, handle)
         return error
+
+    def _move_up(self, behind: list[Pending], link: Link | None, handle: int) -> None:
+        for batch in behind:
+            self._void.append(batch.sequence)
+            del self._batches[batch.sequence]
+        for batch in behind:
+            batch.renumber(self._numbers_of(batch))
+            self._batches[batch.sequence] = batch
+            if link is not None:
+                self._transmit(batch, link, handle)
 
     def fail(self, error: ClientError) -> None:
         """None of them will be confirmed; who does not look at its future hears nothing of it."""

@@ -58,14 +58,24 @@ def test_a_refused_publish_alone_is_nacked(client: Client) -> None:
     assert confirms(client) == [(False, 1)]
 
 
-def test_without_confirms_nothing_is_told(client: Client) -> None:
+def test_without_confirms_nothing_is_told_but_of_a_commit(client: Client) -> None:
+    """RabbitMQ's words; unlike there nothing of the transaction is kept."""
+    declare(client, "other")
     declare(client, "q", max_length=0, overflow="reject-publish")
     client.publish("", "q", mandatory=True)
     client.nothing()
     client.call(1, commands.Tx.Select(), commands.Tx.SelectOk)
     client.publish("", "q")
-    client.call(1, commands.Tx.Commit(), commands.Tx.CommitOk)
-    assert bodies(client, "q") == []
+    client.publish("", "other")
+    client.send(1, commands.Tx.Commit())
+    close = client.expect(1, commands.Channel.Close)
+    assert (close.reply_code, close.reply_text) == (
+        406,
+        "PRECONDITION_FAILED - partial tx completion: queue 'q' is full and refuses more",
+    )
+    client.send(1, commands.Channel.CloseOk())
+    client.call(1, commands.Channel.Open(), commands.Channel.OpenOk)
+    assert bodies(client, "q") == bodies(client, "other") == []
 
 
 def test_a_refused_message_is_dead_lettered_where_the_queue_says_so(client: Client) -> None:

@@ -82,6 +82,35 @@ def test_what_a_full_queue_refused_can_be_sent_again(world: World, client: Clien
     assert (acked(client), ready(world)) == (3, 1)
 
 
+def test_what_follows_a_refused_number_waits_for_it(world: World, client: Client) -> None:
+    """Else it would be taken for kept when it comes; and it is nowhere meanwhile."""
+    arguments: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    client.call(1, commands.Queue.Declare(queue="q", arguments=arguments), commands.Queue.DeclareOk)
+    client.call(1, commands.Queue.Declare(queue="other"), commands.Queue.DeclareOk)
+    for queue in ("q", "other"):
+        client.call(1, commands.Queue.Bind(queue=queue, exchange="amq.fanout"), commands.Queue.BindOk)
+    client.call(1, commands.Confirm.Select(), commands.Confirm.SelectOk)
+
+    def confirms(*numbers: int) -> list[type]:
+        for number in numbers:
+            headers = {"x-penstock-producer": "p", "x-penstock-sequence": number}
+            client.publish("amq.fanout", "", headers=headers)
+        client.read()
+        found = [type(frame) for _, frame in client.frames]
+        client.frames.clear()
+        return found
+
+    assert confirms(1, 2) == [Basic.Ack, Basic.Nack]
+    client.call(1, commands.Queue.Purge(queue="q"), commands.Queue.PurgeOk)
+    assert confirms(3) == [Basic.Nack]
+    assert confirms(2) == [Basic.Ack]
+    client.call(1, commands.Queue.Purge(queue="q"), commands.Queue.PurgeOk)
+    assert confirms(3) == [Basic.Ack]
+    assert confirms(1, 2, 3)[-1] is Basic.Ack
+    vhost = world.broker.vhost("/")
+    assert [vhost.queues[name].queue.ready_count for name in ("q", "other")] == [1, 3]
+
+
 def test_a_delayed_message_is_scheduled_once(world: World, client: Client, queue: str) -> None:
     headers = {"x-penstock-producer": "p", "x-penstock-sequence": 1, "x-penstock-deliver-after": 1000}
     for _ in range(2):

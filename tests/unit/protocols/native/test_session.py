@@ -14,6 +14,7 @@ from penstock.protocols.native.options import LOGIN_MAX
 from penstock.protocols.native.session import State
 from penstock.router.identity import Identity
 from penstock.router.permissions import Permission
+from penstock.subscriptions.queue import Queue
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World
 
@@ -365,19 +366,82 @@ def test_a_newer_producer_of_a_name_fences_off_the_older_also_over_a_restart(wor
     assert late.request("open_producer", handle=2, topic="t", name="p")["epoch"] == 3
 
 
-def test_a_batch_to_a_queue_that_is_full_is_refused_as_full(world: World) -> None:
+def full(world: World, *, name: str = "", overflow: str = "reject-publish") -> tuple[Client, Queue, Queue]:
+    """A producer to a queue that holds two messages, and to one beside it; both queues."""
     client = Client(world)
-    vhost = client.session.vhost
-    arguments = {"x-max-length": 2, "x-overflow": "reject-publish"}
-    vhost.declare_queue("q", client.session.actor, durable=True, arguments=arguments)
-    client.request("open_producer", handle=1, exchange="", routing_key="q")
+    vhost, actor = client.session.vhost, client.session.actor
+    arguments = {"x-max-length": 2, "x-overflow": overflow}
+    if overflow == "reject-publish-dlx":
+        arguments |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        vhost.declare_queue("dead", actor, durable=True)
+    small = vhost.declare_queue("q", actor, durable=True, arguments=arguments).queue
+    other = vhost.declare_queue("other", actor, durable=True).queue
+    for queue in ("q", "other"):
+        vhost.bind_queue(queue, "amq.fanout", "", actor)
+    fields = {"name": name} if name else {}
+    client.request("open_producer", handle=1, exchange="amq.fanout", **fields)
+    return client, small, other
+
+
+def answers(client: Client) -> list[tuple[int, str]]:
+    """(sequence, "kept", "again" or the code of a refusal) of what came."""
+    found = []
+    for kind, _, payload in client.take():
+        if kind == 0x12:
+            sequence, _, _, flags = struct.unpack(">QQII", payload)
+            found.append((sequence, "again" if flags else "kept"))
+        else:
+            told = json.loads(payload)
+            found.append((told["sequence"], told["code"]))
+    return found
+
+
+@pytest.mark.parametrize("name", ["", "p"])
+def test_a_batch_that_a_full_queue_refuses_is_in_no_queue(world: World, name: str) -> None:
+    client, small, other = full(world, name=name)
     client.produce(1, b"a", b"b", b"c", sequence=0)
     ((kind, _, payload),) = client.take()
     told = json.loads(payload)
     assert (kind, told["code"], told["retryable"]) == (0x13, "full", True)
-    client.request("subscribe", handle=2, queue="q")
-    client.send(wire.credit(2, 10, 1000))
-    assert client.bodies() == [b"a", b"b"]
+    what = "queue 'q' is full and refuses more: record 3 of 3 has no room; none of them is kept"
+    assert told["message"] == what
+    assert (small.ready_count, other.ready_count) == (0, 0)
+    client.produce(1, b"a", b"b", sequence=0)
+    assert answers(client) == [(0, "kept")]
+    assert (small.ready_count, other.ready_count) == (2, 2)
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_what_was_refused_comes_again_by_the_same_numbers_and_is_kept_once(
+    world: World, overflow: str
+) -> None:
+    client, small, other = full(world, name="p", overflow=overflow)
+    client.produce(1, b"a", b"b", sequence=0)
+    client.produce(1, b"c", sequence=2)
+    client.produce(1, b"d", sequence=3)
+    assert answers(client) == [(0, "kept"), (2, "full"), (3, "out_of_sequence")]
+    client.lose()
+    client = Client(world)
+    client.request("open_producer", handle=1, exchange="amq.fanout", name="p", epoch=1)
+    client.produce(1, b"c", sequence=2)
+    assert answers(client) == [(2, "full")]
+    small.purge()
+    client.produce(1, b"c", sequence=2)
+    client.produce(1, b"d", sequence=3)
+    for again in (b"a", b"b"), (b"c",), (b"d",):
+        client.produce(1, *again, sequence={b"a": 0, b"c": 2, b"d": 3}[again[0]])
+    assert answers(client) == [(2, "kept"), (3, "kept"), (0, "again"), (2, "again"), (3, "again")]
+    assert (small.ready_count, other.ready_count) == (2, 4)
+    vhost = client.session.vhost
+    assert "dead" not in vhost.queues or vhost.queues["dead"].queue.ready_count == 0
+
+
+def test_a_refused_record_without_a_number_is_a_dead_letter_where_the_queue_says_so(world: World) -> None:
+    client, small, other = full(world, overflow="reject-publish-dlx")
+    client.produce(1, b"a", b"b", b"c", sequence=0)
+    assert answers(client) == [(0, "full")]
+    assert (small.ready_count, other.ready_count) == (2, 3)
+    assert client.session.vhost.queues["dead"].queue.ready_count == 1
 
 
 # Later

@@ -63,23 +63,32 @@ class Batch:
     """A closed batch; immutable. Kernels read its memory in place and hold a reference while they do."""
 
     base_lsn: int
+    """Of its first record; the others follow without a gap."""
     count: int
+    """Records, or changes of rows."""
     base_ts: int
+    """Of its first record, ms since the epoch."""
     lp: int
+    """The partition."""
     kind: int
+    """RECORDS, STATE, ...: what is in it."""
     nbytes: int
     """Bytes on disk, padding included; a multiple of 32."""
     @staticmethod
     def parse(data: Buffer) -> Batch:
         """Check and copy the batch at the start of `data`. Raises ValueError naming what is wrong."""
     @property
-    def attrs(self) -> int: ...
+    def attrs(self) -> int:
+        """Bits: see MORE."""
     @property
-    def synced_lsn(self) -> int: ...
+    def synced_lsn(self) -> int:
+        """How far the log was durable when this was written: damage up to there is no torn end."""
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """The start of the log that wrote it, from 1 on."""
     @property
-    def max_ts(self) -> int: ...
+    def max_ts(self) -> int:
+        """Of its latest record, ms since the epoch."""
     def record(self, i: int) -> Record:
         """Record `i`, 0 <= i < count. Raises IndexError."""
     def delay_of(self, i: int) -> tuple[int, int] | None:

@@ -18,7 +18,8 @@ ENTRY_BYTES: Final = 32
 class DueHeap:
     """Entries, the first due on top; 32 bytes of memory each."""
 
-    def push(self, due: int, place: int, lsn: int, size: int) -> None: ...
+    def push(self, due: int, place: int, lsn: int, size: int) -> None:
+        """`due` in ms since the epoch, `size` in bytes. Raises MemoryError."""
     def push_between(self, raw: Buffer, due: int, place: int, last_due: int, last_place: int) -> int:
         """Push the encoded entries with (due, place) < key <= (last_due, last_place); how many those were."""
     def first(self) -> Key | None:

@@ -5,6 +5,8 @@ from typing import Protocol, final
 from typing_extensions import Buffer
 
 class Waiter(Protocol):
+    """Who is told that a feed has grown: a queue."""
+
     def fed(self, feed: Feed) -> None:
         """Called by the tick, after the write, when the feed has new entries; it is out of the list then."""
 
@@ -12,6 +14,8 @@ class Waiter(Protocol):
         """Called by the tick when everybody has been told."""
 
 class ChunkStore(Protocol):
+    """Where entries are that left memory."""
+
     def load_chunk(self, feed: Feed, base: int) -> Buffer:
         """The entries (u32) of `feed` in the closed segment at `base`, read at once."""
 

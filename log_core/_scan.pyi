@@ -51,7 +51,8 @@ class Scanner:
     """Bytes read."""
     def know(self, feed: Feed) -> None:
         """Push the records of this feed from now on."""
-    def forget(self, feed_id: int) -> None: ...
+    def forget(self, feed_id: int) -> None:
+        """Push no more to it; fine when it is not known."""
     def read(self, fd: int, size: int, at: int = 0) -> int:
         """Read `size` bytes of a file from byte `at` on into the buffer; how many there were. Raises OSError.
 
@@ -59,7 +60,8 @@ class Scanner:
         """
     def written_end(self, offset: int) -> int:
         """Behind the last byte read that is not zero; at least `offset`."""
-    def bytes_at(self, offset: int, length: int) -> bytes: ...
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        """A copy of what was read. Raises ValueError: not all of it was."""
     def scan(
         self,
         offset: int,

@@ -28,7 +28,8 @@ class Cache:
     def get(self, lsn: int) -> Batch | None:
         """The batch that holds `lsn`, or None: not in memory, ask `Log.load`."""
     @property
-    def tail_bytes(self) -> int: ...
+    def tail_bytes(self) -> int:
+        """What the tail holds, `BATCH_OVERHEAD` a batch included."""
     @property
     def tail_start(self) -> int:
         """Base LSN of the oldest batch of the tail; 0 when it is empty."""

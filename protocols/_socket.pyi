@@ -59,9 +59,12 @@ class SocketTransport(Wire):
         """Let go of the socket, without a word to the protocol or the peer; and the bytes of output that did
         not go out."""
 
-    def is_closing(self) -> bool: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
+    def is_closing(self) -> bool:
+        """Whether `close` or `abort` was called, or the peer went away."""
+    def pause_reading(self) -> None:
+        """Read no more, so that TCP slows the peer down. Nothing while closing."""
+    def resume_reading(self) -> None:
+        """Read on. Nothing while closing."""
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """In bytes; by default 64 KiB, and a quarter of `high`."""
 

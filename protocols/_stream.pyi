@@ -25,7 +25,8 @@ class QuickReader:
 class Wire:
     """A transport that is a socket itself; `send` needs no call into Python."""
 
-    def send(self, data: bytes) -> int: ...
+    def send(self, data: bytes) -> int:
+        """Send what is taken now, keep the rest; `data` is not copied. Returns 0."""
 
 class Stream(Sink):
     """What moves bytes of one connection; `Connection` derives from it and has the words."""
@@ -60,14 +61,18 @@ class Stream(Sink):
         """Output of this tick."""
 
     @property
-    def transport(self) -> asyncio.Transport | None: ...
+    def transport(self) -> asyncio.Transport | None:
+        """None before `attach`."""
     @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it lives on."""
     def attach(self, transport: asyncio.Transport) -> None:
         """The transport is there."""
 
-    def get_buffer(self, sizehint: int) -> memoryview: ...
-    def buffer_updated(self, nbytes: int) -> None: ...
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the transport reads into next: the arena, or the buffer of a large packet."""
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes were read there; handles all that is whole."""
     def handle_rest(self) -> None:
         """Call `received` again with what it left, without waiting for more from the peer."""
 

@@ -1,3 +1,5 @@
+"""WebSocket frames of clients, unmasked in place. The module text is in _unframe.pyx."""
+
 from typing_extensions import Buffer
 
 class Unframer:

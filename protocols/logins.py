@@ -19,9 +19,13 @@ class Credentials(Protocol):
     """A login to be verified."""
 
     @property
-    def user(self) -> str: ...
+    def user(self) -> str:
+        """The name."""
+
     @property
-    def password(self) -> bytes: ...
+    def password(self) -> bytes:
+        """Or a token of OAuth 2."""
+
     @property
     def certified(self) -> bool:
         """A client certificate has proved the name; there is no password."""

@@ -1,3 +1,5 @@
+"""What goes out on a connection. The module text is in outbuffer.pyx."""
+
 from typing_extensions import Buffer
 
 class OutBuffer:

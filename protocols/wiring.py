@@ -24,8 +24,11 @@ __all__ = ["Limits", "LogPort", "ServerOptions", "Wiring", "wire"]
 class LogPort(Protocol):
     """What a connection needs of the log."""
 
-    def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
-    def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None: ...
+    def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None:
+        """Call `callback(True)` once `lsn` is in the page cache; False: the log failed."""
+
+    def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None:
+        """Call `callback(True)` once `lsn` is on the disk; False: the log failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +70,16 @@ class ServerOptions(Protocol):
     """What of the configuration's section `server` matters to front ends."""
 
     @property
-    def output_buffer_bytes(self) -> int: ...
+    def output_buffer_bytes(self) -> int:
+        """`Limits.output_high_bytes`."""
+
     @property
-    def max_connections(self) -> int: ...
+    def max_connections(self) -> int:
+        """Of each front end; 0: no limit."""
+
     @property
-    def output_stuck_s(self) -> float: ...
+    def output_stuck_s(self) -> float:
+        """`Limits.output_stuck_s`."""
 
 
 def wire(

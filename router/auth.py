@@ -50,13 +50,20 @@ class UserOptions(Protocol):
     """A user as the configuration lists it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it logs in as."""
+
     @property
-    def password(self) -> str | None: ...
+    def password(self) -> str | None:
+        """None: `password_hash` is given, or the user logs in otherwise."""
+
     @property
-    def password_hash(self) -> str | None: ...
+    def password_hash(self) -> str | None:
+        """As RabbitMQ's definitions have it: see `passwords.rabbitmq_hash`."""
+
     @property
-    def tags(self) -> tuple[str, ...]: ...
+    def tags(self) -> tuple[str, ...]:
+        """ "administrator", "monitoring" and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

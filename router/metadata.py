@@ -59,7 +59,8 @@ class Store(Protocol):
     """What the router needs of the log to change several rows at once."""
 
     @property
-    def tables(self) -> Tables: ...
+    def tables(self) -> Tables:
+        """Durable rows."""
 
     def unit(self) -> AbstractContextManager[object]:
         """All puts and deletes within it are kept, or none."""

@@ -33,7 +33,7 @@ Change = tuple[str, bytes, bytes | None]
 
 
 class Said:
-    """The tables of worker 0, which tell of every change."""
+    """The tables of worker 0, which tell of every change; the methods are those of `metadata.Tables`."""
 
     def __init__(self, tables: Tables, tell: Callable[[Change, int], object]) -> None:
         """`tell` gets a change and its LSN."""
@@ -62,7 +62,10 @@ class Said:
 
 
 class Mirror:
-    """The tables as another worker has them, in memory: nothing of it is that worker's to keep."""
+    """The tables as another worker has them, in memory: nothing of it is that worker's to keep.
+
+    The methods are those of `metadata.Tables`.
+    """
 
     def __init__(self, rows: Iterable[Change]) -> None:
         self._rows: dict[str, dict[bytes, bytes]] = {table: {} for table in SHARED}

@@ -15,19 +15,25 @@ from penstock.subscriptions._rules import CursorRules
 
 class _Appender(Protocol):
     @property
-    def next_lsn(self) -> int: ...
+    def next_lsn(self) -> int:
+        """Of the next record."""
 
 class CursorLog(Protocol):
     """What a cursor needs of the log."""
 
     @property
-    def cache(self) -> Cache: ...
+    def cache(self) -> Cache:
+        """Batches in memory."""
     @property
-    def appender(self) -> _Appender: ...
+    def appender(self) -> _Appender:
+        """What is appended to."""
     @property
-    def written_lsn(self) -> int: ...
-    def now_ms(self) -> int: ...
-    def load_feed_now(self, feed: Feed, index: int) -> bool: ...
+    def written_lsn(self) -> int:
+        """What may be delivered."""
+    def now_ms(self) -> int:
+        """Since the epoch, the same for a whole tick."""
+    def load_feed_now(self, feed: Feed, index: int) -> bool:
+        """Have the entry in memory, at once, on this thread. False: it cannot be read."""
 
 class Cursor:
     """A queue's memberships, and the window of what it took and has not finished."""
@@ -102,7 +108,8 @@ class Cursor:
         """The feed of each membership."""
 
     @property
-    def member_count(self) -> int: ...
+    def member_count(self) -> int:
+        """Memberships."""
     @property
     def mark(self) -> int:
         """Every position of this queue up to here is done."""
@@ -126,7 +133,8 @@ class Cursor:
         """Feed whose entry `cold_index` is not resident; take stopped there."""
 
     @property
-    def cold_index(self) -> int: ...
+    def cold_index(self) -> int:
+        """Of the entry in `cold_feed`; no meaning without one."""
     @property
     def unwritten(self) -> bool:
         """Whether take stopped at a record that is not written yet."""

@@ -23,7 +23,9 @@ def stop() -> None:
 def hold(held: bool) -> None:
     """While the log takes nothing, events are only counted; a `gap` says afterwards how many."""
 
-def is_on() -> bool: ...
+def is_on() -> bool:
+    """Whether any kind is noted."""
+
 def note(
     kind: str, *, vhost: str = "", queue: str = "", connection: str = "", user: str = "", detail: str = ""
 ) -> None:

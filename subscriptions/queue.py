@@ -131,10 +131,12 @@ class Queue(Served):
 
     @property
     def log(self) -> Log:
+        """What its messages are in."""
         return self._queues.log
 
     @property
     def tick(self) -> Tick:
+        """By whose turns it is served."""
         return self._queues.tick
 
     def apply(self, rules: Rules) -> None:
@@ -218,6 +220,7 @@ class Queue(Served):
 
     @property
     def consumer_count(self) -> int:
+        """Attached outlets."""
         return len(self.outlets)
 
     @property

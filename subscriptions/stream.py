@@ -294,6 +294,7 @@ class Stream(Queue):
 
     @property
     def consumer_count(self) -> int:
+        """Readers, each with a place of its own."""
         return len(self._readers)
 
     def apply(self, rules: Rules) -> None:

@@ -21,19 +21,28 @@ __all__ = ["Loop", "Tick", "TickLog"]
 class Loop(Protocol):
     """What a tick needs of the event loop."""
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any) -> Any: ...
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Any: ...
-    def time(self) -> float: ...
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> Any:
+        """Call it in the next turn of the loop."""
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Any:
+        """Call it after `delay` seconds; what is returned has `cancel`."""
+
+    def time(self) -> float:
+        """Seconds, on a clock that only rises."""
 
 
 class TickLog(Protocol):
     """What a tick needs of the log."""
 
     unwritten: Unwritten
+    """What was appended and not written."""
 
     @property
-    def awaited(self) -> bool: ...
-    def flush(self) -> None: ...
+    def awaited(self) -> bool:
+        """Whether anybody waits for what is not written or not synced yet."""
+
+    def flush(self) -> None:
+        """Write what was appended, and tell who waited for that."""
 
 
 class Periodic:

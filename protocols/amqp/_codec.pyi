@@ -38,14 +38,18 @@ class Codec:
     def open(self, table: RouteTable, appender: Appender, user: bytes) -> None:
         """After login: where publishes go. `user` is what a message's user-id must be."""
 
-    def add_channel(self, channel: Channel) -> None: ...
+    def add_channel(self, channel: Channel) -> None:
+        """Frames of the channel's number are its own from now on."""
     def drop_channel(self, channel: Channel) -> None:
         """Forget the channel, with the message under way on it."""
 
-    def channel(self, number: int) -> Channel | None: ...
+    def channel(self, number: int) -> Channel | None:
+        """None: it is not open."""
     @property
-    def channel_count(self) -> int: ...
-    def all_channels(self) -> list[Channel]: ...
+    def channel_count(self) -> int:
+        """How many are open."""
+    def all_channels(self) -> list[Channel]:
+        """Those that are open."""
     def release(self, channel: Channel) -> None:
         """Forget the message under way on `channel`."""
 

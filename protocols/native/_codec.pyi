@@ -60,17 +60,22 @@ class Codec:
     """Records appended."""
     confirmed: int
     def __init__(self, out: OutBuffer, appender: Appender, host: Host, frame_max: int) -> None: ...
-    def add_producer(self, producer: Producer) -> None: ...
-    def add_consumer(self, consumer: Consumer) -> None: ...
-    def producer(self, id: int) -> Producer | None: ...
-    def consumer(self, id: int) -> Consumer | None: ...
+    def add_producer(self, producer: Producer) -> None:
+        """Its handle must not be in use: see `has`."""
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Its handle must not be in use: see `has`."""
+    def producer(self, id: int) -> Producer | None:
+        """None: the handle is not in use, or a consumer's."""
+    def consumer(self, id: int) -> Consumer | None:
+        """None: the handle is not in use, or a producer's."""
     def remove(self, id: int) -> tuple[Producer | None, Consumer | None]:
         """Forget a handle; what it was."""
     def has(self, id: int) -> bool:
         """Whether the handle is in use."""
     def handles(self) -> int:
         """How many are in use."""
-    def all_consumers(self) -> list[Consumer]: ...
+    def all_consumers(self) -> list[Consumer]:
+        """Those that are open."""
     def receive(self, buffer: Buffer, at: int, size: int) -> int:
         """Handle the whole frames in buffer[at:size]; where the incomplete one begins. See `want`."""
     def check_records(self, records: bytes, count: int) -> str:

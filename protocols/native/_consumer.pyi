@@ -30,7 +30,8 @@ class Host(Protocol):
 class Queue(Protocol):
     """What a consumer asks of its queue."""
 
-    def credit_gained(self) -> None: ...
+    def credit_gained(self) -> None:
+        """It has credit again, having had none."""
 
 class Outgoing:
     """What the consumers of one connection share: its output, and what went into it."""
@@ -112,8 +113,10 @@ class Consumer(BatchOutlet):
         """It is over, with what it got: the peer is told. Nothing when it was over before."""
     def feed(self) -> None:
         """Tell the queue when it had no credit and may have some now."""
-    def credit(self) -> int: ...
-    def deliver(self, cursor: Cursor, first: int, step: int) -> int: ...
+    def credit(self) -> int:
+        """Messages that it takes now; see `outlet`."""
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        """Encode items of the last take; how many it took; see `outlet`."""
     def ack(self, first: int, last: int) -> int:
         """Settle the deliveries with tags in [first, last] that are out; how many."""
     def nack(self, first: int, last: int, delay_ms: int, reject: bool) -> int:
@@ -136,4 +139,5 @@ class Consumer(BatchOutlet):
         """Whether it is the active one of its subscription; the peer is told."""
     def slots(self, cursor: Cursor) -> Buffer:
         """The slots of the keys of the items of the last take, u16 each."""
-    def cancelled(self, reason: str) -> None: ...
+    def cancelled(self, reason: str) -> None:
+        """The queue let go of it: the host is told."""

@@ -381,6 +381,8 @@ class Session:
         """A batch that is not appended."""
         self.producing.refused(id, sequence, count, why)
 
+    # The rest of `_codec.Host` and `_consumer.Host`: each call goes to the part that knows.
+
     def admit(self, producer: Producer, sequence: int, count: int) -> int | None:
         return self.producing.admit(producer, sequence, count)
 

@@ -46,6 +46,12 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
             assert any(place.exists() for place in places), f"{page}: {name}"
 
 
+@each_page()
+def test_every_target_of_make_that_a_page_names_is_there(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())) <= targets
+
+
 def test_the_index_has_every_page() -> None:
     listed = set(re.findall(r"\]\(([^)\s]+\.md)\)", (ROOT / "docs/README.md").read_text()))
     pages = {str(page.relative_to("docs")) for page in PAGES if page.parts[0] == "docs"}

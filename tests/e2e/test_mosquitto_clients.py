@@ -159,7 +159,7 @@ def test_the_figures_under_sys(mqtt_port: int, version: str) -> None:
     figures = dict(line.split(" ", 1) for line in lines if "retained messages" not in line)
     assert figures["$SYS/broker/version"].startswith("penstock ")
     assert figures["$SYS/broker/uptime"].endswith(" seconds")
-    assert int(figures["$SYS/broker/clients/connected"]) >= 0
+    assert figures["$SYS/broker/clients/connected"].isdecimal()
 
 
 @pytest.mark.penstock_only("its names are held against Mosquitto's")

@@ -29,14 +29,17 @@ __all__ = ["Context", "attempts_queue", "dead_queue", "declare", "own_queue"]
 
 
 def own_queue(name: str) -> str:
+    """Where messages wait of a source that is no queue itself."""
     return f"webhook.{name}"
 
 
 def dead_queue(name: str) -> str:
+    """Where those end up that were never taken."""
     return f"webhook.{name}.dead"
 
 
 def attempts_queue(name: str) -> str:
+    """The delivery log: a stream."""
     return f"webhook.{name}.attempts"
 
 

@@ -51,7 +51,6 @@ _KNOWN: Final = (
 )
 _OF_TRAFFIC: Final = ("archive", "payload", "exchanges", "topics", "routingKeys", "protocols")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_TASK_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ class ReadOptions:
     min_offsets: int | None
     max_delay_s: float
     min_partitions: int
-    task_bytes: int
+    task_bytes: int | None
+    """How much a task reads at most; None: the planner says."""
     report: str = ""
     """Where to tell how far it is (`reports`); "": nowhere."""
     task_bytes_min: int = 65536
@@ -168,7 +168,7 @@ class ReadOptions:
             min_offsets=_number(given, "minOffsetsPerTrigger", 1),
             max_delay_s=parse_duration_s("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
             min_partitions=_number(given, "minPartitions", 1) or 1,
-            task_bytes=_number(given, "taskBytes", 65536) or _TASK_BYTES,
+            task_bytes=_number(given, "taskBytes", 65536),
             report=_report(given),
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.log_core.segment import MARK_BYTES
 from penstock.spark.archived_log import ArchivedLog
@@ -24,6 +26,10 @@ __all__ = [
 ]
 
 _TASK_RECORDS = 1_000_000
+_TASK_BYTES_LEAST: Final = 32 << 20
+_TASK_BYTES_MOST: Final = 128 << 20
+"""Where `taskBytes` does not say it. To start a task costs as much as reading 10 MiB or more, so they are
+as large as Spark's own over files, and smaller where cores would have nothing to do."""
 
 View = LogView | ArchivedLog
 """A log as a query sees it."""
@@ -104,7 +110,10 @@ def plan(
     report_loss(view.loss_between(start, end), selection, "the segments were deleted by retention")
     whole = view.places(start, end, 1 << 62)
     size = sum(place.nbytes for place in whole)
-    task_bytes = max(options.task_bytes_min, min(options.task_bytes, -(-size // options.min_partitions)))
+    most = options.task_bytes
+    if most is None:
+        most = max(_TASK_BYTES_LEAST, min(_TASK_BYTES_MOST, -(-size // (os.cpu_count() or 1))))
+    task_bytes = max(options.task_bytes_min, min(most, -(-size // options.min_partitions)))
     return grouped(view.places(start, end, task_bytes), task_bytes)
 
 

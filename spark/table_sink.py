@@ -64,7 +64,7 @@ class RangesSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The source's own stream, with other rows."""
         options = ReadOptions.parse({"taskbytes": str(_TASK_BYTES), **self.options})
-        least = min(_TASK_BYTES_MIN, options.task_bytes)
+        least = min(_TASK_BYTES_MIN, options.task_bytes or _TASK_BYTES)
         options = replace(options, task_bytes_min=least)
         return _Ranges(options, select(options.columns, options.payload))
 

@@ -16,7 +16,7 @@ from penstock.log_core.errors import Damage
 from penstock.log_core.layout import WAL_HEAD_BYTES
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError
-from penstock.spark.log_view import LogView
+from penstock.spark.log_view import LogView, Part, Place
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import advance, ending_position, grouped, plan, starting_position
 from penstock.spark.reading import Selection, read_places
@@ -172,6 +172,36 @@ def test_large_ranges_are_split_and_small_ones_grouped(log: Log, tmp_path: Path)
     assert offsets(view, view.first, view.end(written=True), split=256 * KIB) == more
     assert len(grouped(split, 1 << 30)) == 1
     big.close_sync()
+
+
+@pytest.mark.parametrize(
+    ("cores", "mib", "tasks"), [(2, 40, 2), (2, 512, 4), (8, 512, 8), (64, 512, 16), (1, 100, 1)]
+)
+def test_a_task_is_a_share_of_what_there_is__within_bounds(
+    cores: int, mib: int, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class View(LogView):
+        def __init__(self) -> None:
+            pass
+
+        def loss_between(self, first: int, last: int) -> list[tuple[int, int]]:
+            return []
+
+        def places(self, first: int, last: int, split_bytes: int) -> list[Part]:
+            return [
+                Place(
+                    1,
+                    at >> 10,
+                    min(at + split_bytes, mib << 20) >> 10,
+                    at,
+                    min(split_bytes, (mib << 20) - at),
+                )
+                for at in range(0, mib << 20, split_bytes)
+            ]
+
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert len(plan(View(), options(), OFFSETS, 0, mib << 10)) == tasks
+    assert len(plan(View(), options(taskBytes=str(8 << 20)), OFFSETS, 0, mib << 10)) == -(-mib // 8)
 
 
 def test_admission_by_records_and_by_bytes_goes_on_and_ends(log: Log, tmp_path: Path) -> None:

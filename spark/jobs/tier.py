@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstock.spark.archive import archive_path
+from penstock.spark.errors import SparkError
 from penstock.spark.files import DataFile
 from penstock.spark.jobs.common import DATA, log_source, program
 from penstock.spark.jobs.progress import add_output, progress_of
@@ -63,7 +64,12 @@ def _mapper(arguments: argparse.Namespace) -> Iterator[Mapper]:
         yield map
     else:
         # Arrow has threads, which do not survive a fork.
-        with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
+        try:
+            pool = ProcessPoolExecutor(cores, multiprocessing.get_context("spawn"))
+        except (NotImplementedError, OSError) as error:
+            remedy = "mount /dev/shm, where processes keep their semaphores, or give --cores 1"
+            raise SparkError(f"no processes to translate in: {error}", remedy=remedy) from error
+        with pool:
             yield pool.map
 
 

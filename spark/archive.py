@@ -18,12 +18,12 @@ from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS
 from penstock.spark.places import opened_parquet, place_of
 from penstock.spark.schema import arrow_schema
-from penstock.spark.table_parquet import Commit, ParquetFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.spark.reading import Selection
+    from penstock.spark.table_parquet import Commit
 
 __all__ = ["Archive", "Archived", "archive_path", "covered", "read_archived"]
 
@@ -56,6 +56,8 @@ class Archive:
     def __init__(self, path: Path, log_id: str) -> None:
         self.path = path
         self.log_id = log_id
+        from penstock.spark.table_parquet import ParquetFormat  # most queries have no archive
+
         self._table = ParquetFormat(path)
         self._ends: list[int] = []
         self._commits: dict[int, Commit] = {}

@@ -31,12 +31,13 @@ from penstock.spark.planning import (
 from penstock.spark.reading import Selection, read_places
 from penstock.spark.reports import Reporter
 from penstock.spark.schema import ddl, names_of
-from penstock.spark.sink import BatchSink, StreamSink, WriteOptions
 from penstock.spark.worker_heap import spare_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from penstock.spark.sink import BatchSink, StreamSink
 
 __all__ = ["PenstockSource"]
 
@@ -62,6 +63,7 @@ class PenstockSource(DataSource):
 
     def schema(self) -> str:
         """All columns, or those of `columns=`."""
+        spare_imports()
         options = ReadOptions.parse(self.options)
         return ddl(options.selected, options.table)
 
@@ -77,10 +79,14 @@ class PenstockSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """Messages out of a frame."""
+        from penstock.spark.sink import BatchSink, WriteOptions
+
         return BatchSink(WriteOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
         """Messages out of a stream of frames."""
+        from penstock.spark.sink import StreamSink, WriteOptions
+
         return StreamSink(WriteOptions.parse(self.options), schema, overwrite)
 
 
@@ -88,6 +94,7 @@ class _Reads:
     """What both kinds of query have in common."""
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
+        spare_imports()
         self.options = options
         self.lease = Lease(options)
         self.columns = columns

@@ -12,14 +12,16 @@ import shutil
 import tempfile
 import weakref
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.log_core._scan import Scanner
 from penstock.log_core.layout import Folder
 from penstock.sdk.errors import ConnectionLost
-from penstock.sdk.log_client import READ_MAX, LogClient
 from penstock.spark.credentials import with_password
 from penstock.spark.errors import SparkError
+
+if TYPE_CHECKING:
+    from penstock.sdk.log_client import LogClient
 
 __all__ = [
     "LocalStorage",
@@ -173,6 +175,8 @@ _clients: Final[dict[tuple[int, str], LogClient]] = {}
 
 def log_client(url: str) -> LogClient:
     """This process's connection to a gateway, made anew when it was lost. Raises ClientError."""
+    from penstock.sdk.log_client import LogClient  # with TLS: who reads files needs none of it
+
     key = (os.getpid(), url)  # Spark forks its workers
     client = _clients.get(key)
     if client is None or client.lost:
@@ -245,6 +249,8 @@ class RemoteStorage:
 
     def fetch_index(self, number: int) -> None:
         """See `Storage`."""
+        from penstock.sdk.log_client import READ_MAX
+
         client = log_client(self.url)
         parts: list[bytes] = []
         while not parts or len(parts[-1]) == READ_MAX:

@@ -18,7 +18,7 @@ from penstock.spark.errors import SparkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "find_java", "session"]
+__all__ = ["SETTINGS", "find_java", "quick_workers", "session"]
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -53,6 +53,33 @@ def _worker_python(master: str) -> str:
     return str(fast)
 
 
+def quick_workers() -> None:
+    """Let the sessions that this process makes itself start Spark's Python processes as `session` does.
+
+    For the masters `local`. To be called before the first of them: Spark's Java has the environment that it
+    was started with. PYSPARK_PYTHON in the environment is obeyed.
+
+    Raises:
+        SparkError: Spark's Java runs already.
+
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise SparkError(
+            "Spark's Java runs already, and its environment stays as it is",
+            remedy="call quick_workers() before the first session; under spark-submit leave it out",
+        )
+    _name_python("local")
+
+
+def _name_python(master: str) -> None:
+    """Spark starts its workers with what PATH calls python3, which need not have penstock; those of a data
+    source that it found by itself, with the driver's."""
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(variable, _worker_python(master))
+
+
 def session(
     name: str,
     *,
@@ -83,10 +110,7 @@ def session(
     conf = SparkConf()
     if not conf.contains("spark.master"):
         conf.setMaster(master or f"local[{count}]").set("spark.driver.memory", memory)
-    # Spark starts its workers with what PATH calls python3, which need not have penstock; those of a data
-    # source that it found by itself, with the driver's.
-    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        os.environ.setdefault(variable, _worker_python(str(conf.get("spark.master"))))
+    _name_python(str(conf.get("spark.master")))
     conf.setIfMissing("spark.app.name", name)
     conf.setIfMissing("spark.sql.shuffle.partitions", str(count))
     for key, value in {**SETTINGS, **(settings or {})}.items():

@@ -45,3 +45,52 @@ def test_on_this_machine_the_session_names_it(master: str, monkeypatch: pytest.M
     monkeypatch.setenv("PENSTOCK_SPARK_PYTHON", "")  # so that it is taken back
     assert Path(session._worker_python(master)).resolve() == WORKER_PYTHON
     assert os.environ["PENSTOCK_SPARK_PYTHON"] == sys.executable
+
+
+VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PENSTOCK_SPARK_PYTHON", "PYSPARK_GATEWAY_PORT")
+
+
+@pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # so that it is taken back
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("untold")
+def test_sessions_that_others_make_can_have_it__and_a_choice_is_obeyed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from penstock.spark.session import quick_workers
+
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/their/own")
+    quick_workers()
+    assert os.environ["PYSPARK_PYTHON"] == "/their/own"
+    assert Path(os.environ["PYSPARK_DRIVER_PYTHON"]).resolve() == WORKER_PYTHON
+
+
+@pytest.mark.usefixtures("untold")
+def test_when_spark_runs_already_it_is_too_late__and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.spark.errors import SparkError
+    from penstock.spark.session import quick_workers
+
+    monkeypatch.setattr("pyspark.SparkContext._gateway", object())
+    with pytest.raises(SparkError, match="runs already"):
+        quick_workers()
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(SparkError, match="runs already"):
+        quick_workers()
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_numerical_libraries_start_no_threads_where_spark_does_not_say_how_many() -> None:
+    known = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    for told, expected in ((None, "1"), ("3", "3")):
+        environment = {**known, "PYTHONPATH": "", "PENSTOCK_SPARK_PYTHON": sys.executable}
+        if told is not None:
+            environment["OMP_NUM_THREADS"] = told
+        words = [str(WORKER_PYTHON), "-c", "import os; print(os.environ['OMP_NUM_THREADS'])"]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout.strip() == expected

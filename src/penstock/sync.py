@@ -264,14 +264,30 @@ class _Taking(_Face[Taking], Generic[Taking, V]):
     def workers(self, n: int, handler: Callable[[Message[V]], object], *, by: By = "key") -> None:
         """Give each message to `handler`, in `n` threads, until it is closed or stopped.
 
-        See `penstock.Consumer.workers`.
+        See `penstock.Consumer.workers`. A handler that ends the program (sys.exit) ends this: its message is
+        given back, what the others have begun is finished, and SystemExit is raised here.
         """
+        ends: list[BaseException] = []
+
+        def work(message: Message[V]) -> None:
+            try:
+                handler(message)
+            except Exception:
+                raise
+            except BaseException as error:  # in the loop it would end the client's thread
+                ends.append(error)
+
         with ThreadPoolExecutor(n, "penstock-worker") as threads:
 
             async def handle(message: Message[V]) -> None:
-                await asyncio.get_running_loop().run_in_executor(threads, handler, message)
+                await asyncio.get_running_loop().run_in_executor(threads, work, message)
+                if ends:
+                    self._inner.stop()
+                    raise asyncio.CancelledError
 
             self._portal.run(self._inner.workers(n, handle, by=by))
+        if ends:
+            raise ends[0]
 
     @overload
     def receive(self) -> Message[V]: ...

@@ -144,3 +144,21 @@ async def test_handlers_may_be_functions_which_run_in_threads(client: penstock.C
         await asyncio.wait_for(consumer.workers(1, lambda message: last()), WAIT_S)
         await consumer.ack([], durable=True)
         assert await client.admin.lag("t", "again") < 20
+
+
+def test_a_handler_may_end_the_program(gateway: Gateway) -> None:
+    """sys.exit in a thread of workers ended the client's thread, and `workers` never returned."""
+    with penstock.sync.connect(gateway.url) as client, client.producer("t") as producer:
+        producer.send_many(["go on", "end"])
+
+        def handle(message: penstock.Message) -> None:
+            if message.body == b"end":
+                raise SystemExit("that is all")
+
+        with client.subscribe("t", "s", start="earliest") as consumer:
+            with pytest.raises(SystemExit, match="that is all"):
+                consumer.workers(1, handle)
+        with client.subscribe("t", "s") as consumer:
+            message = consumer.receive(WAIT_S)
+            assert message is not None and (message.body, message.redelivered) == (b"end", True)
+            assert client.connected

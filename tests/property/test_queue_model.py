@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from tests.reference.queue_model import Arguments, QueueModel
 from tests.support.examples import histories
-from tests.support.queue_drivers import PATIENCE_S, Driver, Inside, Outside
+from tests.support.queue_drivers import Driver, Inside, Outside
 
 ARGUMENTS = st.builds(
     Arguments,
@@ -124,7 +124,7 @@ class QueueMachine(RuleBasedStateMachine):
     def agrees(self) -> None:
         """Eventually; at once where time stands still."""
         expected = (len(self.model.ready), len(self.model.dead)), self.model.got
-        deadline = self.driver.spent_s() + PATIENCE_S
+        deadline = self.driver.spent_s() + self.driver.patience_s
         while True:
             deliveries = self.driver.deliveries()
             told = {name: [got[:2] for got in gots] for name, gots in deliveries.items()}

@@ -16,11 +16,10 @@ from pika.exceptions import NackError
 
 from tests.reference.queue_model import Arguments
 from tests.support.amqp_session import World
+from tests.support.limits import LIMIT_S
 
 Got = tuple[int, bool, str, Any]
 """(number, redelivered, why it died, what settles it)"""
-
-PATIENCE_S = 10.0
 
 TTL_S = 3600
 REAL_TTL_S = 1.0
@@ -30,8 +29,9 @@ class Driver(Protocol):
     """A broker."""
 
     def spent_s(self) -> float:
-        """A clock that says how long one has waited for what was promised, `PATIENCE_S` of it at most."""
+        """A clock that says how long one has waited for what was promised, `patience_s` of it at most."""
 
+    patience_s: float
     can_restart: bool
 
     def declare(self, arguments: Arguments) -> None: ...
@@ -79,6 +79,7 @@ class Inside:
     """penstock without sockets; the time is the test's."""
 
     can_restart = True
+    patience_s = 10.0
 
     def __init__(self, folder: Path) -> None:
         self._world = World(folder)
@@ -108,7 +109,7 @@ class Inside:
 
     def get(self, dead: bool) -> Got | None:
         self._client.send(1, Basic.Get(queue="dead" if dead else "q"))
-        deadline = self.spent_s() + PATIENCE_S
+        deadline = self.spent_s() + self.patience_s
         while not self._client.frames:  # it may come from the disk
             assert self.spent_s() < deadline
             self._world.tick.schedule()
@@ -174,6 +175,7 @@ class Outside:
     """A broker behind a port, through pika."""
 
     can_restart = False
+    patience_s = LIMIT_S
 
     def __init__(self, port: int) -> None:
         self._connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))

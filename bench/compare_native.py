@@ -3,17 +3,18 @@
     python -m bench.compare_native [--repeat 3] [--warm 1] [--scale 1.0] [--only WORD] [--no-write]
 
 Records of 100 B are produced in batches and read back, records of 1 KiB are read. Batches are of 16 KiB, as
-Kafka's clients make them unless they are told otherwise, and of 256 KiB, which spares Kafka's broker most of
-what a request costs it. penstock confirms what is on the disk (`acks=fsync`); Kafka, with acks=all on its one
-broker, what is in the page cache: it has no option that syncs in groups. penstock's client is
-`bench.native_client`, which costs next to nothing, and once more the SDK; Kafka's are its own
-kafka-producer-perf-test and kafka-consumer-perf-test. What is produced goes into a topic of its own that was
-warmed by a tenth of the load; what is read is filled once, and read by each client in turn. The first
-`--warm` times are not counted: Kafka's broker compiles itself while it runs. Medians and the best run of each
-are told. What is produced is produced once more at the rate that Kafka had: on a virtual machine new pages of
-memory may have to be waited for, and that counts as CPU of who wants many of them at once. Bodies are random
-letters. CPU is the broker's, user and system, all threads, from idle to idle again. Records per CPU second
-depend little on what else this machine does, records per second do.
+Kafka's clients make them unless they are told otherwise, and of 256 KiB, which spares Kafka's broker most
+of what a request costs it. penstock confirms what is on the disk (`acks=fsync`); Kafka, with acks=all on
+its one broker, what is in the page cache. "kafka, synced" writes to a topic with `flush.messages=1`, which
+promises what penstock does; Kafka cannot sync in groups. penstock's client is `bench.native_client`, which
+costs next to nothing, and once more the SDK; Kafka's are its own kafka-producer-perf-test and kafka-
+consumer-perf-test. What is produced goes into a topic of its own that was warmed by a tenth of the load;
+what is read is filled once, and read by each client in turn. The first `--warm` times are not counted:
+Kafka's broker compiles itself while it runs. Medians and the best run of each are told. What is produced is
+produced once more at the rate that Kafka had: on a virtual machine new pages of memory may have to be
+waited for, and that counts as CPU of who wants many of them at once. Bodies are random letters. CPU is the
+broker's, user and system, all threads, from idle to idle again. Records per CPU second depend little on
+what else this machine does, records per second do.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ COLUMNS = (
     "best to best",
     "goal",
 )
-PACED = "penstock, at kafka's rate"
-CLIENTS = ("penstock", "penstock, acknowledged", "penstock by its SDK", "kafka", PACED)
+PACED, SYNCED, ACKNOWLEDGED = "penstock, at kafka's rate", "kafka, synced", "penstock, acknowledged"
+CLIENTS = ("penstock", ACKNOWLEDGED, "penstock by its SDK", "kafka", PACED, SYNCED)
 
 
 class Stand:
@@ -113,7 +114,7 @@ class Stand:
         """By the client of that name, at most `rate` per second (0: no limit); the seconds that it says it
         took, if it does."""
         port, batch = self.gateway.ports["native"], work.batch // work.size
-        if client == "kafka":
+        if client in ("kafka", SYNCED):
             return self.kafka.produce(topic, records, work.size, batch_bytes=work.batch)
         if client == "penstock by its SDK":
             asyncio.run(_sdk_produce(port, topic, records, work))
@@ -124,7 +125,7 @@ class Stand:
     def run(self, client: str, topic: str, records: int, work: Work, rate: float) -> Figure:
         """One run, measured."""
         self._runs += 1
-        broker: Broker = self.kafka if client == "kafka" else self.gateway
+        broker: Broker = self.kafka if client in ("kafka", SYNCED) else self.gateway
         port = self.gateway.ports["native"]
         wait_until_idle(broker.pid)
         before, began = cpu_seconds(broker.pid), time.perf_counter()
@@ -136,7 +137,7 @@ class Stand:
         elif client == "penstock by its SDK":
             asyncio.run(_sdk_consume(port, topic, records))
         else:
-            subscription = f"s{self._runs}" if client == "penstock, acknowledged" else ""
+            subscription = f"s{self._runs}" if client == ACKNOWLEDGED else ""
             native_client.consume(port, topic, records, subscription=subscription)
         # Kafka's tools say how long they were at it: Java's start is not counted.
         seconds = told if told is not None else time.perf_counter() - began
@@ -169,7 +170,7 @@ def measure(stand: Stand, work: Work, repeat: int, warm: int, scale: float) -> d
     """The figures of each client, which take turns."""
     found: dict[str, list[Figure]] = {}
     records = max(int(work.records * scale) // 100_000, 1) * 100_000
-    clients = [c for c in CLIENTS if c != (PACED if work.reads else "penstock, acknowledged")]
+    clients = [c for c in CLIENTS if c not in ((PACED, SYNCED) if work.reads else (ACKNOWLEDGED,))]
     rate = 0.0
     topics: dict[str, str] = {}
     if work.reads:
@@ -180,6 +181,8 @@ def measure(stand: Stand, work: Work, repeat: int, warm: int, scale: float) -> d
     for number in range(repeat + warm):
         for client in clients:
             topic = topics.get(client) or stand.topic()
+            if client == SYNCED:
+                stand.kafka.create_synced(topic)
             if not work.reads:
                 stand.produce(client, topic, max(records // 10, 100_000), work)
             figure = stand.run(client, topic, records, work, rate if client == PACED else 0)

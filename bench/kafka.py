@@ -126,6 +126,14 @@ class Kafka(Broker):
     def version(self) -> str:
         return VERSION
 
+    def create_synced(self, topic: str) -> None:
+        """Make a topic whose every batch is synced before it is confirmed (`flush.messages=1`)."""
+        self.tool(
+            "org.apache.kafka.tools.TopicCommand",
+            *("--bootstrap-server", f"127.0.0.1:{self.port}", "--create", "--topic", topic),
+            *("--config", "flush.messages=1"),
+        )
+
     # Its perf tools
 
     def produce(self, topic: str, records: int, size: int, *, batch_bytes: int = 262_144) -> float:

@@ -28,5 +28,5 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
 
 @pytest.fixture
 async def client(gateway: Gateway) -> AsyncIterator[penstock.Client]:
-    async with penstock.connect(gateway.url) as client:
+    async with penstock.connect(gateway.url, connect_timeout_s=60) as client:
         yield client

@@ -21,7 +21,9 @@ HOUR_S = 3600.0
 
 @pytest.fixture
 async def client(penstock_gateway: Gateway) -> AsyncIterator[penstock.Client]:
-    async with penstock.connect(penstock_gateway.url, clock=penstock_gateway.now) as client:
+    async with penstock.connect(
+        penstock_gateway.url, clock=penstock_gateway.now, connect_timeout_s=WAIT_S
+    ) as client:
         yield client
 
 
@@ -135,7 +137,7 @@ async def test_messages_that_are_too_old_are_gone(client: penstock.Client, penst
 async def test_retention_drops_what_is_too_old() -> None:
     """By whole segments, as ever: so there are some."""
     with Gateway(settings={"log.segment_bytes": "1MiB"}) as gateway:
-        async with penstock.connect(gateway.url) as client:
+        async with penstock.connect(gateway.url, connect_timeout_s=WAIT_S) as client:
             await client.admin.create_topic("t", max_age="1h")
             async with client.producer("t") as producer:
                 await producer.send_many([bytes(10_000)] * 500)

@@ -38,7 +38,7 @@ async def test_what_was_not_opened_says_so(client: penstock.Client) -> None:
 
 
 def test_without_asyncio_it_says_so_as_well(gateway: Gateway) -> None:
-    with penstock.sync.connect(gateway.url) as client:
+    with penstock.sync.connect(gateway.url, connect_timeout_s=WAIT_S) as client:
         with pytest.raises(penstock.ClientError, match="is not open"):
             client.subscribe("t", "s").receive(WAIT_S)
 
@@ -148,7 +148,10 @@ async def test_handlers_may_be_functions_which_run_in_threads(client: penstock.C
 
 def test_a_handler_may_end_the_program(gateway: Gateway) -> None:
     """sys.exit in a thread of workers ended the client's thread, and `workers` never returned."""
-    with penstock.sync.connect(gateway.url) as client, client.producer("t") as producer:
+    with (
+        penstock.sync.connect(gateway.url, connect_timeout_s=WAIT_S) as client,
+        client.producer("t") as producer,
+    ):
         producer.send_many(["go on", "end"])
 
         def handle(message: penstock.Message) -> None:

@@ -99,7 +99,10 @@ async def test_an_empty_topic_and_one_that_is_not_there(client: penstock.Client)
 
 
 def test_the_sync_face_has_it_too(gateway: Gateway) -> None:
-    with penstock.sync.connect(gateway.url) as client, client.producer("t", schema=Price) as producer:
+    with (
+        penstock.sync.connect(gateway.url, connect_timeout_s=WAIT_S) as client,
+        client.producer("t", schema=Price) as producer,
+    ):
         producer.send(Price(1), key="a")
         with client.table("t", schema=Price) as table:
             assert (table["a"].cents, len(table), "b" in table, list(table)) == (1, 1, False, ["a"])
@@ -168,14 +171,20 @@ async def test_what_was_saved_elsewhere_is_refused(client: penstock.Client) -> N
     with pytest.raises(ValueError, match="of topic 't', not 'u'"):
         client.table("u", saved=saved)
     with Gateway() as other:
-        async with penstock.connect(other.url) as there, there.producer("t") as producer:
+        async with (
+            penstock.connect(other.url, connect_timeout_s=WAIT_S) as there,
+            there.producer("t") as producer,
+        ):
             await producer.send("1", key="a")
             with pytest.raises(penstock.ClientError, match="what was saved goes to"):
                 await there.table("t", saved=saved).open()
 
 
 def test_without_asyncio_it_is_saved_as_well(gateway: Gateway) -> None:
-    with penstock.sync.connect(gateway.url) as client, client.producer("t") as producer:
+    with (
+        penstock.sync.connect(gateway.url, connect_timeout_s=WAIT_S) as client,
+        client.producer("t") as producer,
+    ):
         producer.send("1", key="a")
         with client.table("t") as table:
             saved = table.saved()

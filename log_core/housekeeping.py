@@ -10,6 +10,7 @@ takes away.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -111,6 +112,10 @@ class Housekeeping:
                 result = work()
             except OSError as error:
                 self._post(done, None, error)
+            except Exception as error:
+                # It must be heard of, or no segment would ever be looked after again.
+                _LOG.exception("the work on closed segments failed; it is tried again")
+                self._post(done, None, OSError(errno.EIO, f"an internal error: {error!r}"))
             else:
                 self._post(done, result, None)
 

@@ -33,6 +33,7 @@ from penstock.protocols.tls import Layer
 from penstock.protocols.tls_transport import TlsTransport
 from penstock.protocols.websocket import WebSocketRules, WebSocketTransport
 from penstock.protocols.wiring import Wiring
+from penstock.subscriptions.guard import guarded
 
 __all__ = ["Listener", "listening_socket"]
 
@@ -298,12 +299,14 @@ class Listener:
             # Timers come before sockets: what peers sent meanwhile is read before they are judged, once.
             self._timer = self._loop.call_later(LATE_S, self._check, math.inf)
             return
-        # First of all the next one: an error of one connection must not end the looking after all others.
+        # First of all the next one: no error may end the looking after all.
         self._timer = self._check_later()
         held = 0
         for connection in list(self.connections):
-            connection.check(now)
-            held += connection.held_bytes()
+            if guarded(self._wiring.logger, "a connection failed; it is dropped", connection.check, now):
+                held += connection.held_bytes()
+            else:
+                connection.abort("the gateway failed to look after it; see the gateway's log")
         buffers = self._wiring.buffers
         buffers.report(self, held, now)
         if buffers.surplus:

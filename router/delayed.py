@@ -30,6 +30,7 @@ from penstock.router.delay_names import DelayNames
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, text, wire
 from penstock.router.publishing import union
 from penstock.router.retained import RetainedMessage
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
@@ -204,6 +205,11 @@ class Delayed:
         if self._log.paused:
             self._arm(_PAUSED_S)
             return
+        what = "what is due could not be published; it is tried again in a second"
+        if not guarded(logger, what, self._publish_due) and self._timer is None:
+            self._arm(_LOOK_S)
+
+    def _publish_due(self) -> None:
         ends = time.perf_counter() + _TURN_S
         # Not behind the time that records of this tick get: by that, too, nothing is early.
         now_ms = min(self._log.wall_ms(), self._log.now_ms())

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.errors import HalfRefused, HalfUnknown, NotFound, RoutingError, TooManyHalves
 from penstock.router.names import ENC_AMQP091, join_key_block, text
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.router._routes import Route
@@ -304,7 +305,13 @@ class Halves:
             due_ms, id = heapq.heappop(self._due)
             half = self._halves.get(id)
             if half is not None and half.due_ms == due_ms:
-                self._check(half, now_ms)
+                again_ms = half.rules.check_each_ms
+                what = (
+                    f"half message {id} of group {half.place.group!r} could not be asked about or given up; "
+                    f"it is looked at again in {again_ms / 1000:g} s"
+                )
+                if not guarded(logger, what, self._check, half, now_ms) and id in self._halves:
+                    self._look_at(half, now_ms + again_ms)
         self._tick.schedule()
         self._arm()
 
@@ -328,7 +335,6 @@ class Halves:
                 half.checks -= 1
 
     def _give_up(self, half: Half) -> None:
-        self.given_up += 1
         rules, place = half.rules, half.place
         with self._log.unit():
             if rules.dead_letter:
@@ -338,6 +344,7 @@ class Halves:
                 except RoutingError as error:
                     logger.warning("a half message of group %r is dropped: %s", place.group, error)
             self._leave(half)
+        self.given_up += 1
 
     # Inside
 

@@ -94,12 +94,12 @@ class Quotas:
 
     def limits_changed(self) -> None:
         """The limits of a vhost have changed, or it is gone."""
-        self._set(frozenset(name for name in self.full if self._quota(name, BACKLOG_BYTES) is not None))
-        kept = (name for name in self.refusing if self._quota(name, BACKLOG_REJECT) is not None)
-        self._refuse(frozenset(kept))
         if not self._looking and any(map(self._has_quota, self._vhosts)):
             self._looking = True
             self._tick.after(_EACH_S, self._begin)
+        self._set(frozenset(name for name in self.full if self._quota(name, BACKLOG_BYTES) is not None))
+        kept = (name for name in self.refusing if self._quota(name, BACKLOG_REJECT) is not None)
+        self._refuse(frozenset(kept))
 
     def _quota(self, name: str, limit: str) -> int | None:
         vhost = self._vhosts.get(name)
@@ -114,9 +114,12 @@ class Quotas:
         self._go_on(self._look())
 
     def _go_on(self, look: Iterator[None]) -> None:
-        for _ in look:
-            self._tick.after(0, lambda: self._go_on(look))
-            return
+        try:
+            for _ in look:
+                self._tick.after(0, lambda: self._go_on(look))
+                return
+        except Exception:
+            logger.exception("not every vhost's backlog could be judged; it is tried again")
         self._looking = False
         self.limits_changed()
 

@@ -14,6 +14,7 @@ Source: amqp091:exchange.*, queue.*; RabbitMQ 3.10's rabbit_channel, rabbit_bind
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from penstock.router._routes import Route, RouteTable
@@ -31,6 +32,7 @@ from penstock.router.retentions import Retentions
 from penstock.router.sessions import Sessions, Subscribed, Unsubscribed
 from penstock.router.shares import Shares
 from penstock.router.subscriptions import Subscriptions
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queue import Queue
 
 __all__ = ["Declared", "Deleted", "Published", "Subscribed", "Unsubscribed", "Vhost"]
+
+logger: Final = logging.getLogger("penstock.router")
 
 _POLICED_AT_ONCE: Final = 100
 """Queues that a changed policy is held against in one go: up to 2 ms, when it is for all of them."""
@@ -226,16 +230,18 @@ class Vhost(QueueMethods):
     def _apply_policies(self, ahead: list[QueueEntry], changed: Sequence[Policy]) -> None:
         """Part of it: to so many queues now, to the rest in the next turns. New ones have them anyway."""
         for entry in ahead[-_POLICED_AT_ONCE:]:
-            if self.queues.get(entry.name) is not entry:
-                continue
-            type_ = str(entry.arguments.get("x-queue-type", "classic"))
-            if any(policy.matches(entry.name, type_) for policy in changed):
-                effective = self.policies.effective(entry.name, entry.arguments)
-                if effective != entry.effective:
-                    self.apply(entry, effective)
+            if self.queues.get(entry.name) is entry:
+                guarded(logger, f"{entry.queue!r} keeps its policy", self._apply_policy, entry, changed)
         del ahead[-_POLICED_AT_ONCE:]
         if ahead:
             self.broker.tick.after(0, lambda: self._apply_policies(ahead, changed))
+
+    def _apply_policy(self, entry: QueueEntry, changed: Sequence[Policy]) -> None:
+        type_ = str(entry.arguments.get("x-queue-type", "classic"))
+        if any(policy.matches(entry.name, type_) for policy in changed):
+            effective = self.policies.effective(entry.name, entry.arguments)
+            if effective != entry.effective:
+                self.apply(entry, effective)
 
     # Inside the router
 

@@ -7,10 +7,13 @@ what is left is void there and comes to the new one, in its order and flagged. A
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions.choosing import active_of
 from penstock.subscriptions.dispatch import Pause, pump_exclusive
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.subscriptions._cursor import Cursor
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["HANDOVER_S", "Failover"]
 
 HANDOVER_S: Final = 1.0
+
+logger: Final = logging.getLogger("penstock.subscriptions")
 
 
 class Failover:
@@ -47,8 +52,8 @@ class Failover:
                 self._stop()
                 self._activate(wanted)
         elif self._handover is None:
-            self.active.told(False)
             self._handover = self._subscription.tick.after(HANDOVER_S, self._hand_over)
+            self._told(self.active, self.active.told, False)
             self._subscription.wake()
         else:
             self._subscription.wake()
@@ -84,15 +89,22 @@ class Failover:
     def _hand_over(self) -> None:
         self._stop()
         former, self.active = self.active, None
-        if former in self._subscription.takers:
-            assert former is not None
-            former.void()
+        if former is not None and former in self._subscription.takers:
+            self._told(former, former.void)
         self._subscription.cursor.requeue_all()
         self.changed()
+
+    def _told(self, taker: Taker, call: Callable[..., object], *arguments: object) -> None:
+        """One that cannot be told is let go of, or it would take part in what it does not know of."""
+        if not guarded(logger, "a consumer failed; it is detached", call, *arguments):
+            self._subscription.detach(taker)
+            taker.cancelled("the consumer failed")
 
     def _activate(self, taker: Taker) -> None:
         self.active = taker
         self._subscription.put_in_front(taker)
-        for one in self._subscription.takers:
-            one.told(one is taker)
+        for one in list(self._subscription.takers):
+            self._told(one, one.told, one is taker)
+            if self.active is not taker:
+                return  # it could not be told, and another one is active
         self._subscription.wake()

@@ -8,15 +8,20 @@ back when it comes up, and one whose queue has consumers then is dropped until t
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.subscriptions.queue import Queue
     from penstock.subscriptions.tick import Tick
 
 __all__ = ["Idle"]
+
+_LOG: Final = logging.getLogger("penstock.subscriptions")
 
 
 @dataclass(slots=True)
@@ -86,7 +91,12 @@ class Idle:
             if lease.used_s + lease.length_s > now:
                 self._wait(lease)
                 continue
-            del self._leases[queue]
-            self._on_unused(queue)
+            what = f"{queue!r} could not be deleted, though nobody uses it; it is tried again later"
+            if guarded(_LOG, what, self._on_unused, queue):
+                self._leases.pop(queue, None)
+            else:
+                lease.used_s = now
+                if not lease.waits:
+                    self._wait(lease)
         if self._heap:
             self._set_timer()

@@ -6,13 +6,18 @@ messages means that there are none. What is being read is waited for, but not fo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.subscriptions.queue import Queue
 
 __all__ = ["look"]
+
+_LOG: Final = logging.getLogger("penstock.subscriptions")
 
 _READ_S: Final = 30.0
 """The longest wait for what is being read from the disk."""
@@ -30,7 +35,8 @@ def look(queue: Queue, served: Callable[[], bool], told: Callable[[], None]) -> 
 
     def again() -> None:
         if not served():
-            queue.pump()  # as a turn does: it hands out what has come, or reads on
+            # As a turn does: it hands out what has come, or reads on.
+            guarded(_LOG, f"{queue!r} failed in its turn", queue.pump)
         if served() or not queue.is_reading or tick.time() > last_s:
             told()
         else:

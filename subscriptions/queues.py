@@ -11,11 +11,13 @@ Knows no protocol and no name's meaning.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import SubscriptionError
+from penstock.subscriptions.guard import guarded
 from penstock.subscriptions.idle import Idle
 from penstock.subscriptions.options import QueueOptions
 from penstock.subscriptions.queue import Queue
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from penstock.subscriptions.tick import Tick
 
 __all__ = ["Queues"]
+
+_LOG: Final = logging.getLogger("penstock.subscriptions")
 
 TABLE: Final = "cursor"
 _FLUSH_AT_ONCE: Final = 2000
@@ -248,21 +252,27 @@ class Queues:
         cursor = queue.cursor
         if not queue.qid or queue.deleted or not cursor.dirty:
             return 0
-        cursor.clean()
         self.tick.schedule()
-        return self.log.tables.put(TABLE, _key(queue.qid), cursor.state())
+        lsn = self.log.tables.put(TABLE, _key(queue.qid), cursor.state())
+        cursor.clean()
+        return lsn
 
     def _flush(self) -> None:
         self._flush_timer = None
         if self.log.failed is not None:
             return  # nothing can be kept any more
         some, self._dirty = self._dirty[:_FLUSH_AT_ONCE], self._dirty[_FLUSH_AT_ONCE:]
+        wait_s = 0.0
         for queue in some:
-            if not queue.deleted:
-                queue._reap()
-                self.persist_one(queue)
+            if not queue.deleted and not guarded(_LOG, f"{queue!r} cannot be put yet", self._keep, queue):
+                self._dirty.append(queue)
+                wait_s = self.options.cursor_flush_ms / 1000
         if self._dirty:
-            self._flush_timer = self.tick.after(0, self._flush)
+            self._flush_timer = self.tick.after(wait_s, self._flush)
+
+    def _keep(self, queue: Queue) -> None:
+        queue._reap()
+        self.persist_one(queue)
 
     def close(self) -> None:
         """Put every record that is out of date, exactly: what is out counts as given back.
@@ -318,10 +328,16 @@ class Queues:
         """
         ahead = list(self._all)
 
+        def mark(queue: Queue) -> None:
+            if queue.low() < needs.end:
+                queue.needs(needs)
+
         def some() -> None:
             for queue in ahead[-_SWEEP_AT_ONCE:]:
-                if queue.low() < needs.end:
-                    queue.needs(needs)
+                if not guarded(
+                    _LOG, f"what {queue!r} needs is not known: a segment stays whole", mark, queue
+                ):
+                    needs.need_marked(b"\xff" * ((needs.end - needs.base) // 8 + 1))
             del ahead[-_SWEEP_AT_ONCE:]
             if ahead:
                 self.tick.after(0, some)
@@ -331,13 +347,18 @@ class Queues:
         some()
 
     def _sweep_some(self) -> None:
-        some = self._sweep[-_SWEEP_AT_ONCE:]
-        del self._sweep[-_SWEEP_AT_ONCE:]
-        self._low_horizon = min(self._low_horizon, min(queue.low() for queue in some))
+        if not guarded(_LOG, "what queues need is not known: no segment is deleted now", self._sweep_next):
+            self._sweep.clear()  # the next call begins anew
+            return
         if self._sweep:
             self.tick.after(0, self._sweep_some)
         else:
             self._low = max(self._low, self._low_horizon)
+
+    def _sweep_next(self) -> None:
+        some = self._sweep[-_SWEEP_AT_ONCE:]
+        del self._sweep[-_SWEEP_AT_ONCE:]
+        self._low_horizon = min(self._low_horizon, min(queue.low() for queue in some))
 
     def statistics(self) -> dict[str, int]:
         """Figures of the registry."""

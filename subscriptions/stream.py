@@ -257,8 +257,8 @@ class Stream(Queue):
     def _compact(self) -> None:
         self._compact_timer = None
         if self._compacts and not self.deleted:
-            self.log.compact(self.feed, self._compacted.until, self._found)
             self._compact_timer = self.tick.after(_COMPACT_EACH_S, self._compact)
+            self.log.compact(self.feed, self._compacted.until, self._found)
 
     def _found(self, compacted: Compacted) -> None:
         if self._compacts and not self.deleted:

@@ -39,6 +39,7 @@ from penstock.protocols.mqtt.timers import Timers
 from penstock.router.buckets import Bucket
 from penstock.router.errors import AccessRefused
 from penstock.router.identity import Identity
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.options import MqttOptions
@@ -164,13 +165,17 @@ class Clients:
 
     def _police(self, ahead: list[Client], changed: Sequence[Policy]) -> None:
         for client in ahead[-_POLICED_AT_ONCE:]:
-            entry = client.vhost.sessions.get(client.client_id)
-            if entry is not None and not client.ended:
-                if any(policy.matches(entry.listed_name, "classic") for policy in changed):
-                    self._limit(client)
+            what = f"the session {client.client_id!r} keeps its policy"
+            guarded(logger, what, self._apply_policies, client, changed)
         del ahead[-_POLICED_AT_ONCE:]
         if ahead:
             self.tick.after(0, lambda: self._police(ahead, changed))
+
+    def _apply_policies(self, client: Client, changed: Sequence[Policy]) -> None:
+        entry = client.vhost.sessions.get(client.client_id)
+        if entry is not None and not client.ended:
+            if any(policy.matches(entry.listed_name, "classic") for policy in changed):
+                self._limit(client)
 
     def end(self, client: Client) -> int:
         """The session is over: its will goes out, its queue and rows go. The LSN to wait for, or 0."""
@@ -333,16 +338,22 @@ class Clients:
         """Publish the wills and end the sessions whose time has come. Then ask for `deadline` again."""
         now = self._clock()
         for client in self._timers.due(now):
-            # A client that came back left its timers behind.
-            if client.ended or client.connection is not None:
-                continue
-            if client.will_at is not None and client.will_at <= now:
-                with self.log.unit():  # a crash neither loses nor repeats it
-                    self.publish_will(client)
-                    self.save(client)
-            if client.ends_at is not None and client.ends_at <= now:
-                self.expired += 1
-                self.end(client)
+            what = (
+                f"the will or the end of session {client.client_id!r} failed; it is tried again at a restart"
+            )
+            guarded(logger, what, self._is_due, client, now)
+
+    def _is_due(self, client: Client, now: float) -> None:
+        # A client that came back left its timers behind.
+        if client.ended or client.connection is not None:
+            return
+        if client.will_at is not None and client.will_at <= now:
+            with self.log.unit():  # a crash neither loses nor repeats it
+                self.publish_will(client)
+                self.save(client)
+        if client.ends_at is not None and client.ends_at <= now:
+            self.expired += 1
+            self.end(client)
 
     # Rows
 
@@ -392,7 +403,8 @@ class Clients:
         soiled, self._soiled = self._soiled, []
         for client in soiled:
             if client.soiled:
-                self.save_out(client)
+                what = f"what session {client.client_id!r} has under way is not kept yet"
+                guarded(logger, what, self.save_out, client)
 
     def close(self) -> None:
         """Put what is not put yet. For a clean stop, when all connections are gone and before the log

@@ -6,6 +6,7 @@ A pull is credit that ends: no task waits for it, only a timer.
 
 from __future__ import annotations
 
+import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -13,6 +14,7 @@ from penstock.protocols.native._consumer import Consumer, Pull
 from penstock.protocols.native.errors import RequestError, unknown_handle
 from penstock.router.errors import RoutingError
 from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.guard import guarded
 from penstock.subscriptions.looking import look
 from penstock.subscriptions.subscription import Subscription
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queue import Queue
 
 __all__ = ["Consuming"]
+
+logger: Final = logging.getLogger("penstock.native")
 
 _PULL: Final = struct.Struct(">IIIIII")
 _WAIT_MAX_MS: Final = 60_000
@@ -216,11 +220,14 @@ class Consuming:
     def _watch(self, consumer: Consumer, timeout_s: float) -> None:
         tick = self._session.broker.tick
 
-        def look() -> None:
-            now = tick.time()
+        def expire(now: float) -> None:
             if consumer.expire(now - timeout_s):
                 consumer.feed()
-            oldest = consumer.oldest()
+
+        def look() -> None:
+            now = tick.time()
+            what = "what was not settled in time could not be given back; it is tried again later"
+            oldest = consumer.oldest() if guarded(logger, what, expire, now) else None
             wait_s = timeout_s if oldest is None else max(oldest + timeout_s - now, 0.001)
             self._timers[consumer] = tick.after(wait_s, look)
 

@@ -8,6 +8,7 @@ right: who uses it must be allowed to read the queue. Leases end with the proces
 from __future__ import annotations
 
 import heapq
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.messages import HttpError
 from penstock.protocols.http.taking import Taken
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.lines import Window
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.subscriptions.tick import Tick
 
 __all__ = ["Lease", "Leases", "requeue", "settle"]
+
+logger: Final = logging.getLogger("penstock.http")
 
 _CHECK_S: Final = 0.25
 """How late a lease may end."""
@@ -125,7 +129,8 @@ class Leases:
             if lease.ends_at > now:  # extended meanwhile
                 heapq.heappush(self._ends, (lease.ends_at, handle))
                 continue
-            self.end(lease, requeue)
+            what = f"a message of {lease.taken.queue!r} could not be given back when its lease ended"
+            guarded(logger, what, self.end, lease, requeue)
 
 
 def settle(taken: Taken) -> None:

@@ -7,6 +7,7 @@ others. It has one pull at a time. What a subscription says of consumers is in `
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from penstock.protocols.http.data.leases import Leases, requeue
 from penstock.protocols.http.messages import HttpError
 from penstock.router.names import wire
 from penstock.subscriptions.errors import ConsumerRefused
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.lines import Window
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.subscriptions.subscription import Subscription
 
 __all__ = ["IDLE_S", "Member", "Members"]
+
+logger: Final = logging.getLogger("penstock.http")
 
 IDLE_S: Final = 60.0
 """How long a consumer is there without a pull or an extension."""
@@ -144,7 +148,7 @@ class Members:
         before = self.clock() - IDLE_S
         for member in list(self._members.values()):
             if member.used_at < before and not member.is_waiting:
-                self._end(member)
+                guarded(logger, f"the consumer {member.name!r} could not be ended", self._end, member)
 
     def _end(self, member: Member) -> None:
         self.leases.end_all(member, requeue)

@@ -7,12 +7,14 @@ counter is its growth between the last two passes, per second; what was seen onc
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from penstock.router.entries import QueueEntry
+from penstock.subscriptions.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,8 @@ __all__ = [
     "queue_type",
     "total_counters",
 ]
+
+logger: Final = logging.getLogger("penstock.http")
 
 INTERVAL_S: Final = 5.0
 _AT_ONCE: Final = 500
@@ -194,6 +198,10 @@ class Sampler:
             self._walk = self._all()
             self._some()
 
+    def _some(self) -> None:
+        if not guarded(logger, "rates are not known this time", self._update_some):
+            self._walk = None  # the next pass begins anew
+
     def _all(self) -> Iterator[tuple[Hashable, tuple[int, ...]]]:
         sums: dict[SumsKey, QueueSums] = {}
         yield from self._queues(sums)
@@ -253,7 +261,7 @@ class Sampler:
                 sum_.add(one)
         return sum_
 
-    def _some(self) -> None:
+    def _update_some(self) -> None:
         assert self._walk is not None
         now = self._clock()
         for _ in range(_AT_ONCE):

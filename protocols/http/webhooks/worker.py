@@ -28,6 +28,7 @@ from penstock.protocols.http.webhooks.sender import NoSender, Sender
 from penstock.protocols.http.webhooks.settings import Filter
 from penstock.protocols.http.webhooks.store import Webhook
 from penstock.subscriptions.errors import SubscriptionError
+from penstock.subscriptions.guard import guarded
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
@@ -294,6 +295,11 @@ class Worker:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        what = f"the webhook {self.webhook.name!r} failed to send; it is tried again in {_LOOK_S:g} s"
+        if not guarded(logger, what, self._send_due):
+            self._timer = self._loop.call_later(_LOOK_S, self._kick)
+
+    def _send_due(self) -> None:
         self._end_finished()
         now_s = self._now_s()
         if self._consent.falls_due():

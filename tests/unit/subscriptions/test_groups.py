@@ -1,0 +1,202 @@
+"""Groups without a front end: who may have what of a key, and how another consumer takes over."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from penstock.log_core._batch import PERSISTENT
+from penstock.log_core._feed import Feed
+from penstock.subscriptions import key_shared
+from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions._keys import slot
+from penstock.subscriptions.choosing import Range
+from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.failover import HANDOVER_S
+from penstock.subscriptions.group import Group
+from tests.support.queues import Consumer, Loop, World
+
+
+class Taker(Consumer):
+    """A consumer of a group, which can be made to fail."""
+
+    def __init__(
+        self, queue: Group, name: str, credit: int = 10**9, *, priority: int = 0, fails: str = ""
+    ) -> None:
+        super().__init__(queue, credit, priority=priority)
+        self.name = name
+        self.ranges: list[Range] = []
+        self.fails = fails
+        """What it raises at: "void", "told"."""
+        self.voided = 0
+        self.heard: list[bool] = []
+
+    def void(self) -> None:
+        assert self.fails != "void", "it fails"
+        self.voided += 1
+        self.held.clear()
+
+    def cancelled(self, reason: str) -> None:
+        super().cancelled(reason)
+        for seq in self.held:
+            self.queue.cursor.requeue(seq)
+        self.held.clear()
+
+    def told(self, active: bool) -> None:
+        assert self.fails != "told", "it fails"
+        self.heard.append(active)
+
+    def slots(self, cursor: Cursor) -> array[int]:
+        found = array("H")
+        for i in range(len(cursor.records())):
+            batch, at = cursor.record(i)
+            found.append(slot(batch.record(at).key))
+        return found
+
+
+def _group(world: World, feed: Feed, kind: Kind) -> Group:
+    queue = world.queues.create("g", "/", durable=False, kind=kind, cls=Group)
+    queue.join(feed)
+    assert isinstance(queue, Group)
+    return queue
+
+
+def _send(world: World, feed: Feed, *keys: str) -> list[int]:
+    target = world.log.target([feed], False)
+    world.tick.schedule()
+    found = [
+        world.log.appender.append_record(0, target, key.encode(), body=b"body", flags=PERSISTENT)
+        for key in keys
+    ]
+    world.loop.settle()
+    return found
+
+
+# By key
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_key_waits_for_one_that_is_gone_and_keeps_what_it_has(
+    world: World, loop: Loop, feed: Feed, others: int
+) -> None:
+    """As a session without its connection does. The next consumer has its number, but not its keys."""
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    stays = [Taker(queue, f"stays {i}", 0) for i in range(others)]
+    gone = Taker(queue, "gone")
+    for taker in (*stays, gone):
+        queue.attach(taker)
+    keys = [f"k{i}" for i in range(20)]
+    _send(world, feed, *keys)
+    had = list(gone.got)
+    assert had
+    queue.detach(gone)
+    heir = Taker(queue, "gone")
+    queue.attach(heir)
+    later = _send(world, feed, *keys)
+    assert heir.got == []
+    gone.ack()
+    loop.settle()
+    assert (
+        heir.got == [later[position - had[0]] for position in had]
+        if not others
+        else len(heir.got) == len(had)
+    )
+
+
+def test_a_key_of_one_that_is_abandoned_waits_for_nobody(world: World, loop: Loop, feed: Feed) -> None:
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    gone, other = Taker(queue, "gone"), Taker(queue, "other", 0)
+    queue.attach(gone)
+    _send(world, feed, "k", "k")
+    queue.abandon(other)  # it was never there
+    queue.attach(other)
+    queue.abandon(gone)
+    queue.detach(gone)
+    other.left = 10
+    later = _send(world, feed, "k")
+    assert (len(gone.got), other.got) == (2, later)
+
+
+def test_what_was_parked_is_given_to_who_comes_after_all_have_left(
+    world: World, loop: Loop, feed: Feed
+) -> None:
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    full = Taker(queue, "full", 1)
+    queue.attach(full)
+    sent = _send(world, feed, *["k"] * 5)
+    assert full.got == sent[:1]
+    queue.detach(full)
+    assert queue.cursor.outstanding == 1, "what waited for its key is ready again"
+    queue.cursor.requeue(full.held[0])
+    heir = Taker(queue, "heir")
+    queue.attach(heir)
+    loop.settle()
+    assert heir.got == sent
+
+
+def test_no_more_is_parked_than_may_be(
+    world: World, loop: Loop, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_shared, "PARKED_MAX", 3)
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    full, hungry = Taker(queue, "full", 1), Taker(queue, "hungry")
+    queue.attach(full)
+    sent = _send(world, feed, "k")
+    queue.attach(hungry)
+    sent += _send(world, feed, *["k"] * 9)
+    assert full.got == sent[:1]
+    assert queue.cursor.outstanding == 1 + 3
+    full.ack()
+    loop.settle()
+    assert sorted(full.got + hungry.got) == sent[: len(full.got + hungry.got)]
+    hungry.ack()
+    full.left = 100
+    queue.credit_gained()
+    loop.settle()
+    assert sorted(full.got + hungry.got) == sent
+
+
+# Failover
+
+
+@pytest.mark.parametrize("fails", ["void", "told"])
+def test_one_that_fails_while_another_takes_over_is_let_go_of(
+    world: World, loop: Loop, feed: Feed, fails: str
+) -> None:
+    """It does not take part in what it does not know of, and what it had comes to the other one."""
+    queue = _group(world, feed, Kind.FAILOVER)
+    first, second = Taker(queue, "a"), Taker(queue, "b", priority=1)
+    queue.attach(first)
+    sent = _send(world, feed, "k", "k")
+    assert first.got == sent
+    first.fails = fails
+    queue.attach(second)
+    loop.advance(HANDOVER_S + 0.1)
+    assert first.reasons == ["the consumer failed"]
+    assert first not in queue.outlets
+    loop.settle()
+    assert sorted(second.got) == sent
+    assert second.heard[-1] is True
+
+
+def test_one_that_cannot_be_told_that_it_is_active_is_not(world: World, loop: Loop, feed: Feed) -> None:
+    queue = _group(world, feed, Kind.FAILOVER)
+    deaf, other = Taker(queue, "a", fails="told"), Taker(queue, "b")
+    queue.attach(other)
+    queue.attach(deaf)
+    queue.detach(other)
+    assert deaf.reasons == ["the consumer failed"]
+    queue.attach(other)
+    sent = _send(world, feed, "k")
+    assert (deaf.got, other.got, other.heard[-1]) == ([], sent, True)
+
+
+def test_a_kind_is_changed_while_nobody_consumes(world: World, feed: Feed) -> None:
+    queue = _group(world, feed, Kind.FAILOVER)
+    queue.become(Kind.SHARED)
+    takers = [Taker(queue, name, 1) for name in "ab"]
+    for taker in takers:
+        queue.attach(taker)
+    _send(world, feed, "k", "k")
+    assert [len(taker.got) for taker in takers] == [1, 1]

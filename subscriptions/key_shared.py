@@ -64,7 +64,6 @@ class KeyShared:
             if taker not in self._numbers:
                 self._numbers[taker] = next(free)
         self._owns = False
-        self._group.wake()
 
     def _choose_owners(self, keys: KeyShares) -> None:
         """Once for all that came and went since the last turn."""

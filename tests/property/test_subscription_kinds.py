@@ -222,6 +222,7 @@ class Kinds(Promises):
         if credit:
             size = MANY_BYTES if taker.stores else size
             taker.credit += credit
+            taker.window = max(taker.window, taker.credit)
             taker.credit_bytes += size
             taker.client.send(wire.credit(7, credit, size))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 
 import pytest
@@ -11,8 +12,9 @@ from penstock.log_core._feed import Feed
 from penstock.subscriptions import key_shared
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions._keys import slot
-from penstock.subscriptions.choosing import Range
-from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.choosing import Range, points_of
+from penstock.subscriptions.dispatch import Kind, Pause
+from penstock.subscriptions.errors import ConsumerRefused
 from penstock.subscriptions.failover import HANDOVER_S
 from penstock.subscriptions.group import Group
 from tests.support.queues import Consumer, Loop, World
@@ -28,9 +30,13 @@ class Taker(Consumer):
         self.name = name
         self.ranges: list[Range] = []
         self.fails = fails
-        """What it raises at: "void", "told"."""
+        """What it raises at: "void", "told", "deliver"."""
         self.voided = 0
         self.heard: list[bool] = []
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        assert self.fails != "deliver", "it fails"
+        return super().deliver(cursor, first, step)
 
     def void(self) -> None:
         assert self.fails != "void", "it fails"
@@ -157,6 +163,89 @@ def test_no_more_is_parked_than_may_be(
     assert sorted(full.got + hungry.got) == sent
 
 
+def test_the_slots_of_a_sticky_consumer_that_is_gone_are_free(world: World, loop: Loop, feed: Feed) -> None:
+    queue = world.queues.create(
+        "g", "/", durable=False, kind=Kind.KEY_SHARED, cls=Group, arguments={"x-sticky": True}
+    )
+    queue.join(feed)
+    assert isinstance(queue, Group)
+    gone, stays, heir = (Taker(queue, name) for name in ("gone", "stays", "heir"))
+    gone.ranges, stays.ranges, heir.ranges = [(0, 9)], [(10, 65535)], [(0, 9)]
+    queue.attach(stays)
+    queue.attach(gone)
+    with pytest.raises(ConsumerRefused):
+        queue.attach(heir)
+    queue.detach(gone)
+    queue.attach(heir)
+    assert queue.consumer_count == 2
+
+
+def test_it_does_not_matter_who_came_first(world: World, loop: Loop) -> None:
+    """Not even for a slot that is a point of two names."""
+    points = {name: set(points_of(name)) for name in map(str, range(200))}
+    one, other, at = next(
+        (a, b, both.pop()) for a, b in itertools.combinations(points, 2) if (both := points[a] & points[b])
+    )
+    key = next(key for key in map(str, itertools.count()) if slot(key.encode()) == at)
+    got = []
+    for names in ((one, other), (other, one)):
+        feed = world.log.new_feed()
+        queue = _group(world, feed, Kind.KEY_SHARED)
+        takers = {name: Taker(queue, name) for name in names}
+        for taker in takers.values():
+            queue.attach(taker)
+        _send(world, feed, key)
+        got.append(next(name for name, taker in takers.items() if taker.got))
+    assert got[0] == got[1]
+
+
+def test_who_has_overdrawn_its_credit_has_none_and_nothing_is_taken_for_it(
+    world: World, loop: Loop, feed: Feed
+) -> None:
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    queue.attach(Taker(queue, "a", -1))
+    _send(world, feed, "k")
+    assert queue.cursor.outstanding == 0
+
+
+def test_what_keys_cost_is_given_back_when_nobody_is_there_and_nothing_out(
+    world: World, loop: Loop, feed: Feed
+) -> None:
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    taker = Taker(queue, "a")
+    queue.attach(taker)
+    _send(world, feed, "k")
+    sharing = queue._sharing
+    assert isinstance(sharing, key_shared.KeyShared)
+    taker.ack()
+    queue.detach(taker)
+    assert sharing._keys is None
+
+
+def test_one_that_fails_to_take_its_share_leaves_it_to_the_others(
+    world: World, loop: Loop, feed: Feed
+) -> None:
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    takers = [
+        Taker(queue, name, fails="deliver" if name == "bad" else "") for name in ("bad", "good", "fine")
+    ]
+    for taker in takers:
+        queue.attach(taker)
+    sent = _send(world, feed, *map(str, range(60)))
+    assert takers[0].reasons == ["the consumer failed"]
+    assert sorted(takers[1].got + takers[2].got) == sent
+    assert queue.delivered == len(sent)
+
+
+def test_a_turn_hands_out_no_more_than_its_share(world: World, loop: Loop, feed: Feed) -> None:
+    queue = _group(world, feed, Kind.KEY_SHARED)
+    taker = Taker(queue, "a", 0)
+    queue.attach(taker)
+    _send(world, feed, *map(str, range(10)))
+    taker.left = 100
+    assert (queue.share_out(3), len(taker.got)) == (Pause.MORE, 3)
+
+
 # Failover
 
 
@@ -178,6 +267,46 @@ def test_one_that_fails_while_another_takes_over_is_let_go_of(
     loop.settle()
     assert sorted(second.got) == sent
     assert second.heard[-1] is True
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_one_is_active_and_gets_everything_whoever_came_first(
+    world: World, loop: Loop, feed: Feed, names: str
+) -> None:
+    queue = _group(world, feed, Kind.FAILOVER)
+    takers = [Taker(queue, name) for name in names]
+    for taker in takers:
+        queue.attach(taker)
+        loop.settle()
+    (active,) = [taker for taker in takers if taker.heard[-1:] == [True]]
+    sent = _send(world, feed, "k", "k")
+    loop.advance(HANDOVER_S + 1)
+    assert sorted(position for taker in takers for position in taker.got) == active.got == sent
+    assert (active.voided, active.heard[-1]) == (0, True), "the take-over is over"
+
+
+def test_when_one_fails_as_it_becomes_active_the_next_one_is(world: World, loop: Loop, feed: Feed) -> None:
+    queue = _group(world, feed, Kind.FAILOVER)
+    others = [Taker(queue, name) for name in "ab"]
+    for taker in others:
+        queue.attach(taker)
+    loop.settle()
+    queue.attach(Taker(queue, "deaf", priority=5, fails="told"))
+    loop.settle()
+    sent = _send(world, feed, "k")
+    (active,) = [taker for taker in others if taker.heard[-1]]
+    assert active.got == sent
+
+
+def test_no_timer_is_left_when_it_is_deleted_during_a_take_over(world: World, loop: Loop, feed: Feed) -> None:
+    queue = _group(world, feed, Kind.FAILOVER)
+    first = Taker(queue, "a")
+    queue.attach(first)
+    _send(world, feed, "k")
+    queue.attach(Taker(queue, "b", priority=1))
+    (timer,) = [timer for _, _, timer, call, _ in loop._later if call.__name__ == "_hand_over"]
+    queue.delete()
+    assert timer.cancelled
 
 
 def test_one_that_cannot_be_told_that_it_is_active_is_not(world: World, loop: Loop, feed: Feed) -> None:

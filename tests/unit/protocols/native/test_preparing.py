@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.router import half
-from penstock.router.errors import HalfUnknown
+from penstock.router.errors import HalfUnknown, NotFound
 from penstock.router.half import Half, HalfMessage, Place, Rules
 from penstock.router.names import join_key_block
 from penstock.router.permissions import Permission
@@ -67,13 +67,58 @@ def test_it_is_published_when_it_is_committed_and_never_when_it_is_rolled_back(w
     assert client.bodies() == [b"a"]
     world.restart()
     assert published(world) == [b"a"]
+    statistics = world.broker.statistics()
+    assert [statistics[name] for name in ("half", "half_committed", "half_rolled_back")] == [0, 0, 0]
+
+
+def test_what_was_decided_is_counted(world: World) -> None:
+    client = producer(world)
+    for commit in (True, True, False):
+        client.request("decide", transaction=client.prepare(1, b"a")["transaction"], commit=commit)
+    statistics = world.broker.statistics()
+    assert [statistics[name] for name in ("half", "half_committed", "half_rolled_back")] == [0, 2, 1]
+
+
+def test_nothing_is_left_of_what_was_decided(world: World) -> None:
+    client = producer(world)
+    client.request("decide", transaction=client.prepare(1, b"a")["transaction"], commit=True)
+    client.request("close", handle=1)
+    halves = world.broker.halves
+    assert (halves._halves, halves._at, halves._askers, halves._bytes) == ({}, {}, {}, 0)
+
+
+def test_it_is_asked_about_in_time_though_the_clock_was_set(world: World) -> None:
+    client = producer(world)
+    client.prepare(1, b"a")
+    world.clock.now += 7
+    world.loop.advance(1.1)
+    assert len(questions(client)) == 1
+
+
+def test_what_is_given_up_is_written_at_once(world: World) -> None:
+    producer(world, expires_ms=60_000).prepare(1, b"a")
+    world.clock.now += 61
+    world.loop.advance(1.1)
     assert world.broker.statistics()["half"] == 0
+    assert world.log.written_lsn == world.log.appender.next_lsn - 1
+
+
+def test_it_is_not_known_in_another_vhost(world: World) -> None:
+    transaction = producer(world).prepare(1, b"a")["transaction"]
+    with pytest.raises(HalfUnknown):
+        world.broker.halves.find(transaction, "elsewhere", "guest")
+    assert world.broker.halves.find(transaction, "/", "guest").id == transaction
 
 
 def test_its_properties_are_the_message_s(world: World) -> None:
     client = producer(world)
     props = properties_block("k", {"a": 1}, 60_000, True, {"priority": 7})
-    client.request("decide", transaction=client.prepare(1, b"a", props)["transaction"], commit=True)
+    transaction = client.prepare(1, b"a", props)["transaction"]
+    position = client.request("decide", transaction=transaction, commit=True)["position"]
+    batch = world.log.cache.get(position)
+    assert batch is not None
+    record = batch.record(position - batch.base_lsn)
+    assert (record.priority, record.ttl) == (7, 60_000)
     client.request("read", handle=2, topic="t", start="earliest")
     client.send(wire.credit(2, 10, 1000))
     ((message,),) = [client.delivered()]
@@ -170,6 +215,29 @@ def test_who_comes_late_is_asked_at_once(world: World) -> None:
     assert questions(producer(world)) == [(transaction, 1, b"a")]
 
 
+def test_after_a_restart_it_is_asked_about_when_it_would_have_been(world: World) -> None:
+    producer(world).prepare(1, b"a")
+    world.pass_time(2)
+    world.restart()
+    client = producer(world)
+    world.pass_time(3.9)
+    assert questions(client) == []
+    world.pass_time(0.2)
+    assert [body for _, _, body in questions(client)] == [b"a"]
+
+
+def test_those_of_a_vhost_that_is_not_here_any_more_go(world: World) -> None:
+    world.broker.administration.put_vhost("v")
+    world.broker.authorizer.set("guest", "v", Permission(".*", ".*", ".*"))
+    client = Client(world)
+    world.broker.vhost("v").declare_queue("q", client.session.actor, durable=True)
+    place = Place("v", "guest", "g", join_key_block("", "q"))
+    world.broker.halves.prepare(client.session.identity, place, Rules(), HalfMessage(PLAIN, b"a"))
+    world.broker.administration.delete_vhost("v")
+    world.restart()
+    assert (world.broker.statistics()["half"], list(world.log.tables.items("half"))) == (0, [])
+
+
 # Giving up
 
 
@@ -212,6 +280,9 @@ def test_what_cannot_be_promised_is_not_prepared(world: World) -> None:
     client.session.vhost.declare_queue("q", client.session.actor, durable=True, arguments=arguments)
     client.request("open_producer", handle=2, exchange="", routing_key="q", group="g")
     assert client.prepare(2, b"a")["code"] == "half_refused"
+    place = Place("/", "guest", "g", join_key_block("", "nowhere"))
+    with pytest.raises(NotFound):
+        world.broker.halves.prepare(client.session.identity, place, Rules(), HalfMessage(PLAIN, b"a"))
     client.request("open_producer", handle=3, topic="t")
     assert client.prepare(3, b"a")["code"] == "unknown_handle"
     assert client.prepare(4, b"a")["code"] == "unknown_handle"
@@ -262,16 +333,18 @@ def test_what_cannot_be_asked_does_not_count_and_who_is_there_is_asked_first(wor
             asked.append((one.name, one.checks))
         return reachable
 
-    def prepare() -> int:
+    def prepare() -> tuple[int, int]:
         place = Place("/", "guest", "g", join_key_block("", "t"))
         rules = Rules(check_after_ms=1000, check_each_ms=1000, max_checks=2)
         message = HalfMessage(PLAIN, b"half")
         return world.broker.halves.prepare(
             client.session.identity, place, rules, message, name="n", ask_at="x:somewhere"
-        )[0]
+        )
 
     world.broker.halves.couriers["x"] = courier
-    assert prepare() == prepare()  # by its name it is kept once
+    first, again = prepare(), prepare()
+    assert first[0] == again[0]  # by its name it is kept once
+    assert again[1] >= first[1], "who asks again waits until it is durable, too"
     world.pass_time(10)
     kept = world.broker.halves.named("n", "/", "guest")
     assert (kept.checks, asked) == (0, [])

@@ -40,6 +40,7 @@ def machine() -> dict[str, str]:
         "cpu": model,
         "cores": str(os.cpu_count()),
         "kernel": platform.release(),
+        "tcp": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
         "python": platform.python_version(),
         "load_average_at_start": f"{os.getloadavg()[0]:.2f}",
     }

@@ -29,6 +29,7 @@ from penstock.protocols.connection import Connection
 from penstock.protocols.facts import Totals
 from penstock.protocols.login_time import LATE_S
 from penstock.protocols.proxy import ProxyError, read_header
+from penstock.protocols.tcp import do_not_pace
 from penstock.protocols.tls import Layer
 from penstock.protocols.tls_transport import TlsTransport
 from penstock.protocols.websocket import WebSocketRules, WebSocketTransport
@@ -68,6 +69,7 @@ def listening_socket(
             if family == socket.AF_INET6 and not host:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             listening.bind(address)
+            do_not_pace(listening)
             if listen:
                 listening.listen(_BACKLOG)
             listening.setblocking(False)

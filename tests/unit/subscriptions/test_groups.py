@@ -329,3 +329,4 @@ def test_a_kind_is_changed_while_nobody_consumes(world: World, feed: Feed) -> No
         queue.attach(taker)
     _send(world, feed, "k", "k")
     assert [len(taker.got) for taker in takers] == [1, 1]
+    assert [taker.heard for taker in takers] == [[], []], "none is the active one of several"

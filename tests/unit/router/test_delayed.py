@@ -1,0 +1,70 @@
+"""What the router promises of delayed messages, whoever schedules them."""
+
+from __future__ import annotations
+
+from penstock.router.identity import Identity
+from penstock.router.names import ENC_AMQP091, join_key_block
+from tests.unit.router.conftest import World
+
+KEY = join_key_block("", "q")
+
+
+def _schedule(world: World, after_s: float, body: bytes = b"body") -> tuple[int, int]:
+    """When it is due, and its LSN."""
+    due_ms = int((world.clock.now + after_s) * 1000)
+    return due_ms, world.broker.delayed.schedule("/", due_ms, ENC_AMQP091, KEY, b"", body)
+
+
+def _pass(world: World, seconds: float) -> None:
+    world.clock.now += seconds
+    world.loop.advance(seconds)
+
+
+def _declare(world: World) -> None:
+    world.vhost.declare_queue("q", world.actor, durable=True)
+    world.loop.settle()
+
+
+def test_one_that_is_due_sooner_than_those_that_wait_is_published_sooner(world: World) -> None:
+    _declare(world)
+    _schedule(world, 0.9)
+    _schedule(world, 0.3)
+    world.loop.settle()
+    _pass(world, 0.35)
+    assert world.broker.delayed.published == 1
+
+
+def test_what_is_scheduled_or_cancelled_is_written_in_this_turn(world: World) -> None:
+    _declare(world)
+    due_ms, lsn = _schedule(world, 5)
+    world.loop.settle()
+    assert world.log.written_lsn >= lsn
+    assert world.broker.delayed.cancel(due_ms, lsn)
+    world.loop.settle()
+    assert world.log.written_lsn == world.log.appender.next_lsn - 1 > lsn
+
+
+def test_who_may_publish_elsewhere_cancels_nothing_here(world: World) -> None:
+    _declare(world)
+    due_ms, lsn = _schedule(world, 5)
+    world.loop.settle()
+    told: list[bool] = []
+    delayed = world.broker.delayed
+    for vhost, key in (("/", join_key_block("", "other")), ("other", KEY)):
+        delayed.cancel_published(vhost, key, due_ms, lsn, told.append)
+    delayed.cancel_published("/", KEY, due_ms + 1, lsn, told.append)
+    assert told == [False, False, False]
+    delayed.cancel_published("/", KEY, due_ms, lsn, told.append)
+    assert told[3:] == [True]
+    _pass(world, 6)
+    assert (delayed.published, delayed.statistics()["delayed"]) == (0, 0)
+
+
+def test_who_may_not_publish_there_cancels_none_by_its_name(world: World) -> None:
+    _declare(world)
+    due_ms = int((world.clock.now + 5) * 1000)
+    delayed = world.broker.delayed
+    delayed.schedule("/", due_ms, ENC_AMQP091, KEY, b"", b"body", name=b"n")
+    world.loop.settle()
+    assert not delayed.cancel_named(world.vhost, Identity("eve"), b"n")
+    assert delayed.cancel_named(world.vhost, world.guest, b"n")

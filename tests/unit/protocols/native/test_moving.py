@@ -14,6 +14,7 @@ def test_what_is_settled_after_a_seek_is_kept(world: World) -> None:
     assert taker.bodies() == [b"0", b"1"]
     sender.request("seek", topic="t", subscription="s", to="earliest")
     (first, second) = taker.delivered()
+    world.pass_time(1)  # what the old cursor had to say is kept
     taker.send(wire.ack(7, [(first["tag"], second["tag"])]))
     world.pass_time(1)
     world.restart(clean=False)

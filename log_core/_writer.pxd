@@ -24,5 +24,8 @@ cdef class Writer:
     cdef readonly bint syncs
     cdef readonly uint64_t write_ns         # spent in writes, of those that failed too
     cdef bint full                          # the last write found no room
+    cdef bint late                          # more than `max_unsynced_bytes` waited for the disk
+    cdef public object committer            # None until the log has started
+    cdef public tuple closing               # descriptors of files that are full and not durable yet
 
     cdef int write(self, list batches) except -1

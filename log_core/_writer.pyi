@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from penstock.log_core._active import ActiveFile
 from penstock.log_core._appender import Appender
+from penstock.log_core._committer import Committer
 from penstock.log_core._unwritten import Unwritten
 from penstock.log_core._waiters import Waiters
 
@@ -37,6 +38,11 @@ class Writer:
     syncs: bool
     """Whether what is written is made durable; else written counts as durable."""
 
+    committer: Committer
+    """Syncs what is written; set once the log has started."""
+    closing: tuple[int, ...]
+    """Descriptors of files that are full and not durable yet."""
+
     def __init__(
         self, unwritten: Unwritten, appender: Appender, max_unsynced_bytes: int, syncs: bool
     ) -> None: ...
@@ -54,7 +60,28 @@ class Writer:
     def backlog_bytes(self) -> int:
         """Bytes appended and not yet durable."""
 
+    def when_synced(self, lsn: int, callback: Callable[[bool], object]) -> None:
+        """Call `callback(ok)` when `lsn` is durable, in the order of LSNs; False = the log failed."""
+
+    def sync(self) -> None:
+        """Have everything written made durable."""
+
+    def rung(self) -> None:
+        """The committer rang its bell: it has synced something."""
+
+    def synced(self, lsn: int, mark: int, error: OSError | None) -> None:
+        """All up to `lsn`, the first `mark` bytes, is durable; or why it is not."""
+
     # What `Log` does about it.
+
+    def tell_soon(self) -> None:
+        """Somebody waits for what has come about already: tell him, but not at once."""
+
+    def sync_failed(self, error: OSError) -> None:
+        """What is on the disk is unknown: nothing may be confirmed any more."""
+
+    def release_closed(self, lsn: int) -> None:
+        """All up to `lsn` is durable: who has files in `closing` looks which are over."""
 
     def write_failed(self, error: OSError) -> None:
         """What is in the file is unknown: nothing may be confirmed any more."""
@@ -62,11 +89,8 @@ class Writer:
     def found_room(self, room: bool) -> None:
         """Whether the disk took what was written; called when that changes."""
 
-    def sync(self) -> None:
-        """Have everything written made durable."""
-
-    def behind(self) -> None:
-        """More than `max_unsynced_bytes` wait for the disk."""
+    def behind(self, late: bool) -> None:
+        """More than `max_unsynced_bytes` wait for the disk, or no more than half of that again."""
 
     def file_full(self) -> None:
         """The active file is full: go on in the next one."""

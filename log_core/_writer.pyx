@@ -22,6 +22,7 @@ cdef class Writer:
         self.appender = appender
         self.max_unsynced_bytes = max_unsynced_bytes
         self.syncs = syncs
+        self.closing = ()
         self.waiting_written = Waiters()
         self.waiting_synced = Waiters()
 
@@ -55,6 +56,38 @@ cdef class Writer:
             if self.waiting_synced.count:
                 self.sync()
 
+    def when_synced(self, uint64_t lsn, callback not None):
+        self.waiting_synced.add(lsn, callback)
+        if self.failed is not None or lsn <= self.synced_lsn:
+            self.tell_soon()
+        elif lsn <= self.written_lsn:
+            self.sync()
+
+    def sync(self):
+        if self.syncs and self.synced_bytes < self.written_bytes:
+            self.committer.want((*self.closing, self.active.fd), self.written_lsn, self.written_bytes)
+
+    def rung(self):
+        self.synced(*self.committer.answer_bell(), None)
+
+    def synced(self, uint64_t lsn, uint64_t mark, error):
+        if self.failed is not None:
+            return
+        if error is not None:
+            self.sync_failed(error)
+            return
+        self.synced_bytes = max(self.synced_bytes, mark)
+        if lsn > self.synced_lsn:
+            self.synced_lsn = self.appender.synced_lsn = lsn
+        if self.closing:
+            self.release_closed(lsn)
+        self.waiting_synced.reached(lsn)
+        if self.waiting_synced.count and <uint64_t>self.waiting_synced.first_lsn <= self.written_lsn:
+            self.sync()
+        if self.late and self.appender.appended_bytes - self.synced_bytes <= self.max_unsynced_bytes // 2:
+            self.late = False
+            self.behind(False)
+
     cdef int write(self, list batches) except -1:
         cdef uint64_t backlog
         cdef uint64_t began = now_ns()
@@ -81,8 +114,9 @@ cdef class Writer:
             backlog = self.written_bytes - self.synced_bytes
             if backlog > self.max_unsynced_bytes // 8:
                 self.sync()
-                if backlog > self.max_unsynced_bytes:
-                    self.behind()
+                if backlog > self.max_unsynced_bytes and not self.late:
+                    self.late = True
+                    self.behind(True)
         if self.active.wants_roll():
             self.file_full()
         if self.written_bytes >= self.checkpoint_at:

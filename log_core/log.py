@@ -221,7 +221,7 @@ class Log(Past):
         self._begin(found)
         self.keepers.restore()
         self.recovery.warnings += self._histories.restore()
-        self._committer = Committer(self._files, lambda *result: self._inbox.post(self._on_synced, *result))
+        self.committer = Committer(self._files, lambda *result: self._inbox.post(self.synced, *result))
         self._watcher = Watcher(self._places.free_bytes, lambda free: self._inbox.post(self.tend, free))
         self.scrub = Scrub(
             self._folder,
@@ -255,8 +255,8 @@ class Log(Past):
         self._inbox.call_soon = call_soon_threadsafe
         if loop is not None:
             self._loop = loop
-            self._bell = self._committer.hang_bell()
-            loop.add_reader(self._bell, self._rung)
+            self._bell = self.committer.hang_bell()
+            loop.add_reader(self._bell, self.rung)
         self.before_flush = None
         call_soon_threadsafe(self._inbox.drain)
         self._watcher.start()
@@ -289,7 +289,7 @@ class Log(Past):
         if self._loop is not None:
             self._loop.remove_reader(self._bell)
             self._loop = None
-            self._on_synced(*self._committer.take_bell_down(), None)
+            self.synced(*self.committer.take_bell_down(), None)
 
     def _shut(self) -> None:
         if self._closed:
@@ -299,7 +299,7 @@ class Log(Past):
         self.scrub.stop()
         if self.failed is None:
             self.wait_synced(self.written_lsn)
-        self._committer.stop()
+        self.committer.stop()
         self._histories.close()
         self._reader.close()
         self.raw.close()
@@ -373,9 +373,9 @@ class Log(Past):
         """Part of `flush`: whether the disk took the batches has changed."""
         self._pressure.set("the disk is full", not room, alarm="disk")
 
-    def behind(self) -> None:
-        """Part of `flush`: publishers must wait for the disk."""
-        self._pressure.set("too much waits for the disk", True)
+    def behind(self, late: bool) -> None:
+        """Part of `flush` and `synced`: whether publishers must wait for the disk."""
+        self._pressure.set("too much waits for the disk", late)
 
     def checkpoint_due(self) -> None:
         """Part of `flush`: so much was written since the last checkpoint."""
@@ -389,13 +389,9 @@ class Log(Past):
         if self.failed is not None or lsn <= self.written_lsn:
             self._inbox.post(self._deliver)
 
-    def when_synced(self, lsn: int, callback: Callback) -> None:
-        """Call `callback(ok)` when `lsn` is durable, in the order of LSNs; False = the log failed."""
-        self.waiting_synced.add(lsn, callback)
-        if self.failed is not None or lsn <= self.synced_lsn:
-            self._inbox.post(self._deliver)
-        elif lsn <= self.written_lsn:
-            self.sync()
+    def tell_soon(self) -> None:
+        """Part of `when_synced`: it has come about already."""
+        self._inbox.post(self._deliver)
 
     def _deliver(self) -> None:
         if self.failed is not None:
@@ -435,33 +431,17 @@ class Log(Past):
         """Have publishers wait while a resource that is not the log's runs low."""
         self._pressure.set(reason, on, alarm=resource)
 
-    def sync(self) -> None:
-        """Have everything written made durable."""
-        if self.syncs and self.synced_bytes < self.written_bytes:
-            descriptors = (*(fd for _, fd in self._closing), self._wal.fd)
-            self._committer.want(descriptors, self.written_lsn, self.written_bytes)
+    def sync_failed(self, error: OSError) -> None:
+        """Part of `synced`: nothing may be confirmed any more."""
+        self._fail("a sync failed", error)
 
-    def _rung(self) -> None:
-        self._on_synced(*self._committer.answer_bell(), None)
-
-    def _on_synced(self, lsn: int, mark: int, error: OSError | None) -> None:
-        if self.failed is not None:
-            return
-        if error is not None:
-            self._fail("a sync failed", error)
-            return
-        self.synced_bytes = max(self.synced_bytes, mark)
-        if lsn > self.synced_lsn:
-            self.synced_lsn = self.appender.synced_lsn = lsn
+    def release_closed(self, lsn: int) -> None:
+        """Part of `synced`: of the files that are full some may be durable now."""
         while self._closing and self._closing[0][0].next_lsn - 1 <= lsn:
             segment, fd = self._closing.pop(0)
-            self._committer.release(fd)
+            self.committer.release(fd)
             self._housekeeping.finish(segment)
-        self.waiting_synced.reached(lsn)
-        if self.waiting_synced.count and self.waiting_synced.first_lsn <= self.written_lsn:
-            self.sync()
-        if self.backlog_bytes <= self.options.max_unsynced_bytes // 2:
-            self._pressure.set("too much waits for the disk", False)
+        self.closing = tuple(fd for _, fd in self._closing)
 
     def _fail(self, what: str, error: OSError) -> None:
         self.failed = self.appender.failure = LogFailed(what, error)
@@ -479,8 +459,8 @@ class Log(Past):
             "synced_lsn": self.synced_lsn,
             "appended_bytes": self.appender.appended_bytes,
             "backlog_bytes": self.backlog_bytes,
-            "syncs": self._committer.syncs,
-            "sync_us": self._committer.ns // 1000,
+            "syncs": self.committer.syncs,
+            "sync_us": self.committer.ns // 1000,
             "write_us": self.write_ns // 1000,
             "cold_read_us": int(self._reader.seconds * 1e6),
             **self._housekeeping.statistics(),
@@ -543,6 +523,7 @@ class Log(Past):
         self._watcher.look()
         if self.syncs:
             self._closing.append((old, fd))
+            self.closing = (*self.closing, fd)
             self.sync()
         else:
             os.close(fd)

@@ -146,7 +146,7 @@ def _stop_threads(log: Log) -> None:
     """End the log's threads and let go of the folder without a clean stop."""
     log._closed = True
     log._watcher.stop()
-    log._committer.stop()
+    log.committer.stop()
     log._reader.close()
     log._wal.close()
     log._upkeep.stop()

@@ -313,7 +313,7 @@ def _ends(log: Log) -> int:
 
 def _abandon(log: Log) -> None:
     """Let go of the folder as a crash does."""
-    log._committer.stop()
+    log.committer.stop()
     log._reader.close()
     log._wal.close()
     log._upkeep.stop()

@@ -35,8 +35,8 @@ PASSWORD = "not-in-a-plan"
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session. What Java leaves behind when it is ended is in pytest's own folder."""
     if find_java() is None:
         pytest.skip("there is no Java: apt-get install default-jre-headless")
     # Whatever the machine's environment says: the workers are of this interpreter.
@@ -46,7 +46,13 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PENSTOCK_PASSWORD"] = PASSWORD
     os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = f"{LIMIT_S:.0f}"
     master = os.environ.get("PENSTOCK_TEST_SPARK_MASTER")
-    running = session("penstock tests", cores=2, memory="600m", master=master, settings=SETTINGS)
+    folder = tmp_path_factory.mktemp("spark")
+    options = SETTINGS["spark.driver.extraJavaOptions"]
+    java = f'{options} "-Djava.io.tmpdir={folder}"'
+    places = {"spark.driver.extraJavaOptions": java, "spark.local.dir": str(folder)}
+    running = session(
+        "penstock tests", cores=2, memory="600m", master=master, settings={**SETTINGS, **places}
+    )
     yield running
     running.stop()
 

@@ -134,7 +134,7 @@ def test_what_nobody_knows_of_is_given_up(client: httpx.Client) -> None:
         ({"max_checks": 0}, 400, "from 1 to 1000"),
         ({"name": ""}, 400, "1 to 255"),
         ({"colour": "red"}, 400, "no such field"),
-        ({"exchange": "amq.direct"}, 400, "either exchange or queue"),
+        ({"exchange": "amq.direct"}, 400, "one of exchange, queue and stream"),
         ({"queue": "nowhere"}, 404, "nowhere"),
         ({"message": {"value": "a", "delay_ms": 1000}}, 400, "no delay"),
         ({"message": {"value": "a", "headers": {"x-penstock-half": "a"}}}, 400, "POST half"),

@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.log_core._batch import AMQP091
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import message_of
-from penstock.protocols.http.data.fields import object_of
+from penstock.protocols.http.data.fields import destination, object_of
 from penstock.protocols.http.messages import BODY_MAX, HttpError, Request, Response, json_response, parsed
 from penstock.protocols.http.webhooks.guard import Forbidden
 from penstock.router.errors import HalfUnknown
@@ -62,16 +62,13 @@ class Halves:
                 self._questions.guard.target(ask)
             except Forbidden as error:
                 raise HttpError(400, "bad_field", f"ask: {error}") from error
-        exchange, queue = item.pop("exchange", None), item.pop("queue", None)
-        if (exchange is None) == (queue is None) or not isinstance(exchange or queue or "", str):
-            raise HttpError(400, "bad_field", "either exchange or queue is needed")
+        to, queue = destination(item)
         message = message_of(item.pop("message", None), "message")
         if item:
             raise HttpError(400, "bad_field", f"{min(item)}: there is no such field")
         if message.due_ms:
             raise HttpError(400, "bad_field", "a half message has no delay")
         access.accepting(vhost, identity)
-        to = "" if exchange in (None, "amq.default") else exchange
         what = (to, queue or message.routing_key or "", message.properties, message.body)
         try:
             key, kept = access.messages.half(vhost, identity, *what)

@@ -19,16 +19,22 @@ def pulled(source: str) -> Json:
         {
             "max_messages": number(1, 1000, 10),
             "max_bytes": number(1, 16 << 20, 1 << 20),
+            "min_messages": number(1, 1000, 1),
+            "min_bytes": number(0, 16 << 20, 0),
             "wait_ms": number(0, 60000, 5000),
             "lease_ms": number(1000, 43200000, 30000),
             "consumer": {"type": "string", "minLength": 1, "description": who},
-        }
+        },
+        closed=True,
     )
     return {
         f"{source}/pull": {"post": operation("Lease messages, waiting for some.", {200: pulled}, body=pull)},
         f"{source}/ack": {
             "post": operation(
-                "They are done.", settled, body=object_({"handles": HANDLES}, "handles"), parameters=[txn()]
+                "They are done.",
+                settled,
+                body=object_({"handles": HANDLES}, "handles", closed=True),
+                parameters=[txn()],
             )
         },
         f"{source}/nack": {
@@ -42,6 +48,7 @@ def pulled(source: str) -> Json:
                         "delay_ms": number(0, 86400000, 0),
                     },
                     "handles",
+                    closed=True,
                 ),
                 parameters=[txn()],
             )
@@ -50,7 +57,9 @@ def pulled(source: str) -> Json:
             "post": operation(
                 "They take longer.",
                 settled,
-                body=object_({"handles": HANDLES, "lease_ms": number(1000, 43200000, 30000)}, "handles"),
+                body=object_(
+                    {"handles": HANDLES, "lease_ms": number(1000, 43200000, 30000)}, "handles", closed=True
+                ),
             )
         },
     }

@@ -87,7 +87,7 @@ def units(key: Json) -> Json:
             "post": operation(
                 "Keep a message until it is committed or rolled back.",
                 {201: object_({"name": TEXT}, "name")},
-                body={"oneOf": [_half("queue"), _half("exchange")]},
+                body={"oneOf": [_half(to) for to in ("queue", "stream", "exchange")]},
             )
         },
         "/half/{half}": {
@@ -111,7 +111,7 @@ def units(key: Json) -> Json:
 
 
 def _half(to: str) -> Json:
-    """What is prepared, for a queue or an exchange."""
+    """What is prepared, for a queue, a stream or an exchange."""
     return object_(
         {
             to: TEXT,

@@ -40,8 +40,10 @@ class Poll:
         wanted: int,
         done: asyncio.Future[None] | None = None,
         bytes_max: int = BYTES_MAX,
+        least: tuple[int, int] = (1, 0),
     ) -> None:
         self._queue = queue
+        self._least = least
         self._wanted = wanted
         self.done = done
         """Told when there is something to look at; None while nobody waits."""
@@ -50,6 +52,13 @@ class Poll:
         self.taken: list[Taken] = []
         self.gone = ""
         """Why the queue let go of it."""
+
+    def satisfied(self) -> bool:
+        """Whether it has the messages and bytes that it waits for, or may have no more."""
+        messages, size = self._least
+        return bool(self.taken) and (
+            (len(self.taken) >= messages and self._size >= size) or self.credit() <= 0
+        )
 
     def credit(self) -> int:
         if self.gone or self._size >= self._bytes_max:
@@ -63,7 +72,8 @@ class Poll:
             self.taken.append(taken)
             self._size += len(taken.record.body)
             took += 1
-        self.wake()
+        if self.satisfied():
+            self.wake()
         return took
 
     def void(self) -> None:
@@ -96,25 +106,27 @@ class Polls:
         wait_s: float,
         *,
         bytes_max: int = BYTES_MAX,
+        least: tuple[int, int] = (1, 0),
         member: Member | None = None,
     ) -> list[Taken]:
         """Up to `wanted` messages, as soon as there are some; none when there were none for `wait_s` seconds.
 
         Args:
+            least: So many messages, and bytes of bodies, are waited for; after the wait, what is there comes.
             member: The consumer with a name that it is for; attached already.
 
         Raises:
             HttpError: 409, another consumer is in the way; 404, the queue was deleted; 503, too many wait.
 
         """
-        poll = Poll(queue, wanted, bytes_max=bytes_max)
+        poll = Poll(queue, wanted, bytes_max=bytes_max, least=least)
         try:
             if member is None:
                 queue.attach(poll)
             else:
                 member.begin(poll)
             queue.pump()
-            if not (poll.taken or poll.gone):
+            if not (poll.satisfied() or poll.gone):
                 await self._wait(request, queue, poll, wait_s)
         except ConsumerRefused as error:
             raise HttpError(409, "subscription_busy", error.message) from error

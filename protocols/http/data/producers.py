@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.fields import optional_object
+from penstock.protocols.http.data.fields import check_fields, optional_object
 from penstock.protocols.http.data.ways import Ready, Run
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.metadata import producer_key
@@ -58,8 +58,7 @@ class NumberedProducers:
         """A producer begins, or begins again."""
         body = await optional_object(request)
         vhost, identity = self._access.vhost(request), self._access.identity(request)
-        if unknown := sorted(set(body) - {"name"}):
-            raise HttpError(400, "bad_field", f"{unknown[0]}: there is no such field; there is name")
+        check_fields(body, ("name",))
         name = _checked(body.get("name", secrets.token_hex(12)), "name")
         epoch, lsn = self._producers.begin(_key(vhost.name, identity.username, name))
         await self._access.kept(lsn, "fsync")

@@ -22,7 +22,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.fields import number_of, object_of
+from penstock.protocols.http.data.fields import check_fields, number_of, object_of
 from penstock.protocols.http.data.leases import Lease, Leases, requeue, settle
 from penstock.protocols.http.data.lines import Window, attach, lines
 from penstock.protocols.http.data.members import Member, Members
@@ -42,10 +42,16 @@ NDJSON: Final = "application/x-ndjson"
 _MESSAGES: Final = (10, 1, 1000)
 """Default, least, most."""
 _BYTES: Final = (BYTES_MAX, 1, 16 << 20)
+_LEAST: Final = (1, 1, 1000)
+_LEAST_BYTES: Final = (0, 0, 16 << 20)
 _WAIT_MS: Final = (5000, 0, 60_000)
 _WINDOWS_MAX: Final = 1000
 _LEASE_MS: Final = (30_000, 1000, 43_200_000)
 _DELAY_MS: Final = (0, 0, 86_400_000)
+_PULL_FIELDS: Final = (
+    *("max_messages", "max_bytes", "min_messages", "min_bytes", "wait_ms", "lease_ms"),
+    "consumer",
+)
 _HANDLES_MAX: Final = 10_000
 
 
@@ -67,10 +73,16 @@ class Puller:
         access = self._access
         source = access.source(request)
         body = object_of(await request.json())
+        check_fields(body, _PULL_FIELDS)
         wanted, bytes_max = number_of(body, "max_messages", _MESSAGES), number_of(body, "max_bytes", _BYTES)
+        least = number_of(body, "min_messages", _LEAST), number_of(body, "min_bytes", _LEAST_BYTES)
         wait_ms, lease_ms = number_of(body, "wait_ms", _WAIT_MS), number_of(body, "lease_ms", _LEASE_MS)
         member = self._member(request, source, body.get("consumer"))
         if NDJSON in request.headers.get("accept", ""):
+            if least != (1, 0):
+                raise HttpError(
+                    400, "bad_field", "min_messages, min_bytes: a pull that goes on waits for no more"
+                )
             if self._windows >= _WINDOWS_MAX:
                 raise HttpError(
                     503, "too_many_polls", f"{_WINDOWS_MAX} pulls go on already; try again", retry_after_s=5
@@ -86,7 +98,7 @@ class Puller:
             )
         with access.watched(request):
             taken = await self._polls.take(
-                request, source, wanted, wait_ms / 1000, bytes_max=bytes_max, member=member
+                request, source, wanted, wait_ms / 1000, bytes_max=bytes_max, least=least, member=member
             )
         access.messages.delivered += len(taken)
         answer: dict[str, Any] = {"messages": [self._lease(one, lease_ms / 1000, member) for one in taken]}
@@ -144,15 +156,15 @@ class Puller:
 
     async def ack(self, request: Request) -> Response:
         """They are done."""
-        return await self._settle(request, lambda _: settle)
+        return await self._settle(request, lambda _: settle, ())
 
     async def nack(self, request: Request) -> Response:
         """They are not."""
-        return await self._settle(request, _given_back)
+        return await self._settle(request, _given_back, ("delay_ms", "dead_letter"))
 
     async def extend(self, request: Request) -> Response:
         """They take longer."""
-        source, body, leases = await self._handles(request)
+        source, body, leases = await self._handles(request, ("lease_ms",))
         if request.parameter("txn"):
             raise HttpError(400, "bad_field", "txn: what is staged stays leased; extend without it")
         lease_ms = number_of(body, "lease_ms", _LEASE_MS)
@@ -162,10 +174,13 @@ class Puller:
         return self._told(source, body["handles"], leases)
 
     async def _settle(
-        self, request: Request, how_of: Callable[[dict[str, Any]], Callable[[Taken], None] | float]
+        self,
+        request: Request,
+        how_of: Callable[[dict[str, Any]], Callable[[Taken], None] | float],
+        fields: tuple[str, ...],
     ) -> Response:
-        """`how_of` reads from the body what becomes of messages, or after how many seconds they go back."""
-        source, body, leases = await self._handles(request)
+        """`how_of` reads from `fields` what becomes of messages, or after how many seconds they go back."""
+        source, body, leases = await self._handles(request, fields)
         how = how_of(body)
         there = [lease for lease in leases.values() if lease is not None]
         transaction = self._transaction(request)
@@ -182,10 +197,13 @@ class Puller:
         self._settled(source)
         return self._told(source, body["handles"], leases)
 
-    async def _handles(self, request: Request) -> tuple[Queue, dict[str, Any], dict[str, Lease | None]]:
+    async def _handles(
+        self, request: Request, fields: tuple[str, ...]
+    ) -> tuple[Queue, dict[str, Any], dict[str, Lease | None]]:
         """What is settled: its source, the body, and the lease of each handle; None: it is stale."""
         source = self._access.source(request)
         body = object_of(await request.json())
+        check_fields(body, ("handles", *fields))
         handles = body.get("handles")
         if not isinstance(handles, list) or not all(isinstance(one, str) for one in handles):
             raise HttpError(400, "bad_field", "handles is a list of handles, as a pull gave them")
@@ -217,6 +235,7 @@ class Puller:
         """It is done, and all that its consumer got before it."""
         source = self._access.source(request)
         body = object_of(await request.json())
+        check_fields(body, ("handle",))
         if source.kind not in (Kind.EXCLUSIVE, Kind.FAILOVER):
             raise HttpError(
                 409,
@@ -244,7 +263,14 @@ class Puller:
 
 def _given_back(body: dict[str, Any]) -> Callable[[Taken], None] | float:
     delay_ms = number_of(body, "delay_ms", _DELAY_MS)
-    if body.get("dead_letter") is True:
+    dead_letter = body.get("dead_letter", False)
+    if not isinstance(dead_letter, bool):
+        raise HttpError(400, "bad_field", "dead_letter is true or false")
+    if dead_letter and delay_ms:
+        raise HttpError(
+            400, "bad_field", "delay_ms: what is dead-lettered does not come back: set one of them"
+        )
+    if dead_letter:
         return Taken.reject
     return delay_ms / 1000 if delay_ms else requeue
 

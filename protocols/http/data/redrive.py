@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.bodies import Outgoing
-from penstock.protocols.http.data.fields import number_of, optional_object
+from penstock.protocols.http.data.fields import check_fields, number_of, optional_object
 from penstock.protocols.http.data.polls import Polls, give_back
 from penstock.protocols.http.data.ways import Run, Way, ready
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
@@ -61,10 +61,7 @@ class Redrive:
         if isinstance(queue, Stream):
             raise HttpError(409, "wrong_mode", f"'{queue.name}' is a stream: nothing can be taken out of it")
         body = await optional_object(request)
-        if unknown := sorted(set(body) - set(_FIELDS)):
-            raise HttpError(
-                400, "bad_field", f"{unknown[0]}: there is no such field; there are {', '.join(_FIELDS)}"
-            )
+        check_fields(body, _FIELDS)
         most, to, reason = number_of(body, "max", _MOST), body.get("to"), body.get("reason")
         if to is not None and not isinstance(to, str):
             raise HttpError(400, "bad_field", "to: the name of a queue")

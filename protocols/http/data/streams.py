@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.fields import number_of, object_of, optional_object
+from penstock.protocols.http.data.fields import check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.data.pages import page
 from penstock.protocols.http.data.positions import position_of
 from penstock.protocols.http.heads import heads_known
@@ -76,7 +76,7 @@ class StreamHandlers:
         """Make one; the same again is fine."""
         vhost, name = self._access.vhost(request), request.names["stream"]
         body = await optional_object(request)
-        _check_fields(body, ("max_age", "max_bytes"))
+        check_fields(body, ("max_age", "max_bytes"))
         arguments: dict[str, Any] = {"x-queue-type": "stream"}
         if body.get("max_age") is not None:
             if not isinstance(body["max_age"], str):
@@ -121,7 +121,7 @@ class StreamHandlers:
         access = self._access
         stream, name = access.stream(request), request.names["subscription"]
         body = await optional_object(request)
-        _check_fields(body, _FIELDS)
+        check_fields(body, _FIELDS)
         if len(name.encode("utf-8", "surrogateescape")) > _NAME_MAX:
             raise HttpError(400, "bad_field", f"the name of a subscription has at most {_NAME_MAX} bytes")
         kind = body.get("kind", "shared")
@@ -180,7 +180,7 @@ class StreamHandlers:
         """Go on elsewhere; handles from before are stale."""
         self._subscription(request)
         body = object_of(await request.json())
-        _check_fields(body, ("to",))
+        check_fields(body, ("to",))
         position = await self._position(request, body.get("to"), "to")
         await self._access.kept(self._subscription(request).seek(position), "fsync")
         return json_response({"position": position})
@@ -195,7 +195,7 @@ class StreamHandlers:
 
     async def _set_paused(self, request: Request, change: Callable[[Subscription], int]) -> Response:
         self._subscription(request)
-        _check_fields(await optional_object(request), ())
+        check_fields(await optional_object(request), ())
         access, subscription = self._access, self._subscription(request)
         await access.kept(change(subscription), "fsync")
         await heads_known(access.broker.log, [subscription])
@@ -222,13 +222,6 @@ class StreamHandlers:
                 "milliseconds since the epoch",
             )
         return await position_of(log, self._access.vhost(request).lp, since)
-
-
-def _check_fields(body: dict[str, Any], known: tuple[str, ...]) -> None:
-    if unknown := sorted(set(body) - set(known)):
-        raise HttpError(
-            400, "bad_field", f"{unknown[0]}: there is no such field; there are {', '.join(known) or 'none'}"
-        )
 
 
 def _stream_shown(stream: Stream) -> dict[str, Any]:

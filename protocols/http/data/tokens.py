@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.fields import number_of, object_of
+from penstock.protocols.http.data.fields import check_fields, number_of, object_of
 from penstock.protocols.http.data.pages import page
 from penstock.protocols.http.login import bearer
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
@@ -43,8 +43,7 @@ class TokenHandlers:
     async def issue(self, request: Request) -> Response:
         """Make one."""
         body = object_of(await request.json())
-        if unknown := sorted(set(body) - {"name", "ttl_s", "user"}):
-            raise HttpError(400, "bad_field", f"{unknown[0]}: there is no such field")
+        check_fields(body, ("name", "ttl_s", "user"))
         if bearer(request.headers.get("authorization", "")) is not None:
             raise HttpError(403, "access_refused", "a token makes no tokens: log in with a password")
         user, ttl_s = self._user(request, body.get("user")), number_of(body, "ttl_s", _TTL_S)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.bodies import message_of
-from penstock.protocols.http.data.fields import number_of, object_of, optional_object
+from penstock.protocols.http.data.fields import destination, number_of, object_of, optional_object
 from penstock.protocols.http.data.idempotency import Idempotency, Once
 from penstock.protocols.http.data.leases import Lease, Leases, settle
 from penstock.protocols.http.data.ways import Ready, Run, Way, ready
@@ -221,10 +221,7 @@ def _messages(vhost: Vhost, identity: Identity, value: Any) -> list[tuple[Way, A
     found: list[tuple[Way, Any]] = []
     for at, item in enumerate(value):
         item = dict(object_of(item))
-        exchange, queue = item.pop("exchange", None), item.pop("queue", None)
-        if (exchange is None) == (queue is None) or not isinstance(exchange or queue or "", str):
-            raise HttpError(400, "bad_field", f"publish[{at}]: either exchange or queue is needed")
-        name = "" if exchange in (None, "amq.default") else exchange
-        way = Way(identity, vhost, name, queue or "", queue is not None, False)
+        exchange, queue = destination(item, f"publish[{at}]")
+        way = Way(identity, vhost, exchange, queue or "", queue is not None, False)
         found.append((way, message_of(item, f"publish[{at}]")))
     return found

@@ -4,7 +4,7 @@ It leaves it partition by partition (`retention`): what some want is kept whole,
 feed by feed, where something has a retention of its own (`keepers`).
 
 So one queue that nobody consumes keeps its own messages, not all that was written in between; a stream keeps
-its retention, compressed where that halves it; and what is left of a segment that nobody needs is its head.
+its retention, compressed where that leaves a third; what is left of a segment that nobody needs is its head.
 Until then a segment stays as it was written: most messages are done by then, and are never written twice.
 
     1  the queues mark what they need (`Log.mark_needs`), on the loop
@@ -54,9 +54,9 @@ _LOOK_BYTES: Final = 1 << 20
 _PAUSE_MAX_S: Final = 0.001
 _WORTH: Final = 0.75
 """A segment is rewritten when at most this part of its bytes stays."""
-_WORTH_PACKED: Final = 0.5
-"""Or when, compressed, at most this part of it would be left: that costs more than to copy what stays, and
-what is compressed is not sent from its file any more."""
+_WORTH_PACKED: Final = 1 / 3
+"""Or when, compressed, at most this part of it would be left. That costs four times what storing it did, and
+what is compressed is not sent from its file any more; half is soon saved, as heads of records compress."""
 _SAMPLES: Final = 4
 _SAMPLE_BYTES: Final = 1 << 18
 """What is compressed to see what that saves."""

@@ -98,6 +98,19 @@ def test_a_pause_and_its_settings_outlive_a_restart(
         assert hooks.client.get(f"webhooks/{unique}").status_code == 404
 
 
+def test_a_stop_does_not_wait_for_a_receiver_that_has_not_agreed(
+    tmp_path: Path, unique: str, hooks_of: Callable[[Gateway], Hooks]
+) -> None:
+    settings = {**LOCAL, "server.drain_timeout_s": 3600}
+    with Receiver() as receiver, Gateway(tmp_path / "gateway", settings=settings) as gateway:
+        receiver.grants = False
+        hooks = hooks_of(gateway)
+        hooks.queue(unique)
+        hooks.put(unique, source={"queue": unique}, url=receiver.url)
+        hooks.wait(unique, lambda shown: "OPTIONS" in shown["last_error"])
+        assert gateway.terminate() == 0
+
+
 def test_what_the_configuration_forbids_since_a_start_is_there_and_says_why(
     tmp_path: Path, unique: str, hooks_of: Callable[[Gateway], Hooks]
 ) -> None:

@@ -85,6 +85,8 @@ class Worker:
         self._feeders: list[Feeder] = []
         self._main: Feeder | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
+        """Those of them that a stop waits for."""
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
 
@@ -192,10 +194,10 @@ class Worker:
         self.stop()
 
     async def drain(self, timeout_s: float) -> None:
-        """Take nothing more, let what is under way end, then stop."""
+        """Take nothing more, let the requests that are under way end, then stop."""
         self._running = False
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_s)
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=timeout_s)
         tasks = list(self._tasks)
         self.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -305,7 +307,7 @@ class Worker:
         if self._consent.falls_due():
             self._spawn(self._renew())
         while chosen := self._endpoint.next(now_s):
-            self._spawn(self._send(chosen))
+            self._sending.add(self._spawn(self._send(chosen)))
         for feeder in self._feeders:
             feeder.queue.credit_gained()
         wake_s = self._endpoint.wake_s(now_s)
@@ -314,13 +316,15 @@ class Worker:
             wait_s = (wake_s if wake_s is not None else now_s + rest_s) - now_s
             self._timer = self._loop.call_later(min(max(wait_s, 0.001), _LOOK_S), self._kick)
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._sending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a webhook failed", exc_info=error, extra=fields(webhook=self.webhook.name))
             self.disable(f"an internal error; see the gateway's log: {error!r}"[:200])

@@ -53,11 +53,16 @@ class Consuming:
         priority: int = 0,
         auto: bool = False,
         exclusive: bool = False,
+        unacked_max: int = 0,
         name: str = "",
         ranges: list[tuple[int, int]] | None = None,
     ) -> Consumer:
-        """A new consumer of `queue`. Raises ConsumerRefused, QueueGone."""
+        """A new consumer of `queue`; `unacked_max`: what it may have out, 0: as options say.
+
+        Raises ConsumerRefused, QueueGone.
+        """
         session = self._session
+        most = session.options.max_unacked
         consumer = Consumer(
             session.codec.outgoing,
             handle,
@@ -66,7 +71,7 @@ class Consuming:
             session.room,
             priority=priority,
             auto=auto,
-            unacked_max=session.options.max_unacked,
+            unacked_max=min(unacked_max or most, most),
             name=name,
             ranges=ranges,
         )

@@ -53,6 +53,7 @@ CAPABILITIES: Final = (
     "extend",
     "queues",
     "numbered",
+    "max_unacked",
 )
 """Every client may have these, and the SDK asks for them all."""
 ZSTD: Final = "zstd"

@@ -205,10 +205,11 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
 
 
 def subscribe(session: Session, id: int, fields: Fields) -> None:
-    """{handle, topic, subscription, kind?, start?, durable?, create?, priority?, and the options} or
-    {handle, queue, exclusive?, priority?, auto?}."""
+    """{handle, topic, subscription, kind?, start?, durable?, create?, priority?, max_unacked?, options} or
+    {handle, queue, exclusive?, priority?, max_unacked?, auto?}."""
     handle = _handle(session, id, fields)
     priority = fields.number("priority", 0, least=-_PRIORITY_MAX, most=_PRIORITY_MAX)
+    unacked_max = fields.number("max_unacked", 0, most=2**31 - 1)
     if fields.has("queue"):
         queue = session.vhost.queue(fields.text("queue"), session.actor, "read")
         exclusive, auto = fields.switch("exclusive", False), fields.switch("auto", False)
@@ -219,7 +220,9 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
                 f"queue '{queue.name}' is a stream",
                 remedy="name it as topic",
             )
-        session.consuming.attach(handle, queue, priority=priority, exclusive=exclusive, auto=auto)
+        session.consuming.attach(
+            handle, queue, priority=priority, exclusive=exclusive, auto=auto, unacked_max=unacked_max
+        )
         session.answer(id, {"handle": handle}, session.vhost.queues[queue.name].lsn)
         return
     create = fields.switch("create", False)
@@ -254,7 +257,14 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
             stream, name, kind, options, identity=session.identity, durable=durable, position=position
         )
         try:
-            session.consuming.attach(handle, subscription, priority=priority, name=consumer, ranges=ranges)
+            session.consuming.attach(
+                handle,
+                subscription,
+                priority=priority,
+                unacked_max=unacked_max,
+                name=consumer,
+                ranges=ranges,
+            )
             session.answer(id, {"handle": handle}, max(made, lsn))
         except ConsumerRefused as refused:
             holder = session.consuming.holder(subscription)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.sdk.message import Message, MessageId
     from penstock.sdk.outbox import sent
     from penstock.sdk.producer import Producer
+    from penstock.sdk.reader import Reader
     from penstock.sdk.retrying import Retry
     from penstock.sdk.schema import Codec, Schema
     from penstock.sdk.table import Table
@@ -57,6 +58,7 @@ __all__ = [
     "OpenTelemetry",
     "Producer",
     "Question",
+    "Reader",
     "Refused",
     "Retry",
     "Schema",
@@ -78,6 +80,7 @@ _PLACES = {
     "OpenTelemetry": "tracing",
     "Producer": "producer",
     "Question": "half",
+    "Reader": "reader",
     "sent": "outbox",
     "Retry": "retrying",
     "Codec": "schema",

@@ -22,15 +22,17 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from penstock.sdk import admin as aio_admin
 from penstock.sdk import client as aio
 from penstock.sdk import consumer as aio_consumer
 from penstock.sdk import half as aio_half
 from penstock.sdk import producer as aio_producer
+from penstock.sdk import reader as aio_reader
 from penstock.sdk import retrying as aio_retrying
 from penstock.sdk import table as aio_table
+from penstock.sdk import topics as aio_topics
 from penstock.sdk import transaction as aio_transaction
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message, MessageId
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from penstock.sdk.places import Start
 
     V = TypeVarWithDefault("V", default=bytes)
     Sent = TypeVarWithDefault("Sent", default=bytes | str)
@@ -345,6 +349,33 @@ class Consumer(_Taking[aio_consumer.Consumer[V], V], Generic[V]):
     go_on = _waits(aio_consumer.Consumer[V].go_on)
 
 
+class Reader(Consumer[V]):
+    """See `penstock.sdk.reader.Reader`."""
+
+    def seek(self, to: Start) -> None:
+        """Go on from there. Raises ClientError."""
+        self._portal.run(self._inner.seek(to))
+
+    def has_more(self) -> bool:
+        """Whether something that was published before this call is not given out yet; of topics only."""
+        return self._portal.run(cast("aio_reader.Reader[V]", self._inner).has_more())
+
+
+class TopicsConsumer(_Taking[aio_topics.TopicsConsumer[V], V], Generic[V]):
+    """See `penstock.sdk.topics`."""
+
+    ack = _waits(aio_topics.TopicsConsumer[V].ack)
+    nack = _waits(aio_topics.TopicsConsumer[V].nack)
+    reject = _waits(aio_topics.TopicsConsumer[V].reject)
+    extend = _waits(aio_topics.TopicsConsumer[V].extend)
+    seek = _waits(aio_topics.TopicsConsumer[V].seek)
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that are consumed now."""
+        return self._inner.topics
+
+
 class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer[V], V], Generic[V]):
     """See `penstock.Retry`."""
 
@@ -402,7 +433,8 @@ class Client(_Face[aio.Client]):
     cancel = _waits(aio.Client.cancel)
     producer = _makes(aio.Client.producer, Producer)
     subscribe = _makes(aio.Client.subscribe, Consumer)
-    reader = _makes(aio.Client.reader, Consumer)
+    subscribe_topics = _makes(aio.Client.subscribe_topics, TopicsConsumer)
+    reader = _makes(aio.Client.reader, Reader)
     table = _makes(aio.Client.table, Table)
     retrying = _makes(aio.Client.retrying, RetryingConsumer)
     transaction = _makes(aio.Client.transaction, Transaction)

@@ -10,6 +10,8 @@ from penstock.sdk.message import MessageId
 from penstock.sdk.places import of_producer, of_reader, of_subscription, options_of
 
 if TYPE_CHECKING:
+    import re
+
     from typing_extensions import TypeVar
 
     from penstock.sdk.admin import Admin
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
     from penstock.sdk.half import Group
     from penstock.sdk.places import Start
     from penstock.sdk.producer import Producer
+    from penstock.sdk.reader import Reader
     from penstock.sdk.retrying import Retry, RetryingConsumer
     from penstock.sdk.schema import Codec
     from penstock.sdk.table import Table
+    from penstock.sdk.topics import TopicsConsumer
     from penstock.sdk.transaction import Transaction
 
     T = TypeVar("T", default=bytes)
@@ -119,6 +123,7 @@ class Client(Connecting):
         priority: int = 0,
         prefetch: int = 1000,
         prefetch_bytes: int = 16 << 20,
+        max_unacked: int | None = None,
         ack_timeout_s: float | None = None,
         nack_backoff_s: tuple[float, float] | None = None,
         max_deliveries: int | None = None,
@@ -142,6 +147,7 @@ class Client(Connecting):
             exclusive: Of a queue: let no other consumer in.
             prefetch, prefetch_bytes: What may wait in this process, in bytes with 28 for each message (and
                 a message of more than a fifth of it besides); 0 messages: only `pull` brings some.
+            max_unacked: What this consumer may have out, with what waits here; at most `native.max_unacked`.
             ack_timeout_s: What is not acknowledged in time comes again, to whoever is there.
             nack_backoff_s: How long what is given back waits; it doubles from the first to the second.
             create: Make topics that are not there: this one, and `dead_letter`.
@@ -156,6 +162,7 @@ class Client(Connecting):
         said = {
             "exclusive": exclusive or None,
             "priority": priority or None,
+            "max_unacked": max_unacked,
             "consumer": consumer,
             "ranges": None if ranges is None else [list(one) for one in ranges],
         }
@@ -218,6 +225,50 @@ class Client(Connecting):
             },
         )
 
+    def subscribe_topics(
+        self,
+        topics: Sequence[str] | re.Pattern[str],
+        subscription: str,
+        *,
+        schema: type[T] | Codec[T] | None = None,
+        kind: Kind = "shared",
+        start: Start = "latest",
+        look_s: float = 60,
+        prefetch: int = 1000,
+        prefetch_bytes: int = 16 << 20,
+        max_unacked: int | None = None,
+        ack_timeout_s: float | None = None,
+        nack_backoff_s: tuple[float, float] | None = None,
+        max_deliveries: int | None = None,
+        dead_letter: str | None = None,
+        consumer: str | None = None,
+    ) -> TopicsConsumer[T]:
+        """A consumer of subscriptions of one name to several topics: listed, or all whose names a pattern
+        matches as a whole (`re.compile("orders-.*")`); see `penstock.sdk.topics`.
+
+        The other arguments are those of `subscribe`, for each of the topics.
+
+        Args:
+            topics: Those that are listed are made when they are not there.
+            look_s: With a pattern: how often new topics are looked for.
+
+        """
+        from penstock.sdk.topics import TopicsConsumer
+
+        options = {
+            "schema": schema,
+            "kind": kind,
+            "prefetch": prefetch,
+            "prefetch_bytes": prefetch_bytes,
+            "max_unacked": max_unacked,
+            "ack_timeout_s": ack_timeout_s,
+            "nack_backoff_s": nack_backoff_s,
+            "max_deliveries": max_deliveries,
+            "dead_letter": dead_letter,
+            "consumer": consumer,
+        }
+        return TopicsConsumer(self, topics, subscription, start, look_s, options)
+
     def reader(
         self,
         topic: str | None = None,
@@ -230,17 +281,17 @@ class Client(Connecting):
         start: Start = "latest",
         prefetch: int = 1000,
         prefetch_bytes: int = 16 << 20,
-    ) -> Consumer[T]:
+    ) -> Reader[T]:
         """Messages of a topic, an exchange, an MQTT filter, or a queue from `start` on, without taking them.
 
         See `subscribe`. After a lost connection it goes on behind the last message that was given out. What
         was published to an exchange before is there as long as the gateway keeps its traffic.
         """
-        from penstock.sdk.consumer import Consumer
+        from penstock.sdk.reader import Reader
         from penstock.sdk.schema import codec_of
 
         opening = of_reader(topic, queue, exchange, routing_key, mqtt_filter, start)
-        return Consumer(self, opening, prefetch, prefetch_bytes, codec_of(schema))
+        return Reader(self, opening, prefetch, prefetch_bytes, codec_of(schema))
 
     def table(
         self,

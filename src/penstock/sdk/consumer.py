@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast, overload
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
 from penstock.sdk.columns import Batch
-from penstock.sdk.errors import ClientError, Closed, StaleDelivery
+from penstock.sdk.errors import ClientError, Closed, NotFound, StaleDelivery
 from penstock.sdk.message import Message
 from penstock.sdk.places import start_of
 from penstock.sdk.ranges import RANGE, joined, packed
@@ -150,15 +150,17 @@ class Consumer(Receiving[T]):
     def paused(self) -> None:
         """The connection is lost: what waits comes again, what was given out is stale."""
         if not self._opening.takes:
-            self._next = (
-                self._inbox.position + 1 if self._inbox.position else self._inbox.head() or self._next
-            )
+            self._next = self._goes_on()
         self._link = None
         self._void()
         for _, answer in self._pulls.values():
             if not answer.done():
                 answer.set_result({})
         self._pulls.clear()
+
+    def _goes_on(self) -> int | None:
+        """Of a reader: the position behind what was given out; None: it begins at its start."""
+        return self._inbox.position + 1 if self._inbox.position else self._inbox.head() or self._next
 
     def _void(self) -> None:
         self.source = self._inbox.source = Source(self)
@@ -202,6 +204,16 @@ class Consumer(Receiving[T]):
     def takes(self) -> bool:
         """What it is given is to be settled; of readers it is not."""
         return self._opening.takes
+
+    @property
+    def is_gone(self) -> bool:
+        """The gateway let go of it, or it was closed: its topic was deleted, or may not be read any more."""
+        return not self.handle or isinstance(self._error, NotFound)
+
+    @property
+    def topic(self) -> str:
+        """The topic it consumes; "": it consumes a queue."""
+        return str(self._opening.fields.get("topic", ""))
 
     @property
     def place(self) -> str:

@@ -57,6 +57,11 @@ def properties_block(
         if not isinstance(headers or {}, Mapping):
             raise TypeError(f"headers are a mapping of names to values, not {type(headers).__name__}")
         made["headers"] = {**({} if key is None else {KEY_HEADER: key}), **(headers or {})}
+    happened = made.get("timestamp")
+    if happened is not None and hasattr(happened, "timestamp"):
+        if happened.tzinfo is None:
+            raise ValueError("timestamp is a datetime with a time zone: datetime.now(UTC), or .astimezone()")
+        made["timestamp"] = int(happened.timestamp())
     if ttl_ms is not None:
         made["expiration"] = str(ttl_ms)
     names = [name for name, _ in FIELDS]
@@ -141,6 +146,11 @@ class Message(Record, Described, Generic[T]):
     def id(self) -> MessageId:
         """Its name: `start=str(message.id)` reads from it on."""
         return MessageId(self.position)
+
+    @property
+    def topic(self) -> str:
+        """The topic it was consumed from; "": it came from a queue."""
+        return self.source.consumer.topic
 
     @property
     def exchange(self) -> str:

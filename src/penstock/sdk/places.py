@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Opening", "of_producer", "of_reader", "of_subscription", "start_of"]
 
 _MQTT: Final = "amq.topic"
-_OF_QUEUES: Final = ("exclusive", "priority")
+_OF_QUEUES: Final = ("exclusive", "priority", "max_unacked")
 """What can be said of a consumer of a queue that is there."""
 
 
@@ -206,7 +206,7 @@ def _queue_of(
     name: str, consumer: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Of a durable queue that stands for a subscription to an exchange: how it is consumed, and declared."""
-    fields = {name: value for name, value in consumer.items() if name == "priority"}
+    fields = {name: value for name, value in consumer.items() if name in _OF_QUEUES}
     arguments: dict[str, Any] = {}
     kind = options.get("kind", "shared")
     if kind == "exclusive":
@@ -215,7 +215,7 @@ def _queue_of(
         arguments["x-single-active-consumer"] = True
     elif kind != "shared":
         raise TypeError(f"a subscription to an exchange is shared, failover or exclusive, not {kind!r}")
-    if consumer.keys() - {"priority"} or "sticky" in options:
+    if consumer.keys() - set(_OF_QUEUES) or "sticky" in options:
         raise TypeError("consumer= and ranges= are for subscriptions to topics")
     for option, argument in (
         ("ack_timeout_ms", "x-ack-timeout-ms"),

@@ -228,7 +228,8 @@ class Producer(Generic[T]):
             ttl_s: How long it is good for, once it is published.
             persistent: False: it may be lost by a restart.
             number: Of a producer with `numbered=True`: above those before; sent again, it is kept once.
-            properties: Further ones by AMQP's names: content_type, correlation_id, message_id, priority...
+            properties: Further ones by AMQP's names: content_type, correlation_id, message_id, priority,
+                timestamp (when it happened: a datetime, kept in whole seconds, or an integer)...
 
         Raises:
             ClientError: it was refused, or cannot be sent any more. Cancelled: it may be kept or not.
@@ -251,6 +252,8 @@ class Producer(Generic[T]):
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
+        deliver_at: datetime | float | None = None,
+        deliver_after_s: float | None = None,
         ttl_s: float | None = None,
         persistent: bool = True,
         number: int | None = None,
@@ -265,6 +268,8 @@ class Producer(Generic[T]):
         if (
             key is None
             and headers is None
+            and deliver_at is None
+            and deliver_after_s is None
             and ttl_s is None
             and number is None
             and persistent
@@ -277,11 +282,14 @@ class Producer(Generic[T]):
         headers, span = self._composer.traced(headers)
         with span:
             data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
+            due = due_ms(deliver_at, deliver_after_s, self.client.clock)
             if not self._gathering.has_room(len(data) + len(block) + MESSAGE_BYTES):
                 raise BufferFull(
                     f"{self.under_way} bytes are under way to {self.place}",
                     remedy="await send, or raise buffer_bytes",
                 )
+            if due:
+                return self._send_later(data, block, due)
             return self._add(data, block, number)
 
     async def send_many(self, values: Sequence[T], *, key: bytes | str | None = None) -> list[MessageId]:
@@ -377,12 +385,13 @@ class Producer(Generic[T]):
         *,
         key: bytes | str | None,
         headers: Mapping[str, Any] | None,
+        ttl_s: float | None,
         properties: Mapping[str, Any] | None,
     ) -> tuple[bytes, bytes]:
         """Body and properties of a message that a transaction sends. Raises TypeError, ValueError."""
         headers, span = self._composer.traced(headers)
         with span:
-            return self._composer.message(body, key, headers, None, True, properties or {})
+            return self._composer.message(body, key, headers, ttl_s, True, properties or {})
 
     async def _wait_for_room(self, size: int) -> None:
         """Wait for one's turn to send a message of `size` bytes, which is to be added at once."""
@@ -436,7 +445,7 @@ class Producer(Generic[T]):
         if batch is not None:
             self._unconfirmed.send(batch, self._link, self.handle)
 
-    async def _send_later(self, body: bytes, block: bytes, due: int) -> MessageId:
+    def _send_later(self, body: bytes, block: bytes, due: int) -> asyncio.Future[MessageId]:
         if self.name is not None:
             raise ClientError(
                 "a named producer cannot delay messages", remedy="open a producer without a name for these"
@@ -445,7 +454,19 @@ class Producer(Generic[T]):
         self._flush()
         batch = self._gathering.whole([body], 0, block)
         batch.due_ms = due
-        return (await self._send_whole(batch))[0]
+        sent: asyncio.Future[MessageId] = self._gathering.loop.create_future()
+
+        def told(whole: asyncio.Future[list[MessageId]]) -> None:
+            error = whole.exception()
+            if sent.done():
+                return
+            if error is None:
+                sent.set_result(whole.result()[0])
+            else:
+                sent.set_exception(error)
+
+        self._send_whole(batch).add_done_callback(told)
+        return sent
 
     def _send_whole(self, batch: Pending) -> asyncio.Future[list[MessageId]]:
         """Send a batch of one call; the ids of its messages."""

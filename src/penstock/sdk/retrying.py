@@ -18,13 +18,11 @@ Its headers say what happened to it: `x-retries` how often it was given back, `x
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.sdk.message import Message
-from penstock.sdk.receiving import Receiving
+from penstock.sdk.several import Several
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,8 +68,11 @@ class Retry:
         return min(least * 2.0 ** min(retries, 40), most)
 
 
-class RetryingConsumer(Receiving[T]):
-    """Consumers of a topic and of its retry topic as one. Made by `Client.retrying`."""
+class RetryingConsumer(Several[T]):
+    """Consumers of a topic and of its retry topic as one. Made by `Client.retrying`.
+
+    `nack` gives messages back as they are, uncounted.
+    """
 
     def __init__(
         self,
@@ -82,17 +83,21 @@ class RetryingConsumer(Receiving[T]):
         start: Start,
         options: dict[str, Any],
     ) -> None:
+        super().__init__(f"subscription {subscription!r} of topic {topic!r}, with retries")
         self.client = client
         self.retry = retry
         self._topic = topic
         later = retry.topic or f"{topic}-{subscription}-RETRY"
         self._later = client.producer(later)
         self._dead = client.producer(retry.dead_letter or f"{topic}-{subscription}-DLQ")
-        consumers = (
+        self._consumers = [
             client.subscribe(topic, subscription, start=start, **options),
             client.subscribe(later, subscription, start="earliest", **options),
-        )
-        self._consumers = cast("tuple[Consumer[T], Consumer[T]]", consumers)
+        ]
+
+    def _in_turn(self) -> list[Consumer[T]]:
+        """What comes again is first."""
+        return self._consumers[::-1]
 
     # Opening and closing
 
@@ -102,8 +107,10 @@ class RetryingConsumer(Receiving[T]):
         opened: list[Consumer[T] | Producer] = []
         try:
             # The producers make their topics.
-            for one in (self._later, self._dead, *self._consumers):
-                opened.append(await one.open())
+            for producer in (self._later, self._dead):
+                opened.append(await producer.open())
+            for consumer in self._consumers:
+                opened.append(await consumer.open())
         except BaseException:
             for one in reversed(opened):
                 await one.close()
@@ -115,80 +122,12 @@ class RetryingConsumer(Receiving[T]):
     async def close(self) -> None:
         """Give back what was not acknowledged. Idempotent."""
         self.stopped = True
-        for one in (*self._consumers, self._later, self._dead):
-            await one.close()
-
-    def stop(self) -> None:
-        """Give out nothing more; see `Consumer.stop`."""
-        self.stopped = True
         for consumer in self._consumers:
-            consumer.stop()
-
-    # Receiving
-
-    @overload
-    async def receive(self) -> Message[T]: ...
-    @overload
-    async def receive(self, timeout_s: float | None) -> Message[T] | None: ...
-    async def receive(self, timeout_s: float | None = None) -> Message[T] | None:
-        """The next message, of what comes again first; None: none in time. Raises Closed, ClientError."""
-        found = await self.receive_many(1, timeout_s)
-        return found[0] if found else None
-
-    async def receive_many(self, most: int = 1000, timeout_s: float | None = None) -> list[Message[T]]:
-        """At least one message and what else is here, `most` at most; [] when none came in time."""
-        found: list[Message[T]] = []
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._arrival()
-        except TimeoutError:
-            return found
-        for consumer in reversed(self._consumers):
-            if consumer.waiting and len(found) < most:
-                found += await consumer.receive_many(most - len(found))
-        return found
-
-    async def _arrival(self) -> None:
-        """Wait until one of the consumers has something. Raises Closed, ClientError."""
-        while not any(consumer.waiting for consumer in self._consumers):
-            arrivals: list[tuple[Consumer[T], asyncio.Future[None]]] = []
-            try:
-                for consumer in self._consumers:
-                    arrivals.append((consumer, consumer.arrival()))
-                await asyncio.wait([one for _, one in arrivals], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for consumer, arrival in arrivals:
-                    consumer.leave(arrival)
-
-    async def __aiter__(self) -> AsyncIterator[Message[T]]:
-        async for found in self.batches(1):
-            for message in found:
-                yield message
+            await consumer.close()
+        for producer in (self._later, self._dead):
+            await producer.close()
 
     # Settling
-
-    async def ack(self, messages: Message[T] | Iterable[Message[T]], *, durable: bool = False) -> None:
-        """They are done; see `Consumer.ack`."""
-        for consumer, some in self._by_consumer(messages):
-            await consumer.ack(some, durable=durable)
-
-    async def nack(
-        self, messages: Message[T] | Iterable[Message[T]], *, delay_s: float | None = None
-    ) -> None:
-        """They come again as they are, uncounted; see `Consumer.nack`."""
-        for consumer, some in self._by_consumer(messages):
-            await consumer.nack(some, delay_s=delay_s)
-
-    def _by_consumer(
-        self, messages: Message[T] | Iterable[Message[T]]
-    ) -> list[tuple[Consumer[T], list[Message[T]]]]:
-        some = [messages] if isinstance(messages, Message) else list(messages)
-        found = []
-        for consumer in self._consumers:
-            own = [message for message in some if message.source.consumer is consumer]
-            if own:
-                found.append((consumer, own))
-        return found
 
     async def retry_later(self, message: Message[T], *, delay_s: float | None = None) -> None:
         """Have it come again after `delay_s`, or after the wait that its tries so far make.

@@ -44,13 +44,17 @@ class Transaction:
         to: Producer[Any] | None = None,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
+        ttl_s: float | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """Send a message by `to`, or by the producer the transaction was made by, with the commit."""
+        """Send a message by `to`, or by the producer the transaction was made by, with the commit.
+
+        It cannot be delayed. The arguments are those of `Producer.send`, but for `properties`.
+        """
         producer = to or self._producer
         if producer is None:
             raise ClientError("the transaction has no producer of its own", remedy="say by whom: to=producer")
-        body, block = producer.encoded(body, key=key, headers=headers, properties=properties)
+        body, block = producer.encoded(body, key=key, headers=headers, ttl_s=ttl_s, properties=properties)
         bodies, props = self._sends.setdefault(producer, ([], []))
         bodies.append(body)
         props.append(block)

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 
 cdef enum:
-    STRETCH_MOST = 1048576                  # bytes that are sent at once
+    STRETCH_MOST = 2097152                  # bytes that are sent at once
 
 
 cdef class SegmentFile:

@@ -192,13 +192,17 @@ cdef class Stretch:
     cdef ssize_t send(self, int socket, bint* cold) noexcept:
         cdef int64_t offset = <int64_t>self.offset
         cdef size_t size = min(self.size, <size_t>STRETCH_MOST)
+        cdef int fd = self.file.fd
         cdef ssize_t sent
         cold[0] = not self.there and not self.file.has_pages(self.offset, size)
         self.there = False          # if not all of it goes now, there is time for it to leave
         if cold[0]:
             errno = EAGAIN
             return -1
-        sent = sendfile(socket, self.file.fd, &offset, size)
+        # Takes as long as a whole turn of messages: threads that read wait for the interpreter's lock meanwhile, and
+        # would be woken, in vain, by each callback of the loop.
+        with nogil:
+            sent = sendfile(socket, fd, &offset, size)
         if sent > 0:
             self.offset += <uint64_t>sent
             self.size -= <size_t>sent

@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.protocols.outbuffer cimport FILE_BYTES, OutBuffer
 from penstock.subscriptions._turns cimport Sink, Turns
 
 cdef extern from "time.h" nogil:
@@ -266,8 +266,7 @@ cdef class Stream(Sink):
                     self.hold("output")
         if self.throttled and self.writable:
             self.throttled = False
-            # Not from inside the flush: waking a queue here would run its pump in the middle of the tick.
-            self.loop.call_soon(self.writable_again)
+            self.turns.relieve(self)
         return 0
 
     def room(self):
@@ -277,7 +276,7 @@ cdef class Stream(Sink):
         cdef Py_ssize_t left
         if self.closing:
             return 0
-        left = self.output_mark - self.out.size - self.out.attached if self.writable else 0
+        left = self.output_mark - self.out.size - self.out.attached // FILE_BYTES if self.writable else 0
         if left <= 0:
             self.throttled = True
             return 0

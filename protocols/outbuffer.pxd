@@ -6,6 +6,10 @@ from libc.stdint cimport uint8_t
 from penstock.log_core._segment_file cimport Stretch
 
 
+cdef enum:
+    FILE_BYTES = 2                  # of an attached file that count as one of output: they cost time, but no memory
+
+
 cdef class OutBuffer:
     cdef PyObject* _bytes           # the bytes object being filled; NULL while nothing was reserved
     cdef uint8_t* _start            # its first byte

@@ -17,6 +17,7 @@ cdef class Turns:
     cdef bint scheduled, running, writes_later
     cdef double quick_at, read_at           # of the last lone read that was one; of the one that is being read
     cdef list queues, sinks                 # ready; with output
+    cdef list relieved                      # of the sinks that were full those that are not any more
     cdef readonly unsigned long long turns
 
     cpdef schedule(self)
@@ -25,6 +26,8 @@ cdef class Turns:
     cpdef bint begin_read(self, double now) except -1
     cpdef run_alone(self, Sink reader)
     cpdef dirty_connection(self, Sink sink)
+    cdef int relieve(self, Sink sink) except -1
+    cdef int wake_relieved(self) except -1
     cdef int write_later(self) except -1
     cdef int begin(self) except -1
     cdef int end(self) except -1

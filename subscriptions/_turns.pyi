@@ -23,6 +23,9 @@ class Sink:
     def answer(self) -> None:
         """The consumers of what was read of this one have it, as far as they could."""
 
+    def writable_again(self) -> None:
+        """It had no room, and sent what it had: consumers may go on. At the beginning of a turn."""
+
 class Turns:
     """The turns of one worker."""
 

@@ -56,6 +56,9 @@ cdef class Sink:
     def answer(self):
         pass
 
+    def writable_again(self):
+        pass
+
 
 cdef class Turns:
     def __init__(self, log not None, call_soon not None, call_later not None, clock not None):
@@ -67,6 +70,7 @@ cdef class Turns:
         self.quick_at = -EACH_S
         self.queues = []
         self.sinks = []
+        self.relieved = []
 
     cpdef schedule(self):
         if not self.scheduled:
@@ -100,6 +104,13 @@ cdef class Turns:
             if not self.scheduled and not self.running:
                 self.schedule()
 
+    cdef int relieve(self, Sink sink) except -1:
+        """Tell it in the next turn that it has room again: waking a queue in the middle of this one would pump it."""
+        self.relieved.append(sink)
+        if not self.scheduled and not self.running:
+            self.schedule()
+        return 0
+
     def run(self):
         cdef Feed feed
         self.begin()
@@ -113,6 +124,7 @@ cdef class Turns:
                     feed.waiters = []       # a registration is for one waking
                     for queue in waiters:
                         queue.fed(feed)
+            self.wake_relieved()
             self.pump()
             release()
             self.flush()
@@ -170,8 +182,20 @@ cdef class Turns:
 
     cdef int end(self) except -1:
         self.running = False
-        if self.queues or self.sinks:
+        if self.queues or self.sinks or self.relieved:
             self.schedule()
+        return 0
+
+    cdef int wake_relieved(self) except -1:
+        cdef list sinks = self.relieved
+        if not sinks:
+            return 0
+        self.relieved = []
+        for sink in sinks:
+            try:
+                sink.writable_again()
+            except Exception:
+                logger.exception("a connection with room again failed", extra={"connection": repr(sink)})
         return 0
 
     cdef int pump(self) except -1:

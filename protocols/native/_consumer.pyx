@@ -33,7 +33,7 @@ from penstock.protocols.native._frames cimport (
     put_head,
 )
 from penstock.protocols.native.packing import pack
-from penstock.protocols.outbuffer cimport OutBuffer
+from penstock.protocols.outbuffer cimport FILE_BYTES, OutBuffer
 from penstock.log_core._resident cimport Place, Run
 from penstock.log_core._segment_file cimport Stretch
 from penstock.subscriptions._batches cimport BatchOutlet, Next, find_run, next_batch, next_run, read_run, take_whole
@@ -46,7 +46,7 @@ cdef enum:
     STORED_HEAD = 24
     DELIVER_SPLIT = 262144      # a delivery goes on in another frame from this size on
     TAKE_MAX = 1024             # items a cursor gives at once
-    RUN_BYTES = 1048576         # that go at once out of the page cache, or one batch:
+    RUN_BYTES = 2097152         # that go at once out of the page cache, or one batch:
     BATCH_MOST = 4194304        # more than a batch of several records has
     REST_MIN = 16               # records of a batch behind which to stop, so that the next one can be taken whole
     PACK_MIN = 512              # bytes of a delivery that is worth compressing
@@ -69,6 +69,11 @@ cdef class Outgoing:
             memcpy(p + HEAD, PyBytes_AS_STRING(packed), size)
             out.size = began + HEAD + size
         return 0
+
+
+cdef size_t bounded(size_t room, size_t least, size_t most) noexcept:
+    """Bytes of a run: as many as there is room for, but a first batch of `least` bytes, which are at most `most`."""
+    return max(min(min(room, <size_t>RUN_BYTES), most), least)
 
 
 cdef uint32_t slot_of_item(Item* item) noexcept:
@@ -304,7 +309,7 @@ cdef class Consumer(BatchOutlet):
         read to where it is sent from."""
         cdef Next next
         cdef Run run
-        cdef Py_ssize_t room
+        cdef Py_ssize_t room = self.room()
         cdef size_t size
         cdef uint8_t* p
         cdef Stretch stretch
@@ -315,14 +320,14 @@ cdef class Consumer(BatchOutlet):
         # Not compressed: in a DELIVER its messages are smaller than their batch is.
         if size == 0 or size > BATCH_MOST or <int64_t>size > size_most:
             return 0
-        room = min(<Py_ssize_t>self.room(), <Py_ssize_t>RUN_BYTES)
-        room = max(min(room, <Py_ssize_t>size_most), <Py_ssize_t>size)
         if self.outgoing.out.takes_files:
-            stretch = find_run(cursor, self.place, &next, room, &run)
+            stretch = find_run(cursor, self.place, &next,
+                               bounded(<size_t>(FILE_BYTES * room), size, <size_t>size_most), &run)
             if stretch is not None:
                 self.small = next.small
                 p = self.outgoing.out.reserve(HEAD + STORED_HEAD) + HEAD + STORED_HEAD
                 return self.put_stored(cursor, p, stretch.size, stretch, next.first, run.count, run.blobs)
+        room = <Py_ssize_t>bounded(<size_t>room, size, <size_t>size_most)
         p = self.outgoing.out.reserve(HEAD + STORED_HEAD + room) + HEAD + STORED_HEAD
         size = read_run(cursor, self.place, &next, p, room, &run)
         if size == 0:

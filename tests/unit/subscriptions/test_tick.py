@@ -254,6 +254,48 @@ def test_a_connection_is_flushed_once_however_often_it_was_dirtied(
     assert seen == ["flush", "send c"]
 
 
+class FakeTransport:
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.seen.append(f"write {data.decode()}")
+
+
+class NarrowStream(Stream):
+    """Room for one byte, which a queue takes as soon as it is told that there is room again."""
+
+    def __init__(self, loop: Loop, tick: Tick, seen: list[str], queue: FakeQueue) -> None:
+        super().__init__(loop, tick, 1)
+        self.tick, self.seen, self.queue = tick, seen, queue
+
+    def writable_again(self) -> None:
+        self.seen.append("room again")
+        if self.queue.name == "broken":
+            raise RuntimeError(self.queue.name)
+        self.tick.ready(self.queue)
+
+
+@pytest.mark.parametrize("name", ["a", "broken"])
+def test_who_had_no_room_is_told_in_the_next_turn_before_the_queues_are_pumped(
+    name: str, tick: Tick, loop: Loop, seen: list[str]
+) -> None:
+    stream = NarrowStream(loop, tick, seen, FakeQueue(tick, seen, name))
+    stream.attach(FakeTransport(seen))
+    stream.out.write(b"1")
+    assert stream.room() == 0
+    stream.dirty()
+    assert loop.turn() == 1
+    assert seen == ["flush", "write 1"], "not in the middle of this turn"
+    tick.ready(FakeQueue(tick, seen, "b"))
+    assert loop.turn() == 1
+    assert seen[2:] == ["flush", "room again", "pump b", *(["pump a"] if name == "a" else [])]
+    assert loop.settle() == 0, "and once"
+
+
 def test_periodic_calls_keep_their_pace_and_stop(tick: Tick, loop: Loop) -> None:
     times: list[float] = []
     periodic = tick.every(1.0, lambda: times.append(loop.time()))

@@ -4,17 +4,22 @@
 
 Records of 100 B are produced in batches and read back, records of 1 KiB are read. Batches are of 16 KiB, as
 Kafka's clients make them unless they are told otherwise, and of 256 KiB, which spares Kafka's broker most
-of what a request costs it. penstock confirms what is on the disk (`acks=fsync`); Kafka, with acks=all on
-its one broker, what is in the page cache. "kafka, synced" writes to a topic with `flush.messages=1`, which
-promises what penstock does; Kafka cannot sync in groups. penstock's client is `bench.native_client`, which
-costs next to nothing, and once more the SDK; Kafka's are its own kafka-producer-perf-test and kafka-
-consumer-perf-test. What is produced goes into a topic of its own that was warmed by a tenth of the load;
-what is read is filled once, and read by each client in turn. The first `--warm` times are not counted:
-Kafka's broker compiles itself while it runs. Medians and the best run of each are told. What is produced is
-produced once more at the rate that Kafka had: on a virtual machine new pages of memory may have to be
-waited for, and that counts as CPU of who wants many of them at once. Bodies are random letters. CPU is the
-broker's, user and system, all threads, from idle to idle again. Records per CPU second depend little on
-what else this machine does, records per second do.
+of what a request costs it. penstock's client is `bench.native_client`, which costs next to nothing, and
+once more the SDK; Kafka's are its own kafka-producer-perf-test and kafka-consumer-perf-test.
+
+Producing: penstock confirms what is on the disk (`acks=fsync`); Kafka, with acks=all on its one broker, what
+is in the page cache. Each is measured with the other's promise, too: "penstock, unsynced" (`acks=written`),
+and "kafka, synced", a topic with `flush.messages=1`; Kafka cannot sync in groups. "same promise" compares
+those that promise the same. Each goes into a topic of its own that was warmed by a tenth of the load. What
+is produced is produced once more at the rate that Kafka had.
+
+Reading: a topic is filled once, and read by each client in turn. What is read is in the page cache: the
+bench reads the files of either broker right before a run; in the rows "from the disk" it has the system
+forget them.
+
+The first `--warm` times are not counted: Kafka's broker compiles itself while it runs. Medians and the best
+run of each are told. Bodies are random letters. CPU is the broker's, user and system, all threads, from idle
+to idle again. Records per CPU second depend little on what else this machine does, records per second do.
 """
 
 from __future__ import annotations
@@ -22,11 +27,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import penstock
-from bench import native_client
+from bench import native_client, page_cache
 from bench.beside_kafka import Brokers, command_line, compare
 from bench.cpu import cpu_seconds, wait_until_idle
 from tests.support.brokers import Broker
@@ -82,6 +89,45 @@ WORKS = (
     Work("read 1 KiB, 16 KiB", 1024, 2_000_000, KAFKAS, True, _BULK),
     Work("read 1 KiB, 256 KiB", 1024, 2_000_000, LARGE, True, _BULK),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who produces or reads, and how."""
+
+    name: str
+    peer: str = "kafka"
+    """The client of Kafka's that promises the same."""
+    kafka: bool = False
+    sdk: bool = False
+    synced: bool = True
+    """Confirmed when it is on the disk."""
+    paced: bool = False
+    """At the rate that Kafka had."""
+    acknowledges: bool = False
+    cold: bool = False
+    """What is read is not in the page cache."""
+
+
+_SYNCED, _COLD = "kafka, synced", "kafka, from the disk"
+PRODUCERS = (
+    Client("penstock", _SYNCED),
+    Client("penstock, unsynced", synced=False),
+    Client("penstock by its SDK", _SYNCED, sdk=True),
+    Client("kafka", kafka=True, synced=False),
+    Client("penstock, at kafka's rate", _SYNCED, paced=True),
+    Client("penstock, unsynced, at kafka's rate", synced=False, paced=True),
+    Client(_SYNCED, _SYNCED, kafka=True),
+)
+READERS = (
+    Client("penstock"),
+    Client("penstock, acknowledged", acknowledges=True),
+    Client("penstock by its SDK", sdk=True),
+    Client("kafka", kafka=True),
+    Client("penstock, from the disk", _COLD, cold=True),
+    Client(_COLD, _COLD, kafka=True, cold=True),
+)
+
 COLUMNS = (
     "work",
     "client",
@@ -92,10 +138,9 @@ COLUMNS = (
     "best",
     "per CPU second, to Kafka",
     "best to best",
+    "same promise",
     "goal",
 )
-PACED, SYNCED, ACKNOWLEDGED = "penstock, at kafka's rate", "kafka, synced", "penstock, acknowledged"
-CLIENTS = ("penstock", ACKNOWLEDGED, "penstock by its SDK", "kafka", PACED, SYNCED)
 
 
 class Stand:
@@ -110,40 +155,55 @@ class Stand:
         self._topics += 1
         return f"t{self._topics}"
 
-    def produce(self, client: str, topic: str, records: int, work: Work, rate: float = 0) -> float | None:
-        """By the client of that name, at most `rate` per second (0: no limit); the seconds that it says it
-        took, if it does."""
+    def broker(self, client: Client) -> Broker:
+        """Whom it uses."""
+        return self.kafka if client.kafka else self.gateway
+
+    def fill(self, client: Client, topic: str, records: int, work: Work) -> list[Path]:
+        """Produce what is read; the files that have it."""
+        began = time.time()
+        self.produce(client, topic, records, work)
+        return page_cache.written_since(self.broker(client).data_dir, began)
+
+    def produce(self, client: Client, topic: str, records: int, work: Work, rate: float = 0) -> float | None:
+        """At most `rate` per second (0: no limit); the seconds that the client says it took, if it does."""
         port, batch = self.gateway.ports["native"], work.batch // work.size
-        if client in ("kafka", SYNCED):
+        if client.kafka:
             return self.kafka.produce(topic, records, work.size, batch_bytes=work.batch)
-        if client == "penstock by its SDK":
+        if client.sdk:
             asyncio.run(_sdk_produce(port, topic, records, work))
         else:
-            native_client.produce(port, topic, records, work.size, batch, acks="fsync", window=64, rate=rate)
+            acks = "fsync" if client.synced else "written"
+            native_client.produce(port, topic, records, work.size, batch, acks=acks, window=64, rate=rate)
         return None
 
-    def run(self, client: str, topic: str, records: int, work: Work, rate: float) -> Figure:
-        """One run, measured."""
-        self._runs += 1
-        broker: Broker = self.kafka if client in ("kafka", SYNCED) else self.gateway
+    def consume(self, client: Client, topic: str, records: int) -> float | None:
+        """From the beginning; the seconds that the client says it took, if it does."""
         port = self.gateway.ports["native"]
-        wait_until_idle(broker.pid)
-        before, began = cpu_seconds(broker.pid), time.perf_counter()
-        told: float | None = None
-        if not work.reads:
-            told = self.produce(client, topic, records, work, rate)
-        elif client == "kafka":
-            told = self.kafka.consume(topic, records)
-        elif client == "penstock by its SDK":
+        if client.kafka:
+            return self.kafka.consume(topic, records)
+        if client.sdk:
             asyncio.run(_sdk_consume(port, topic, records))
         else:
-            subscription = f"s{self._runs}" if client == ACKNOWLEDGED else ""
+            self._runs += 1
+            subscription = f"s{self._runs}" if client.acknowledges else ""
             native_client.consume(port, topic, records, subscription=subscription)
+        return None
+
+    def run(self, client: Client, topic: str, records: int, work: Work, rate: float) -> Figure:
+        """One run, measured."""
+        pid = self.broker(client).pid
+        wait_until_idle(pid)
+        before, began = cpu_seconds(pid), time.perf_counter()
+        if work.reads:
+            told = self.consume(client, topic, records)
+        else:
+            told = self.produce(client, topic, records, work, rate if client.paced else 0)
         # Kafka's tools say how long they were at it: Java's start is not counted.
         seconds = told if told is not None else time.perf_counter() - began
         # What a broker puts off (compressing, merging) belongs to what it was given.
-        wait_until_idle(broker.pid, 60)
-        return Figure(seconds, cpu_seconds(broker.pid) - before, records, work.size)
+        wait_until_idle(pid, 60)
+        return Figure(seconds, cpu_seconds(pid) - before, records, work.size)
 
 
 async def _sdk_produce(port: int, topic: str, records: int, work: Work) -> None:
@@ -166,54 +226,70 @@ async def _sdk_consume(port: int, topic: str, records: int) -> None:
             got += len(await reader.receive_many(10_000))
 
 
-def measure(stand: Stand, work: Work, repeat: int, warm: int, scale: float) -> dict[str, list[Figure]]:
+def measure(stand: Stand, work: Work, repeat: int, warm: int, scale: float) -> dict[Client, list[Figure]]:
     """The figures of each client, which take turns."""
-    found: dict[str, list[Figure]] = {}
+    found: dict[Client, list[Figure]] = {}
     records = max(int(work.records * scale) // 100_000, 1) * 100_000
-    clients = [c for c in CLIENTS if c not in ((PACED, SYNCED) if work.reads else (ACKNOWLEDGED,))]
-    rate = 0.0
-    topics: dict[str, str] = {}
-    if work.reads:
-        ours, theirs = stand.topic(), stand.topic()
-        stand.produce("penstock", ours, records, work)
-        stand.produce("kafka", theirs, records, work)
-        topics = {client: theirs if client == "kafka" else ours for client in clients}
-    for number in range(repeat + warm):
-        for client in clients:
-            topic = topics.get(client) or stand.topic()
-            if client == SYNCED:
-                stand.kafka.create_synced(topic)
-            if not work.reads:
-                stand.produce(client, topic, max(records // 10, 100_000), work)
-            figure = stand.run(client, topic, records, work, rate if client == PACED else 0)
-            rate = figure.rate if client == "kafka" else rate
-            if number >= warm:
-                found.setdefault(client, []).append(figure)
+    times = repeat + warm
+    for number, (client, figure) in enumerate(
+        _read(stand, work, records, times) if work.reads else _produce(stand, work, records, times)
+    ):
+        if number >= warm * len(READERS if work.reads else PRODUCERS):
+            found.setdefault(client, []).append(figure)
     return found
 
 
-def table(figures: dict[Work, dict[str, list[Figure]]]) -> list[str]:
+def _read(stand: Stand, work: Work, records: int, times: int) -> Iterator[tuple[Client, Figure]]:
+    ours, theirs = stand.topic(), stand.topic()
+    files = stand.fill(Client("penstock"), ours, records, work)
+    kafkas = stand.fill(Client("kafka", kafka=True), theirs, records, work)
+    for _ in range(times):
+        for client in READERS:
+            read = kafkas if client.kafka else files
+            if client.cold:
+                page_cache.drop(read)
+            else:
+                page_cache.bring(read)
+            yield client, stand.run(client, theirs if client.kafka else ours, records, work, 0)
+
+
+def _produce(stand: Stand, work: Work, records: int, times: int) -> Iterator[tuple[Client, Figure]]:
+    rate = 0.0
+    for _ in range(times):
+        for client in PRODUCERS:
+            topic = stand.topic()
+            if client.kafka and client.synced:
+                stand.kafka.create_synced(topic)
+            stand.produce(client, topic, max(records // 10, 100_000), work)
+            figure = stand.run(client, topic, records, work, rate)
+            if client.name == "kafka":
+                rate = figure.rate
+            yield client, figure
+
+
+def table(figures: dict[Work, dict[Client, list[Figure]]]) -> list[str]:
     """As markdown; each figure is the median, but for those of the best run: the one with the least CPU."""
     lines = [
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "|".join("-" * (len(column) + 2) for column in COLUMNS) + "|",
     ]
     for work, clients in figures.items():
-        kafka = median(f.per_cpu for f in clients["kafka"])
-        kafkas_best = max(f.per_cpu for f in clients["kafka"])
-        for name, runs in clients.items():
-            rate, cpu = median(f.rate for f in runs), median(f.per_cpu for f in runs)
+        medians = {client.name: median(f.per_cpu for f in runs) for client, runs in clients.items()}
+        bests = {client.name: max(f.per_cpu for f in runs) for client, runs in clients.items()}
+        for client, runs in clients.items():
+            name = client.name
+            rate, cpu, best = median(f.rate for f in runs), medians[name], bests[name]
             goal = ""
             if name == "penstock":
                 goal = f"{work.least:,.0f} records/s: {'reached' if rate >= work.least else 'missed'}"
             cells = [work.name, name, f"{rate:,.0f}", f"{median(f.megabytes for f in runs):,.0f}"]
-            best = max(f.per_cpu for f in runs)
             cells += [
                 f"{1e6 / cpu:.3f}",
                 f"{median(f.cpu_s / f.seconds for f in runs):.2f}",
                 f"{1e6 / best:.3f}",
             ]
-            cells += [f"{cpu / kafka:.1f}x", f"{best / kafkas_best:.1f}x", goal]
+            cells += [f"{cpu / medians['kafka']:.1f}x", f"{best / bests['kafka']:.1f}x"]
+            cells += [f"{cpu / medians[client.peer]:.1f}x", goal]
             lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -227,7 +303,7 @@ def main() -> int:
 
     def measured(brokers: Brokers) -> tuple[str, list[str]]:
         stand = Stand(brokers)
-        figures: dict[Work, dict[str, list[Figure]]] = {}
+        figures: dict[Work, dict[Client, list[Figure]]] = {}
         for work in WORKS:
             if options.only in work.name:
                 figures[work] = measure(stand, work, options.repeat, options.warm, options.scale)
@@ -235,8 +311,7 @@ def main() -> int:
         return brokers.versions, [
             *table(figures),
             "",
-            "penstock confirms after fdatasync, Kafka out of the page cache. How it is measured is told in",
-            "`bench/compare_native.py`.",
+            "How it is measured, and what the columns are, is told in `bench/compare_native.py`.",
         ]
 
     return compare(options, "native", "Batches: penstock and Kafka", measured)

@@ -21,7 +21,7 @@ from penstock.sdk.message import PLAIN
 HEAD = struct.Struct(">IBBHI")
 CONFIRM = struct.Struct(">QQII")
 HANDLE = 1
-WAKE_BYTES = 262_144
+WAKE_BYTES = 65536
 """In the middle of a frame: see `Connection._sleep_until`."""
 ACKS = {"fsync": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN}
 

@@ -14,7 +14,7 @@ from cpython.pythread cimport (
     PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock, PyThread_type_lock,
     WAIT_LOCK,
 )
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, strerror
@@ -181,6 +181,14 @@ cdef class Committer:
     # The thread
 
     def _run(self):
+        try:
+            self._serve()
+        except BaseException as error:
+            # Who waits for a sync must hear of it: nothing can be confirmed any more.
+            _LOG.exception("an internal error in the committer")
+            self.done(self.synced_lsn, self.synced_mark, OSError(EIO, f"an internal error: {error!r}"))
+
+    def _serve(self):
         cdef int code
         with nogil:
             while True:

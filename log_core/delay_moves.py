@@ -73,8 +73,11 @@ class Mover:
         assert segment is not None
         wants = [(segment, lsn) for _, _, lsn, _ in entries if segment.base_lsn <= lsn < segment.next_lsn]
 
-        def fetched(found: dict[int, tuple[Key | None, Record]]) -> None:
-            self._append(entries, found)
+        def fetched(found: dict[int, tuple[Key | None, Record]] | None) -> None:
+            if found is None:
+                self._moving = None  # tried again when it is looked at again
+            else:
+                self._append(entries, found)
 
         self._log.reader.fetch(wants, fetched)
 

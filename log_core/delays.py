@@ -215,8 +215,8 @@ class Delays:
             done(record)
             return
 
-        def fetched(found: dict[int, tuple[Key | None, Record]]) -> None:
-            key, record = found.get(lsn, (None, None))
+        def fetched(found: dict[int, tuple[Key | None, Record]] | None) -> None:
+            key, record = (found or {}).get(lsn, (None, None))
             done(record if key == (due_ms, place) else None)
 
         self._log.reader.fetch([(segment, lsn)], fetched)
@@ -331,7 +331,11 @@ class Delays:
             return None
         return batch.record(lsn - batch.base_lsn)
 
-    def _fetched(self, found: dict[int, tuple[Key | None, Record]]) -> None:
+    def _fetched(self, found: dict[int, tuple[Key | None, Record]] | None) -> None:
+        if found is None:
+            self._missing = False
+            self._give_back()
+            return
         for one in self._under_way:
             if one.record is None and not one.cancelled:
                 key, one.record = found.get(one.lsn, (None, None))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from penstock.log_core._feed import Feed
 from penstock.log_core.errors import Damage
 from penstock.log_core.feeds import Feeds
 from penstock.log_core.files import Files
-from penstock.log_core.history import HISTORY_TABLE, Matcher, Part, Search, Stopped, Undecided, read_history
+from penstock.log_core.history import HISTORY_TABLE, Matcher, Part, Search, Stopped, read_history
 from penstock.log_core.layout import HISTORY, Folder, Head
+from penstock.log_core.pool import Pool
 from penstock.log_core.segment import Segments
 from penstock.log_core.tables import Tables, feed_key, feed_of_key
 
@@ -47,7 +47,7 @@ class Histories:
         self._tables = tables
         self._feeds = feeds
         self._post = post
-        self._pool = ThreadPoolExecutor(1, "penstock-history")
+        self._pool = Pool(1, "penstock-history", post)
         self._searches: dict[Search, None] = {}
 
     @property
@@ -121,7 +121,7 @@ class Histories:
                 parts = search.run()
             except Stopped:
                 return
-            except (OSError, ValueError, MemoryError, Undecided):
+            except Exception:  # whatever it is, who waits for the history must hear of it
                 _LOG.exception("what was published before could not be searched")
             self._post(found, parts)
 
@@ -136,12 +136,12 @@ class Histories:
                 self._tables.put(HISTORY_TABLE, feed_key(feed.id), len(feed).to_bytes(8, "little"))
             done(feed, True)
 
-        self._pool.submit(run)
+        self._pool.run(run)
 
     def forget(self, feed: Feed) -> None:
         """A feed of the past is dropped."""
         self._tables.delete(HISTORY_TABLE, feed_key(feed.id))
-        self._pool.submit(self._files.unlink, self._folder.history(feed.id))
+        self._pool.run(self._files.unlink, self._folder.history(feed.id))
 
     def close(self) -> None:
         """End the searches that are under way; what they were for is told nothing more."""

@@ -84,7 +84,7 @@ class Past(Writer):
     def position_for_time(self, time_ms: int) -> int:
         """The LSN of the first record kept that is not older than `time_ms`; the next LSN when there is none.
 
-        Reads up to about 1 MiB from disk at once: call it off the loop when that matters.
+        Reads from disk, at once: the loop uses `seek_time`.
         """
         return self._reader.position_for_time(time_ms) or self.appender.next_lsn
 
@@ -143,9 +143,12 @@ class Past(Writer):
 
         self.when_written(max(last - 1, 0), written)
 
-    def seek_time(self, time_ms: int, callback: Callable[[int], object]) -> None:
-        """`position_for_time` off the loop: `callback` gets the LSN."""
-        self._reader.submit(lambda: self.position_for_time(time_ms), callback)
+    def seek_time(self, time_ms: int, callback: Callable[[int | None], object]) -> None:
+        """`position_for_time` off the loop: `callback` gets the LSN; None: it could not be looked for, which
+        the log lines tell of."""
+        self._reader.submit(
+            lambda: self.position_for_time(time_ms), callback, failed=lambda _: callback(None)
+        )
 
     def trim(self, feed: Feed, keep_s: float | None, keep_bytes: int | None) -> None:
         """Drop the entries of a feed that keeps everything which are beyond its retention (None: no limit).

@@ -9,12 +9,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from penstock.log_core.layout import Folder
+from penstock.log_core.pool import Pool
 
 __all__ = ["READ_MAX", "Listing", "RawFiles"]
 
@@ -40,11 +40,11 @@ class RawFiles:
     def __init__(self, folder: Folder, post: Callable[..., None]) -> None:
         self._folder = folder
         self._post = post
-        self._pool = ThreadPoolExecutor(1, "penstock-raw")
+        self._pool = Pool(1, "penstock-raw", post)
 
     def list(self, done: Callable[[Listing | OSError], object]) -> None:
         """Look what there is; `done` is called on the loop."""
-        self._pool.submit(self._list, done)
+        self._pool.run(self._list, done, failed=lambda error: done(_internal(error)))
 
     def _list(self, done: Callable[[Listing | OSError], object]) -> None:
         folder = self._folder
@@ -77,7 +77,15 @@ class RawFiles:
         whichever).
         """
         path = self._folder.segment(number) if kind == "segment" else self._folder.time_index(number)
-        self._pool.submit(self._read, path, inode, offset, min(size, READ_MAX), done)
+        self._pool.run(
+            self._read,
+            path,
+            inode,
+            offset,
+            min(size, READ_MAX),
+            done,
+            failed=lambda error: done(_internal(error)),
+        )
 
     def _read(
         self, path: Path, inode: int, offset: int, size: int, done: Callable[[bytes | OSError], object]
@@ -98,3 +106,8 @@ class RawFiles:
     def close(self) -> None:
         """End the thread, behind the reads that are under way."""
         self._pool.shutdown(wait=True)
+
+
+def _internal(error: Exception) -> OSError:
+    """What who waits is told; the log lines have the rest."""
+    return OSError(errno.EIO, f"an internal error: {error!r}")

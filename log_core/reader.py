@@ -5,6 +5,9 @@ who want neighbouring records the first one reads for all. (A call of the cache 
 interpreter, so the threads need no lock for it.) A file is opened for each read, so that a segment may be
 deleted at any time. Reading goes forward: about 1 MiB from the wanted LSN on, and the kernel is told to fetch
 the next.
+
+What the disk does not answer, or what fails in a way that nobody expected, is tried again each second where
+data would be given up otherwise (batches, entries); other questions are answered with that failure.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from penstock.log_core._batch import RECORDS_MAX, Batch, Record
@@ -30,6 +32,7 @@ from penstock.log_core.errors import Damage
 from penstock.log_core.feed_index import read_entries
 from penstock.log_core.history import read_history_entries
 from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
+from penstock.log_core.pool import Pool
 from penstock.log_core.segment import Segment, Segments, entries_behind
 
 __all__ = ["Reader"]
@@ -72,10 +75,10 @@ class Reader:
         self._damages = damages
         self._read_bytes = min(_READ_BYTES, max(65536, cache.read_limit // 8))
         self._post = post
-        self._pool = ThreadPoolExecutor(_THREADS, "penstock-reader")
+        self._pool = Pool(_THREADS, "penstock-reader", post)
         self._loading: dict[int, list[Callable[[], object]]] = {}
-        self._failed: list[tuple[Callable[..., object], tuple[object, ...]]] = []
-        """Reads that the disk did not answer."""
+        self._failed: list[tuple[Segment, Callable[..., object], tuple[object, ...]]] = []
+        """Reads that the disk did not answer, or that failed for another reason."""
         self._ends: deque[int] = deque(maxlen=16)
         """Where the last reads ended."""
         self.reads = 0
@@ -84,9 +87,15 @@ class Reader:
         self.resident = Resident(self._open_behind)
         """What is read without a thread, where the page cache has it."""
 
-    def submit(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
-        """Do `work` on one of the threads, then call `done` with its result on the loop."""
-        self._pool.submit(lambda: self._post(done, work()))
+    def submit(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T], object],
+        failed: Callable[[Exception], object] | None = None,
+    ) -> None:
+        """Do `work` on one of the threads, then call on the loop `done` with its result, or `failed` with
+        what it raised."""
+        self._pool.run(lambda: self._post(done, work()), failed=failed)
 
     # Batches
 
@@ -100,7 +109,16 @@ class Reader:
             waiting.append(done)
             return
         self._loading[lsn] = [done]
-        self._pool.submit(self._load, segment, lsn)
+        self._patiently(segment, self._load, segment, lsn)
+
+    def _patiently(self, segment: Segment, work: Callable[..., object], *arguments: object) -> None:
+        """Have `work` done. What it does not expect may pass, too: its data is not given up for that."""
+
+        def failed(error: Exception) -> None:
+            self._damages.note(Damage(segment.path, 0, f"it cannot be read now: {error!r}"))
+            self._failed.append((segment, work, arguments))
+
+        self._pool.run(work, *arguments, failed=failed)
 
     def _load(self, segment: Segment, lsn: int) -> None:
         if self._cache.get(lsn) is None:
@@ -137,7 +155,7 @@ class Reader:
     def _open_behind(self, lsn: int) -> None:
         segment = self._segments.find(lsn)
         if segment is not None:
-            self._pool.submit(self._open_soon, segment)
+            self._pool.run(self._open_soon, segment)
 
     def _open_soon(self, segment: Segment) -> None:
         try:
@@ -173,14 +191,14 @@ class Reader:
     ) -> None:
         """The disk did not answer: that may pass, and what lies there is not given up for it."""
         self._damages.note(Damage(segment.path, 0, f"it cannot be read now: {error.strerror}"))
-        self._post(self._failed.append, (work, arguments))
+        self._post(self._failed.append, (segment, work, arguments))
 
     def retry(self) -> None:
         """Try again what could not be read, and close what nobody reads; called each second."""
         self.resident.forget()
         failed, self._failed = self._failed, []
-        for work, arguments in failed:
-            self._pool.submit(work, *arguments)
+        for segment, work, arguments in failed:
+            self._patiently(segment, work, *arguments)
 
     def _read_or_lose(self, segment: Segment, lsn: int) -> list[Batch]:
         # Without a batch from here on all the rest of a closed segment is gone: who reads on need not ask for
@@ -206,17 +224,22 @@ class Reader:
 
     def _loaded(self, lsn: int) -> None:
         for done in self._loading.pop(lsn):
-            done()
+            try:
+                done()
+            except Exception:  # the others wait for it, too
+                _LOG.exception("an internal error of one that waited for LSN %d", lsn)
 
     def fetch(
-        self, wants: list[tuple[Segment, int]], done: Callable[[dict[int, tuple[Key | None, Record]]], object]
+        self,
+        wants: list[tuple[Segment, int]],
+        done: Callable[[dict[int, tuple[Key | None, Record]] | None], object],
     ) -> None:
         """Read single records from anywhere, past the cache; `done` gets them on the loop, by LSN.
 
         With each record comes when it is due, None for one that is not delayed. Those that cannot be read
-        are missing.
+        are missing; None: an error that nobody expected, which may pass.
         """
-        self._pool.submit(self._fetch, wants, done)
+        self._pool.run(self._fetch, wants, done, failed=lambda _: done(None))
 
     def _fetch(
         self, wants: list[tuple[Segment, int]], done: Callable[[dict[int, tuple[Key | None, Record]]], object]
@@ -244,7 +267,7 @@ class Reader:
 
         `done` gets them on the loop, in the order of `wants`; None: one of them cannot be read now.
         """
-        self._pool.submit(self._read_due, wants, count, done)
+        self._pool.run(self._read_due, wants, count, done, failed=lambda _: done(None))
 
     def _read_due(
         self, wants: list[tuple[Segment, Key]], count: int, done: Callable[[list[bytes] | None], object]
@@ -337,7 +360,7 @@ class Reader:
 
     def load_entries(self, segment: Segment, feed: Feed, done: Callable[[bytes], None]) -> None:
         """Read a feed's entries of one segment; `done` gets them on the loop (empty: they are gone)."""
-        self._pool.submit(self._load_entries, segment, feed, done)
+        self._patiently(segment, self._load_entries, segment, feed, done)
 
     def _load_entries(self, segment: Segment, feed: Feed, done: Callable[[bytes], None]) -> None:
         try:

@@ -91,6 +91,8 @@ class Releaser:
                     self._shorten(fd)
             except OSError as error:
                 _LOG.warning("the space of a file that was removed could not be freed in pieces: %s", error)
+            except Exception:  # others wait behind it
+                _LOG.exception("the space of a file that was removed could not be freed in pieces")
             finally:
                 os.close(fd)
 

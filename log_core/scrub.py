@@ -75,7 +75,11 @@ class Scrub:
                 self._stopping.wait(_LOOK_EACH_S)
                 continue
             before = len(self._damages)
-            self.look_at(segment)
+            try:
+                self.look_at(segment)
+            except Exception:  # the rest is looked at all the same, and this one in the next round
+                _LOG.exception("%s could not be looked at: an internal error", segment.path)
+                continue
             found = len(self._damages) - before
             if not self._stopping.is_set():
                 level = logging.WARNING if found else logging.DEBUG

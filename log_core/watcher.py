@@ -42,6 +42,8 @@ class Watcher:
                 free = self._free_bytes()
             except OSError as error:
                 _LOG.warning("the free space is unknown: %s", error)
+            except Exception:  # the log is tended by what follows
+                _LOG.exception("the free space is unknown: an internal error")
             self._tell(free)
 
     def look(self) -> None:

@@ -72,6 +72,8 @@ class Taken:
     record: Record | None = None
     """None: it was cancelled, or it cannot be read any more."""
     cancelled: bool = False
+    published: bool = False
+    """It was published, by whoever took it: it must not be again, though it is given until `done` is."""
 
 
 class Delays:
@@ -198,7 +200,7 @@ class Delays:
             return None
         for one in self._under_way:
             if (one.due, one.place) == key:
-                return one.lsn
+                return None if one.published else one.lsn
         late = self._late.get(place)
         if late == _TAKEN or (late is None and key <= self._floor):
             return None
@@ -254,11 +256,13 @@ class Delays:
     def take(self, now_ms: int, count: int, nbytes: int, ready: Callable[[], None]) -> list[Taken]:
         """The next records that are due, in order, at most `count` and about `nbytes` of them; more are read.
 
-        Publish them and call `done` inside one unit; until then they are given again. Empty: nothing is due
-        by `next_due`, or something must be read first: then `ready` is called when it is there.
+        Publish them, note that in each, and call `done` inside one unit; until then they are given again.
+        Empty: nothing is due by `next_due`, or something must be read first: then `ready` is called when it
+        is there. If it cannot be read now, ask again in a while.
         """
         self._on_ready = ready
-        if self._under_way and not self._missing and self._under_way[0].due > now_ms:
+        first = self._under_way[0] if self._under_way else None
+        if first is not None and not self._missing and first.due > now_ms and not first.published:
             self._give_back()
         if not self._under_way:
             self._gather(now_ms, _AHEAD * count, _AHEAD * nbytes, ready)
@@ -346,16 +350,24 @@ class Delays:
         self._on_ready()
 
     def done(self, taken: list[Taken]) -> None:
-        """What `take` gave was published: part of the same atomic unit."""
+        """What `take` gave was published: part of the same atomic unit.
+
+        If it raises, the same are given again, and it is to be called again: the rows, which may fail, come
+        before what is only known here.
+        """
         tables = self._log.tables
-        mark = self._mark
+        mark = max([self._mark, *((one.due, one.place) for one in taken)])
         for one in taken:
-            mark = max(mark, (one.due, one.place))
             if one.place in self._late:
                 tables.delete(_LATE, _row(one.place))
-                del self._late[one.place]
             if one.cancelled:
                 tables.delete(_CANCELLED, _row(one.place))
+        if mark > self._mark:
+            tables.put(_TABLE, _MARK, _KEY.pack(*mark))
+        self._mark = mark
+        for one in taken:
+            self._late.pop(one.place, None)
+            if one.cancelled:
                 self._cancelled.discard(one.place)
             else:
                 self.waiting -= 1
@@ -364,9 +376,6 @@ class Delays:
                 segment.delayed_bytes -= one.size
             else:
                 self._active_bytes -= one.size
-        if mark > self._mark:
-            self._mark = mark
-            tables.put(_TABLE, _MARK, _KEY.pack(*mark))
         del self._under_way[: len(taken)]
 
     # Refills

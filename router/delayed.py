@@ -217,8 +217,10 @@ class Delayed:
         while taken := self._delays.take(now_ms, _UNIT_RECORDS, _UNIT_BYTES, self._ready):
             with self._log.unit():
                 for one in taken:
-                    if one.record is not None:
+                    if one.record is not None and not one.published:
                         self._publish(one.record)
+                        one.published = True
+                # What is published is not published again when this raises; after a crash it may be.
                 self._delays.done(taken)
             if time.perf_counter() > ends:
                 self._arm()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.router.identity import Identity
 from penstock.router.names import ENC_AMQP091, join_key_block
 from tests.unit.router.conftest import World
@@ -68,3 +70,35 @@ def test_who_may_not_publish_there_cancels_none_by_its_name(world: World) -> Non
     world.loop.settle()
     assert not delayed.cancel_named(world.vhost, Identity("eve"), b"n")
     assert delayed.cancel_named(world.vhost, world.guest, b"n")
+
+
+@pytest.mark.parametrize("at", ["put", "delete"])
+def test_what_was_published_is_not_published_again_when_it_could_not_be_noted(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    _declare(world)
+    _schedule(world, 5, b"first")
+    world.loop.settle()
+    _pass(world, 6)
+    delayed, log = world.broker.delayed, world.log
+    real, faults = getattr(log.tables, at), [RuntimeError("a fault of this test")] * 2
+
+    def fails(table: str, *arguments: bytes) -> int:
+        if faults and (table == "delay" or at == "delete"):
+            raise faults.pop()
+        return int(real(table, *arguments))
+
+    monkeypatch.setattr(log.tables, at, fails)
+    # Due before what was published already: they have rows of their own, which are deleted.
+    for i in range(3):
+        _schedule(world, -3, b"%d" % i)
+    _schedule(world, 0, b"last")
+    for _ in range(10):
+        _pass(world, 1)
+    assert faults == [] and "a fault of this test" in caplog.text
+    assert (delayed.published, delayed.dropped, log.delays.waiting) == (5, 0, 0)
+    assert world.vhost.queues["q"].queue.ready_count == 5
+    assert log.delays.next_due() is None and not log.tables.keys("delay.late")
+    _schedule(world, 1, b"after")
+    _pass(world, 2)
+    assert delayed.published == 6

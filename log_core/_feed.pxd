@@ -45,6 +45,8 @@ cdef class Feed:
     cdef bint is_transient(self, uint64_t index) noexcept
     # Positions of entries [index, index + n) into `out`; returns how many, stopping at `end` and at a chunk that is not in memory.
     cdef Py_ssize_t copy(self, uint64_t index, Py_ssize_t n, uint64_t* out) noexcept
+    # The first chunk whose last position is >= `position`, or NULL.
+    cdef Chunk* chunk_from(self, uint64_t position) noexcept
     cpdef uint64_t index_of(self, uint64_t position) except? 0xffffffffffffffff
     cdef Chunk* chunk_at(self, uint64_t base) noexcept
     cpdef size_t drop_before(self, uint64_t base)

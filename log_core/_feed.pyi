@@ -55,8 +55,11 @@ class Feed:
     def index_of(self, position: int) -> int:
         """Index of the first kept entry with LSN >= position; `end` when there is none.
 
-        Reads the chunk from disk, at once, when the answer lies in one that is not in memory.
+        Reads the chunk from disk, at once, when the answer lies in one that is not in memory: on the loop ask
+        `missing`, or use `Log.when_index`.
         """
+    def missing(self, position: int) -> int | None:
+        """The index of an entry whose chunk `index_of` would have to read from disk; None: of none."""
     def positions(self, index: int, n: int) -> list[int]:
         """LSNs of entries [index, index + n); shorter at `end` and at a chunk that is not in memory."""
     def is_resident(self, index: int) -> bool:

@@ -31,6 +31,11 @@ cdef inline void put(Feed feed, Chunk* chunk, uint32_t entry, size_t size) noexc
         feed.persistent_end = feed.end
 
 
+cdef inline bint is_dense(const Chunk* chunk) noexcept:
+    """Whether it has every record of a range: which those are is known without its entries."""
+    return chunk.last_record - chunk.first_record + 1 == chunk.count
+
+
 @cython.final
 cdef class Feed:
     def __cinit__(self, uint32_t id, object store=None, bint keeps=False):
@@ -127,7 +132,7 @@ cdef class Feed:
 
     cdef uint64_t position_known(self, uint64_t index) noexcept:
         cdef Chunk* chunk = self.chunk_of(index)
-        if chunk != NULL and chunk.last_record - chunk.first_record + 1 == chunk.count:
+        if chunk != NULL and is_dense(chunk):
             return chunk.base + chunk.first_record + (index - chunk.first)
         return self.position(index)
 
@@ -157,23 +162,25 @@ cdef class Feed:
                 at += 1
         return done
 
-    cpdef uint64_t index_of(self, uint64_t position) except? 0xffffffffffffffff:
-        cdef uint32_t low, high, middle, record
-        cdef Chunk* chunk
-        low = 0
-        high = self.chunk_count
-        while low < high:                    # the first chunk whose last position is >= position
+    cdef Chunk* chunk_from(self, uint64_t position) noexcept:
+        cdef uint32_t low = 0, high = self.chunk_count, middle
+        while low < high:
             middle = (low + high) // 2
-            chunk = &self.chunks[middle]
-            if chunk.base + chunk.last_record < position:
+            if self.chunks[middle].base + self.chunks[middle].last_record < position:
                 low = middle + 1
             else:
                 high = middle
-        if low == self.chunk_count:
+        return NULL if low == self.chunk_count else &self.chunks[low]
+
+    cpdef uint64_t index_of(self, uint64_t position) except? 0xffffffffffffffff:
+        cdef uint32_t low, high, middle, record
+        cdef Chunk* chunk = self.chunk_from(position)
+        if chunk == NULL:
             return self.end
-        chunk = &self.chunks[low]
         if position <= chunk.base + chunk.first_record:
             return chunk.first
+        if is_dense(chunk):
+            return chunk.first + (position - chunk.base - chunk.first_record)
         if chunk.entries == NULL:
             self.restore_chunk(chunk.base, self.store.load_chunk(self, chunk.base))
         record = <uint32_t>(position - chunk.base)
@@ -268,6 +275,12 @@ cdef class Feed:
             index += 1
             n -= 1
         return found
+
+    def missing(self, uint64_t position):
+        cdef Chunk* chunk = self.chunk_from(position)
+        if chunk == NULL or position <= chunk.base + chunk.first_record or is_dense(chunk) or chunk.entries != NULL:
+            return None
+        return chunk.first
 
     def is_resident(self, uint64_t index):
         cdef Chunk* chunk = self.chunk_of(index)

@@ -6,7 +6,7 @@ runs on the loop thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.log_core._feed import Feed
 from penstock.log_core._writer import Writer
@@ -63,6 +63,22 @@ class Past(Writer):
     def load_feed(self, feed: Feed, index: int, callback: Callable[[], object]) -> None:
         """Bring the entries around `index` of a feed into memory off the loop, then call back."""
         self._feeds.load(feed, index, callback)
+
+    def when_index(self, feed: Feed, position: int, callback: Callable[[int], object]) -> None:
+        """Call back with `feed.index_of(position)`: at once, or after a read off the loop if it needs one."""
+        self.when_indexed([(feed, position)], lambda: callback(feed.index_of(position)))
+
+    def when_indexed(self, wanted: Sequence[tuple[Feed, int]], callback: Callable[[], object]) -> None:
+        """Call back, perhaps at once, when `index_of` knows these positions without the disk.
+
+        That holds until the caller returns to the loop.
+        """
+        for feed, position in wanted:
+            index = feed.missing(position)
+            if index is not None:
+                self._feeds.load(feed, index, lambda: self.when_indexed(wanted, callback))
+                return
+        callback()
 
     def load_feed_now(self, feed: Feed, index: int) -> bool:
         """`load_feed` at once, on the calling thread: for a few chunks. False: it cannot be read."""

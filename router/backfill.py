@@ -75,15 +75,15 @@ def without_since(arguments: Arguments) -> Arguments:
     return {name: value for name, value in arguments.items() if name != ARGUMENT}
 
 
-def find_position(log: Log, lp: int, since: Since, found: Callable[[int], None]) -> None:
+def find_position(log: Log, lp: int, since: Since, found: Callable[[int | None], None]) -> None:
     """Call `found` with the position of a moment: that of the first record kept which is not older.
 
-    `lp`: the partition whose records are meant.
+    `lp`: the partition whose records are meant. None: it could not be looked for.
     """
 
-    def clamped(position: int) -> None:
+    def clamped(position: int | None) -> None:
         # Older segments hold only what some queue needs.
-        found(max(position, log.oldest_lsn(lp)))
+        found(None if position is None else max(position, log.oldest_lsn(lp)))
 
     if since.position:
         clamped(since.position)
@@ -127,7 +127,10 @@ def backfill(
         else:
             done(last, ok)
 
-    def at(position: int) -> None:
+    def at(position: int | None) -> None:
+        if position is None:
+            found(None, False)
+            return
         log.search(position, _Slot(vhost, entry, slot), found, last=until, durable=queue.durable)
 
     find_position(log, vhost.lp, since, at)

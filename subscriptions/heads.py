@@ -56,8 +56,12 @@ def _gather(log: Log, asked: list[Subscription], then: Callable[[], None]) -> No
         subscription = asked.pop()
         if subscription.deleted:
             continue
-        feed = subscription.stream.feed
-        index = feed.index_of(subscription.cursor.mark + 1)
+        feed, position = subscription.stream.feed, subscription.cursor.mark + 1
+        if feed.missing(position) is not None:
+            asked.append(subscription)
+            log.when_indexed([(feed, position)], lambda: _gather(log, asked, then))
+            return
+        index = feed.index_of(position)
         if index < feed.end and not feed.is_resident(index):
             log.load_feed(feed, index, lambda: _gather(log, asked, then))
             return

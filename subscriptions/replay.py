@@ -13,6 +13,7 @@ from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.queue import Queue
 
 if TYPE_CHECKING:
+    from penstock.log_core._feed import Feed
     from penstock.subscriptions.outlet import Outlet
     from penstock.subscriptions.queues import Queues
 
@@ -25,14 +26,30 @@ class Replay(Queue):
     __slots__ = ()
 
     def __init__(self, queues: Queues, queue: Queue, position: int) -> None:
+        """First have what `wants` says in memory: see `Log.when_indexed`."""
         super().__init__(queues, 0, queue.name, queue.vhost, kind=Kind.EXCLUSIVE)
-        for feed, (_, tag, from_pos, to_pos) in zip(
-            queue.cursor.feeds, queue.cursor.memberships(), strict=True
-        ):
-            self.join_part(feed, max(from_pos, position), to_pos, tag)
+        for feed, tag, from_pos, to_pos in _parts(queue, position):
+            self.join_part(feed, from_pos, to_pos, tag)
+
+    @staticmethod
+    def wants(queue: Queue, position: int) -> list[tuple[Feed, int]]:
+        """Where in which feeds a replay of `queue` from `position` on begins and ends."""
+        found = []
+        for feed, _, from_pos, to_pos in _parts(queue, position):
+            found += [(feed, from_pos), *([(feed, to_pos)] if to_pos is not None else [])]
+        return found
 
     def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
         """The consumer is gone, and the replay with it."""
         super().detach(outlet, requeue=requeue)
         if not self.outlets:
             self.delete()
+
+
+def _parts(queue: Queue, position: int) -> list[tuple[Feed, int, int, int | None]]:
+    """Of each of the queue's memberships: feed, tag, and its part from `position` on."""
+    cursor = queue.cursor
+    return [
+        (feed, tag, max(from_pos, position), to_pos)
+        for feed, (_, tag, from_pos, to_pos) in zip(cursor.feeds, cursor.memberships(), strict=True)
+    ]

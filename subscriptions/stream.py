@@ -150,13 +150,23 @@ class Stream(Queue):
         """Of the next message."""
         return self.base + self.feed.end
 
-    def offset_of_time(self, time_ms: int, found: Callable[[int], None]) -> None:
-        """Call `found` with the offset of the first message not older than `time_ms`, or the next one."""
+    def offset_of_time(self, time_ms: int, found: Callable[[int | None], object]) -> None:
+        """Call `found` with the offset of the first message not older than `time_ms`, or the next one.
 
-        def at(lsn: int) -> None:
-            found(self.base + self.feed.index_of(lsn))
+        None: it could not be looked for.
+        """
+
+        def at(lsn: int | None) -> None:
+            if lsn is None:
+                found(None)
+            else:
+                self.offset_at(lsn, found)
 
         self.log.seek_time(time_ms, at)
+
+    def offset_at(self, position: int, found: Callable[[int], object]) -> None:
+        """Call `found`, perhaps at once, with the offset of the first message from `position` on."""
+        self.log.when_index(self.feed, position, lambda index: found(self.base + index))
 
     def _visible(self) -> int:
         return self.feed.index_of(self.log.synced_lsn + 1)

@@ -94,8 +94,10 @@ def consume(channel: Channel, method: Consume) -> None:
     retry.watch(channel, queue)
 
     def start() -> None:
-        if channel.consumers.get(tag) is not consumer:
-            return  # cancelled before its consume-ok was due
+        if channel.consumers.get(tag) is not consumer:  # cancelled before its consume-ok was due
+            if not method.nowait:
+                channel.send("basic.consume-ok", tag)
+            return
         try:
             # Permissions may have changed since.
             vhost.queue(name, channel.actor)

@@ -12,6 +12,7 @@ from penstock.router.backfill import find_position
 from penstock.router.errors import InvalidArgument
 from penstock.router.since import Since, parse_since
 from penstock.subscriptions.errors import QueueGone
+from penstock.subscriptions.replay import Replay
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp._channel import Consumer
@@ -37,11 +38,16 @@ class Source:
     def find(self, done: Callable[[bool], None]) -> None:
         """Find the position to begin with, then call `done`."""
 
-        def found(position: int) -> None:
-            self._position = position
-            done(True)
+        log, queue = self._broker.log, self._queue
 
-        find_position(self._broker.log, self._broker.vhost(self._queue.vhost).lp, self._since, found)
+        def found(position: int | None) -> None:
+            if position is None:
+                done(False)
+                return
+            self._position = position
+            log.when_indexed(Replay.wants(queue, position), lambda: done(True))
+
+        find_position(log, self._broker.vhost(queue.vhost).lp, self._since, found)
 
     def give(self, consumer: Consumer) -> None:
         """Let `consumer` be one of a replay's. Raises QueueGone."""

@@ -35,8 +35,8 @@ __all__ = ["Source", "source"]
 
 Wanted = Callable[["Batch", int], bool]
 """Whether a consumer gets record i of a batch."""
-_Start = int | Callable[[Callable[[int], None]], None]
-"""An offset, or a call that finds it and hands it to what it is given."""
+_Start = int | Callable[[Callable[[int | None], None]], None]
+"""An offset, or a call that finds it and hands it to what it is given; None: it cannot be found."""
 
 _FILTER_VALUE: Final = "x-stream-filter-value"
 
@@ -54,9 +54,9 @@ class Source:
     def find(self, done: Callable[[bool], None]) -> None:
         """Find the offset to begin with, then call `done`."""
 
-        def found(offset: int) -> None:
-            self._offset = offset
-            done(True)
+        def found(offset: int | None) -> None:
+            self._offset = offset or 0
+            done(offset is not None)
 
         if callable(self._start):
             self._start(found)

@@ -18,11 +18,14 @@ cdef class Codec:
     cdef public uint32_t frame_max
     cdef readonly Py_ssize_t want       # whole size of the incomplete frame in front; 0: not known, or it fits
     cdef public bint halted             # no further frame is looked at
+    cdef public bint stalled            # so is `halted`, by a frame for a handle in `opening`
+    cdef readonly set opening           # handles of consumers that are being opened
     cdef object host
     cdef dict producers, consumers
     cdef Confirms confirms
     cdef readonly uint64_t published, confirmed
 
+    cdef bint must_wait(self, uint8_t kind, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1
     cdef int handle(self, uint8_t kind, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1
     cdef int produce(self, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1
     cdef int settle(self, uint8_t kind, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1

@@ -21,6 +21,8 @@ class Host(ConsumerHost, Protocol):
         """The peer broke the protocol: no further frame is looked at."""
     def unknown_handle(self, id: int, request: int) -> None:
         """CREDIT, ACK or NACK of a consumer that is not there (any more)."""
+    def must_wait(self, kind: int, id: int, payload: bytes) -> bool:
+        """Whether a frame is for a handle that is being opened. Asked while there are, but of PRODUCE."""
     def refused(self, id: int, sequence: int, count: int, why: str | PenstockError) -> None:
         """A batch that is not appended, none of it."""
     def admit(self, producer: Producer, sequence: int, count: int) -> int | None:
@@ -56,6 +58,11 @@ class Codec:
     """Whole size of the incomplete frame in front; 0: not known, or it fits the buffer."""
     halted: bool
     """While it is set no frame is looked at."""
+    stalled: bool
+    """With `halted`: a frame for a handle in `opening` is in front. Who opens handles takes both back."""
+    @property
+    def opening(self) -> set[int]:
+        """Handles of consumers that are being opened: their frames wait. See `opening.Opening`."""
     published: int
     """Records appended."""
     confirmed: int

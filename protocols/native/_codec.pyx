@@ -55,6 +55,7 @@ cdef class Codec:
         self.user = b""
         self.producers = {}
         self.consumers = {}
+        self.opening = set()
         self.confirms = Confirms()
         self.outgoing = Outgoing(out)
 
@@ -103,9 +104,16 @@ cdef class Codec:
                 self.host.fault("malformed", "the flags and reserved bytes of a frame are 0 in version 1")
                 return size
             left = at + HEAD
+            if self.opening and self.must_wait(p[left - 8], load32(p + left - 4), p + left, n + 4 - HEAD):
+                self.stalled = self.halted = True
+                break
             at += n + 4
             self.handle(p[left - 8], load32(p + left - 4), p + left, n + 4 - HEAD)
         return at
+
+    cdef bint must_wait(self, uint8_t kind, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1:
+        """Whether it is for a consumer that is being opened."""
+        return kind != T_PRODUCE and self.host.must_wait(kind, id, PyBytes_FromStringAndSize(<const char*>p, n))
 
     cdef int handle(self, uint8_t kind, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1:
         cdef Consumer consumer

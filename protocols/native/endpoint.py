@@ -45,6 +45,7 @@ class NativeConnection(Connection):
             room=self.room,
             dirty=self.dirty,
             look=self._look,
+            go_on=self._go_on,
             name=lambda: self.name,
         )
 
@@ -71,6 +72,8 @@ class NativeConnection(Connection):
             # Nothing of this peer is handled before its password is checked.
             self.hold("login")
             self._login = self.loop.create_task(self._check_login(login))
+        if session.codec.stalled:
+            self.hold("opening")
         written, synced = session.codec.take_waits()
         if written:
             self.await_written(written)
@@ -97,6 +100,11 @@ class NativeConnection(Connection):
         self.release("login")
         self._look()
         # What came behind the login lies in the connection.
+        self.loop.call_soon(self.handle_rest)
+
+    def _go_on(self) -> None:
+        """What came for a consumer that was being opened lies in the connection."""
+        self.release("opening")
         self.loop.call_soon(self.handle_rest)
 
     def on_secure(self, user: str | None) -> None:

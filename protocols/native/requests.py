@@ -5,7 +5,7 @@ Each handler reads its fields, does it or raises, and answers, once what it prom
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
@@ -15,16 +15,16 @@ from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import HANDLES_MAX
 from penstock.protocols.native.preparing import rules_of
 from penstock.router.arguments import Arguments
-from penstock.router.backfill import find_position
 from penstock.router.errors import NotFound
 from penstock.router.metadata import producer_key
 from penstock.router.names import join_key_block
-from penstock.router.since import parse_since
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import ConsumerRefused
+from penstock.subscriptions.replay import Replay
 from penstock.subscriptions.stream import Stream
 
 if TYPE_CHECKING:
+    from penstock.log_core._feed import Feed
     from penstock.protocols.native.session import Session
     from penstock.subscriptions.queue import Queue
 
@@ -39,8 +39,6 @@ _KINDS: Final = {
     "key_shared": Kind.KEY_SHARED,
 }
 _PRIORITY_MAX: Final = 1000
-_SEARCHES_MAX: Final = 100
-"""Positions that are looked for at once for one connection: each takes a thread that others need, too."""
 
 
 def _handle(session: Session, id: int, fields: Fields) -> int:
@@ -103,54 +101,6 @@ def _may_write(session: Session, key: bytes) -> None:
     if error is not None:
         assert isinstance(error, PenstockError)
         raise error
-
-
-def _at(session: Session, start: Any, found: Callable[[int], None]) -> None:
-    """Find the position that `start` names: "earliest", "latest", or a moment as `router.since` knows it."""
-    log = session.log
-    if start == "latest":
-        found(log.appender.next_lsn)
-    elif start == "earliest":
-        found(1)
-    else:
-        since = parse_since(start, log.now_ms())
-        if since is None:
-            raise RequestError(
-                "bad_field",
-                f"start cannot be {str(start)[:100]!r}",
-                remedy='it is "earliest", "latest", "pos:NUMBER", "-1h" (an hour ago), or a time: RFC 3339 '
-                "with its zone, or milliseconds since the epoch",
-            )
-        _begin_search(session)
-
-        def ended(position: int) -> None:
-            session.searches -= 1
-            found(position)
-
-        find_position(log, session.vhost.lp, since, ended)
-
-
-def _begin_search(session: Session) -> None:
-    """One more position is looked for; who calls this counts it off. Raises RequestError."""
-    if session.searches >= _SEARCHES_MAX:
-        raise RequestError(
-            "busy", f"{_SEARCHES_MAX} positions are being looked for already", remedy="wait for answers"
-        )
-    session.searches += 1
-
-
-def _later(session: Session, id: int, action: Callable[[int], None]) -> Callable[[int], None]:
-    """`action` with a position that was looked for, when the connection is still there; it may refuse."""
-
-    def found(position: int) -> None:
-        if not session.running:
-            return
-        try:
-            action(position)
-        except PenstockError as error:
-            session.answer_error(id, error)
-
-    return found
 
 
 # Producers and consumers
@@ -251,7 +201,7 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
         )
     fields.done()
 
-    def open_at(position: int) -> None:
+    def open_at(position: int, opened: Callable[[], None]) -> None:
         _check_free(session, handle)
         subscription, lsn = session.vhost.subscriptions.open(
             stream, name, kind, options, identity=session.identity, durable=durable, position=position
@@ -266,22 +216,28 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
                 ranges=ranges,
             )
             session.answer(id, {"handle": handle}, max(made, lsn))
+            opened()
         except ConsumerRefused as refused:
             holder = session.consuming.holder(subscription)
             if holder is None or holder is session:
                 raise
             # One that is not durable goes with its dead consumer, and is made again.
-            busy, again = refused, _later(session, id, open_at)
+            busy = refused
 
             def told(there: bool) -> None:
-                if not there:
-                    again(position)
-                elif session.running:
-                    session.answer_error(id, busy)
+                if not session.running:
+                    return
+                try:
+                    if there:
+                        raise busy
+                    open_at(position, opened)
+                except PenstockError as error:
+                    session.answer_error(id, error)
+                    opened()
 
             holder.probe(told)
 
-    _at(session, start, _later(session, id, open_at))
+    session.opening.open(id, handle, start, lambda position: [(stream.feed, position)], open_at)
 
 
 def _options(session: Session, create: bool, fields: Fields) -> dict[str, Any]:
@@ -332,7 +288,10 @@ def read(session: Session, id: int, fields: Fields) -> None:
     start = fields.any("start", "latest")
     fields.done()
 
-    def read_at(position: int) -> None:
+    def wants(position: int) -> Sequence[tuple[Feed, int]]:
+        return [(queue.feed, position)] if isinstance(queue, Stream) else Replay.wants(queue, position)
+
+    def read_at(position: int, opened: Callable[[], None]) -> None:
         _check_free(session, handle)
         if queue.deleted:
             raise NotFound("queue", queue.name, session.vhost.name)
@@ -343,8 +302,9 @@ def read(session: Session, id: int, fields: Fields) -> None:
             source = session.broker.queues.replay(queue, position)
         session.consuming.attach(handle, source, auto=True)
         session.answer(id, {"handle": handle, "position": position})
+        opened()
 
-    _at(session, start, _later(session, id, read_at))
+    session.opening.open(id, handle, start, wants, read_at)
 
 
 def close(session: Session, id: int, fields: Fields) -> None:
@@ -389,7 +349,7 @@ def seek(session: Session, id: int, fields: Fields) -> None:
             raise NotFound("subscription", subscription.name, session.vhost.name)
         session.answer(id, {"position": position}, subscription.seek(position))
 
-    _at(session, to, _later(session, id, seek_to))
+    session.opening.find(id, to, lambda position: [(subscription.stream.feed, position)], seek_to)
 
 
 # Topics and subscriptions
@@ -477,10 +437,10 @@ def cancel(session: Session, id: int, fields: Fields) -> None:
         key = _exchange_key(fields)
     fields.done()
     _may_write(session, key)
-    _begin_search(session)
+    session.opening.begin_search()
 
     def told(cancelled: bool) -> None:
-        session.searches -= 1
+        session.opening.end_search()
         if session.running:
             lsn = session.log.appender.next_lsn - 1 if cancelled else 0
             session.answer(id, {"cancelled": cancelled}, lsn)

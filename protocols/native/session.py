@@ -29,6 +29,7 @@ from penstock.protocols.native.consuming import Consuming
 from penstock.protocols.native.errors import RequestError, refusal, unknown_handle
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.kinds import PREFACE, VERSION
+from penstock.protocols.native.opening import Opening
 from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
 from penstock.protocols.native.packing import available, unpack
 from penstock.protocols.native.preparing import Preparing
@@ -95,10 +96,11 @@ class Session:
         room: Callable[[], int],
         dirty: Callable[[], None],
         look: Callable[[], None],
+        go_on: Callable[[], None],
         name: Callable[[], str] = lambda: "",
     ) -> None:
-        """`look` is called when the host must see to `login`, `ended` or new waits outside of a read; `name`
-        is the connection's."""
+        """`look` is called when the host must see to `login`, `ended` or new waits outside of a read; `go_on`
+        when it is to hand over again what `receive` left for `codec.stalled`; `name` is the connection's."""
         self.broker = broker
         self.options = options
         self.log = broker.log
@@ -125,8 +127,7 @@ class Session:
         self.preparing = Preparing(self)
         self.consuming = Consuming(self)
         self.raw = RawReads(self)
-        self.searches = 0
-        """Positions that are being looked for in the log."""
+        self.opening = Opening(self, go_on)
         self._prefaced = False
         self._probes: list[Callable[[bool], None]] = []
         self._probing: Any = None
@@ -380,6 +381,9 @@ class Session:
     def refused(self, id: int, sequence: int, count: int, why: str | PenstockError) -> None:
         """A batch that is not appended."""
         self.producing.refused(id, sequence, count, why)
+
+    def must_wait(self, kind: int, id: int, payload: bytes) -> bool:
+        return self.opening.must_wait(kind, id, payload)
 
     # The rest of `_codec.Host` and `_consumer.Host`: each call goes to the part that knows.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,24 @@ def settle(log: Log) -> None:
     log.flush()
     log._upkeep.pool.submit(lambda: None).result()
     log.flush()
+
+
+@contextmanager
+def held_readers(log: Log) -> Iterator[None]:
+    """No reader thread gets on inside: as if the disk did not answer."""
+    held, there = threading.Event(), threading.Barrier(3)
+
+    def hold() -> None:
+        there.wait(60)
+        held.wait()
+
+    for _ in range(2):
+        log.reader._pool.submit(hold)
+    try:
+        there.wait(60)
+        yield
+    finally:
+        held.set()
 
 
 def keep_house(log: Log) -> None:

@@ -120,10 +120,12 @@ class Client:
             room=lambda: 1 << 20,
             dirty=lambda: None,
             look=lambda: None,
+            go_on=self._go_on,
         )
         self.frames: list[tuple[int, int, bytes]] = []
         self._next = 0
         self._rest = b""
+        self._may_go_on = False
         self.alive = True
         """It answers PINGs."""
         world.clients.append(self)
@@ -152,7 +154,14 @@ class Client:
         self._rest = data[consumed:] if self.session.state is not State.ENDED else b""
         self.world.settle()
 
+    def _go_on(self) -> None:
+        self._may_go_on = True
+
     def look(self) -> None:
+        if self._may_go_on:
+            self._may_go_on = False
+            rest = bytearray(self._rest)
+            self._rest = self._rest[self.session.receive(rest, len(rest)) :]
         if self.session.state is State.RUNNING:
             self.session.durable(True)
         data = self.out.take()

@@ -13,12 +13,12 @@ an offset never comes back with another message.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import number_in
 from penstock.protocols.http.data.polls import BYTES_MAX, Polls
+from penstock.protocols.http.data.positions import offset_of_time
 from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.since import parse_since
@@ -94,11 +94,4 @@ class StreamReader:
                 "bad_field",
                 "from is first, next, an offset, a time with its zone (RFC 3339), or -1h",
             )
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def told(offset: int) -> None:
-            if not found.done():
-                found.set_result(offset)
-
-        stream.offset_of_time(since.time_ms, told)
-        return await found
+        return await offset_of_time(stream, since.time_ms)

@@ -38,6 +38,7 @@ from penstock.protocols.http.data.bodies import MESSAGES_MAX, message_of
 from penstock.protocols.http.data.events import kinds_of
 from penstock.protocols.http.data.fields import number_of, object_of
 from penstock.protocols.http.data.keys import Keyed
+from penstock.protocols.http.data.positions import offset_at
 from penstock.protocols.http.data.publish import ACKS
 from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.data.sse import position_of
@@ -205,7 +206,7 @@ class _Talk:
             name = _text(fields, "stream")
             stream = sockets.access.stream_named(request, name)
             if after:
-                offset = stream.base + stream.feed.index_of(after + 1)
+                offset = await offset_at(stream, after + 1)
             else:
                 offset = await sockets.reader.offset(stream, _text(fields, "from", "next"))
             listener.tail = sockets.tails.stream(stream, offset, listener.flow)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.events import Events, EventTail, kinds_of
+from penstock.protocols.http.data.positions import offset_at
 from penstock.protocols.http.data.pull import shown
 from penstock.protocols.http.data.tail import Tail, Tails, pattern_of
 from penstock.protocols.http.messages import HttpError, Request, Response, dumps
@@ -87,7 +88,7 @@ class TailHandlers:
         """What a stream has and gets."""
         stream, more = self._access.stream(request), asyncio.Event()
         if last := last_event(request):
-            offset = stream.base + stream.feed.index_of(last + 1)
+            offset = await offset_at(stream, last + 1)
         else:
             offset = await self._reader.offset(stream, request.parameter("from", "next"))
         tail = self._tails.stream(stream, offset, more.set)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.fields import check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.data.pages import page
-from penstock.protocols.http.data.positions import position_of
+from penstock.protocols.http.data.positions import indexed, position_of
 from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.router.since import parse_since
@@ -132,6 +132,7 @@ class StreamHandlers:
             raise HttpError(400, "bad_field", "durable is true or false")
         options = self._options(body)
         position = await self._position(request, body.get("start", "latest"), "start")
+        await indexed(access.broker.log, [(stream.feed, position)])
         vhost = access.vhost(request)
         stream = access.stream(request)  # it may be another one meanwhile
         is_new = name not in vhost.subscriptions.of(stream.name)
@@ -182,6 +183,7 @@ class StreamHandlers:
         body = object_of(await request.json())
         check_fields(body, ("to",))
         position = await self._position(request, body.get("to"), "to")
+        await indexed(self._access.broker.log, [(self._subscription(request).stream.feed, position)])
         await self._access.kept(self._subscription(request).seek(position), "fsync")
         return json_response({"position": position})
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.fields import number_of, object_of, optional_object
 from penstock.protocols.http.data.pages import page
-from penstock.protocols.http.data.positions import position_of
+from penstock.protocols.http.data.positions import indexed, offset_at, position_of
 from penstock.protocols.http.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.webhooks.belongings import attempts_queue, dead_queue
 from penstock.protocols.http.webhooks.client import NoAnswer
@@ -37,6 +37,7 @@ from penstock.protocols.http.webhooks.worker import Worker
 from penstock.router.errors import AccessRefused
 from penstock.router.since import parse_since
 from penstock.subscriptions.errors import SubscriptionError
+from penstock.subscriptions.replay import Replay
 from penstock.subscriptions.stream import Stream
 from penstock.subscriptions.subscription import Subscription
 
@@ -228,9 +229,12 @@ class WebhookHandlers:
         if isinstance(source, Subscription):
             source = source.stream
         if isinstance(source, Stream):
-            queue = source.reader(source.base + source.feed.index_of(first))
+            queue = source.reader(await offset_at(source, first))
         else:
+            await indexed(log, Replay.wants(source, first))
             queue = self._access.broker.queues.replay(source, first)
+        if source.deleted:
+            raise HttpError(409, "wrong_mode", "its source is gone")
         worker.feed_from(queue, last_lsn=max(last, 1))
         return json_response({"from": f"0:{first}", "to": f"0:{last}"}, 202)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.native import requests
+from penstock.protocols.native import opening
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World
 
@@ -59,10 +59,10 @@ def test_a_handle_is_one_consumers_though_both_were_asked_for_before_either_was_
 def test_no_more_positions_are_looked_for_at_once_than_may_be(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_SEARCHES_MAX", 3)
+    monkeypatch.setattr(opening, "_SEARCHES_MAX", 3)
     answers = together(client, *({**READ, "handle": handle} for handle in range(2, 10)))
     assert [answer.get("code") for answer in answers] == [None] * 3 + ["busy"] * 5
     assert all(answer["retryable"] for answer in answers if "code" in answer)
-    assert client.session.searches == 0
+    assert client.session.opening._searches == 0
     again = together(client, *({**READ, "handle": handle} for handle in range(20, 23)))
     assert [answer.get("code") for answer in again] == [None] * 3

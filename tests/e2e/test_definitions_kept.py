@@ -17,7 +17,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from tests.support.brokers import BrokerFailed, Gateway
+from tests.support.brokers import ROOT, BrokerFailed, Gateway
 from tests.support.hooks import LOCAL, Hooks, check_hmac
 from tests.support.limits import LIMIT_S
 from tests.support.management import Api
@@ -198,6 +198,32 @@ def test_they_work_where_they_are_loaded_at_the_start(
     file.write_text(json.dumps(whole))
     with pytest.raises(BrokerFailed, match="there is no user 'nobody'"):
         Gateway(tmp_path / "wrong", settings=settings).start()
+
+
+def test_an_export_of_rabbitmq_is_imported_whole(old: Gateway) -> None:
+    """One of its 3.10: it writes tables of operator policies and of limits as lists of pairs."""
+    api, alice = Api(old), Api(old, "alice", "s3cret")
+    try:
+        export = json.loads((ROOT / "tests/golden/rabbitmq-definitions.json").read_text())
+        wrong = {"definition": [["max-length", "many"]], "pattern": "", "apply-to": "all", "priority": 0}
+        parameters = {"component": "operator_policy", "name": "cap", "vhost": "prod", "value": wrong}
+        refused = api.send("POST", "definitions", {**export, "parameters": [parameters]})
+        assert refused.status_code == 400 and "parameters: 'cap'" in refused.text
+        assert api.status("GET", "vhosts/prod") == 404, "nothing is changed when something cannot be"
+        assert api.send("POST", "definitions", export).status_code == 204
+        (capped,) = api.get("operator-policies/prod")
+        assert (capped["name"], capped["definition"]) == ("cap", {"max-length": 10000})
+        assert {one["name"] for one in api.get("policies/prod")} == {"fed", "ttl"}
+        (limits,) = api.get("vhost-limits/prod")
+        assert limits["value"] == {"max-connections": 100, "max-queues": 50}
+        assert {one["name"]: one["type"] for one in api.get("queues/prod")} == {
+            one["name"]: one["type"] for one in export["queues"]
+        }
+        assert api.get("user-limits/app") == [{"user": "app", "value": {"max-connections": 10}}]
+        assert alice.get("whoami")["tags"] == ["administrator", "monitoring"]
+    finally:
+        alice.close()
+        api.close()
 
 
 def test_a_session_of_rabbitmqs_is_left_out(old: Gateway, hooks_of: Callable[[Gateway], Hooks]) -> None:

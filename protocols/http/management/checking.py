@@ -2,7 +2,8 @@
 
 A thing is judged by itself and by what is there: whether its vhost and user are there or in the file, whether
 a queue, an exchange or a policy can be so, and whether one that is there is so already. What only shows when
-it is done (limits, ends of bindings, what front ends keep) is not known here.
+it is done (limits that users and vhosts name themselves, ends of bindings, what front ends keep) is not
+known here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from penstock.errors import PenstockError
 from penstock.protocols.definitions import OF_FRONTS, Item
 from penstock.protocols.http.management.context import table_of, text_of
 from penstock.protocols.http.management.defined import (
+    COMPONENTS,
     Defined,
     exchange_of,
     is_own,
@@ -25,6 +27,7 @@ from penstock.protocols.http.management.defined import (
 from penstock.protocols.http.management.users import stored_hash, tags_of
 from penstock.protocols.http.messages import HttpError
 from penstock.router.exchange_arguments import check_exchange, check_exchange_type, check_same_exchange
+from penstock.router.limits import VHOST_LIMITS, check_limits
 from penstock.router.policies import checked
 from penstock.router.queue_arguments import check_arguments
 
@@ -88,6 +91,7 @@ class _Checks:
             "permissions": self._permission,
             "topic_permissions": self._permission,
             "policies": self._policy,
+            "parameters": self._parameter,
             "queues": self._queue,
             "exchanges": self._exchange,
             "bindings": self._binding,
@@ -97,6 +101,8 @@ class _Checks:
     def place(self, part: str, item: Item) -> None:
         """What is in a vhost needs one that is there, or in the file."""
         permission = part in ("permissions", "topic_permissions")
+        if part == "parameters" and item.get("component") not in COMPONENTS:
+            return
         if part == "users" or (self._file.vhost is not None and not permission):
             return
         vhost = text_of(item, "vhost")
@@ -116,14 +122,23 @@ class _Checks:
         if text_of(item, "user") not in self._users:
             raise HttpError(400, "bad_request", "no such user")
 
-    def _policy(self, item: Item) -> None:
+    def _parameter(self, item: Item) -> None:
+        value = item.get("value")
+        if isinstance(value, dict):
+            match item.get("component"):
+                case "vhost-limits":
+                    check_limits(value, VHOST_LIMITS)
+                case "operator_policy":
+                    self._policy({**value, "name": item.get("name")}, operator=True)
+
+    def _policy(self, item: Item, *, operator: bool = False) -> None:
         checked(
             text_of(item, "name"),
             item.get("pattern"),
             table_of(item, "definition"),
             item.get("priority", 0),
             item.get("apply-to", "all"),
-            operator=False,
+            operator=operator,
         )
 
     def _queue(self, item: Item) -> None:

@@ -21,6 +21,8 @@ COMPONENTS: Final = ("vhost-limits", "operator_policy")
 """Of parameters, what is known here."""
 _MQTT_QUEUE: Final = re.compile(r"mqtt-subscription-.*qos[01]", re.DOTALL)
 """The queue of a session, as RabbitMQ names it."""
+_PAIRS: Final = ("definition", "limits")
+"""Tables that may be lists of pairs: of operator policies, of vhosts."""
 _KNOWN: Final = IN_VHOSTS | {
     "users",
     "vhosts",
@@ -61,7 +63,7 @@ class Defined:
         items = self._body.get(part, [])
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise HttpError(400, "bad_request", f"{part} is a list of objects")
-        return items
+        return [_with_tables(item) for item in items]
 
     def vhost_of(self, item: Item) -> str:
         """Where a thing is. Raises HttpError 400: it does not say."""
@@ -81,6 +83,21 @@ class Defined:
             elif part in _KNOWN and isinstance(self._body[part], list) and self.vhost is None:
                 found[part] = self.items(part)
         return found
+
+
+def _with_tables(item: Item) -> Item:
+    """Its tables as objects: RabbitMQ 3.10 exports some as lists of pairs, which are Erlang's."""
+    found = {}
+    for key, value in item.items():
+        if key in _PAIRS and isinstance(value, list) and value and all(map(_is_pair, value)):
+            found[key] = dict(value)
+        elif key == "value" and isinstance(value, dict):
+            found[key] = _with_tables(value)
+    return {**item, **found} if found else item
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
 
 
 def queue_of(item: Item) -> dict[str, Any]:

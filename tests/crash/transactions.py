@@ -41,6 +41,8 @@ _UNDONE = 0.2
 """Of the transactions so many are rolled back, and done again."""
 _WAIT_S = 240.0
 """What has not happened by then never will."""
+_PAUSE_S = 0.05
+"""Between tries to connect: a gateway that starts needs the core."""
 _UNDONE_BODY = "undone"
 _STREAMS = ("sdk-a", "sdk-b", "http-b")
 """Of the outputs; the others are queues."""
@@ -100,6 +102,7 @@ class Worker(threading.Thread):
                 try:
                     self.work()
                 except self.gone:
+                    time.sleep(_PAUSE_S)
                     continue
                 return
             raise TimeoutError(f"{self.name} came to no end")
@@ -135,7 +138,8 @@ class Sdk(Worker):
         a, b = self.outputs
         async with (
             penstock.connect(f"penstock://{self.gateway.settings['native.listen']}") as client,
-            client.producer("sdk") as source,
+            # By name: what it sends again, when the gateway died before it confirmed, is kept once.
+            client.producer("sdk", name="source") as source,
             client.producer(a) as to_a,
             client.producer(b) as to_b,
             client.subscribe("sdk", "s", start="earliest", prefetch=20) as consumer,
@@ -152,13 +156,13 @@ class Sdk(Worker):
                     await source.send_many([number.encode() for number in numbers])
                     self.confirmed.update(numbers)
                     continue
-                if self.undoes():
-                    tx = client.transaction()
-                    tx.send(_UNDONE_BODY, to=to_a)
-                    tx.ack(message)
-                    tx.abort()
-                    self.rolled_back += 1
                 try:
+                    if self.undoes():
+                        tx = client.transaction()
+                        tx.send(_UNDONE_BODY, to=to_a)
+                        tx.ack(message)
+                        tx.abort()
+                        self.rolled_back += 1
                     async with client.transaction() as tx:
                         for output in (to_a, to_b):
                             tx.send(message.body, to=output)

@@ -17,10 +17,11 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, TypeVar
 
 from penstock.log_core._batch import RECORDS_MAX, Batch, Record
-from penstock.log_core._delays import Key, decode_entry
+from penstock.log_core._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, sorted_entries
 from penstock.log_core._feed import Feed
 from penstock.log_core._io import read_batches
 from penstock.log_core._resident import Resident
@@ -274,15 +275,41 @@ class Reader:
     ) -> None:
         found: list[bytes] | None = []
         try:
-            found = [entries_behind(self._folder, segment, key, count) for segment, key in wants]
+            found = [self._entries_behind(segment, key, count) for segment, key in wants]
         except OSError as error:
             _LOG.error("the times of delayed records cannot be read: %s", error)
             found = None
         self._post(done, found)
 
+    def _entries_behind(self, segment: Segment, key: Key, count: int) -> bytes:
+        """As `entries_behind`; from the segment itself when its index is gone or damaged. Raises OSError."""
+        try:
+            return entries_behind(self._folder, segment, key, count)
+        except FileNotFoundError as error:
+            if not segment.path.exists():
+                raise
+            self._damages.note(Damage(Path(error.filename), 0, "the file is missing"))
+        except Damage as damage:
+            self._damages.note(damage)
+        found, behind = DueHeap(), DueHeap()
+        scanner = Scanner()
+        with segment.path.open("rb") as file:
+            scanner.read(file.fileno(), segment.end)
+        scanner.scan(
+            WAL_HEAD_BYTES,
+            segment.base_lsn,
+            segment.epoch,
+            base=segment.base_lsn,
+            gaps=segment.gaps,
+            push=False,
+            delayed=found,
+        )
+        behind.push_between(found.encode(), *key, *segment.delayed_last)
+        return sorted_entries(behind.encode())[: count * ENTRY_BYTES]
+
     def find_entry(self, segment: Segment, key: Key) -> int:
         """The LSN that a segment's index has for a delayed record's key, 0: none; blocks. Raises OSError."""
-        raw = entries_behind(self._folder, segment, (key[0], key[1] - 1), 1)
+        raw = self._entries_behind(segment, (key[0], key[1] - 1), 1)
         if not raw:
             return 0
         due, place, lsn, _ = decode_entry(raw, 0)

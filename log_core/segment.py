@@ -262,12 +262,17 @@ class Segments:
 def entries_behind(folder: Folder, segment: Segment, key: Key, count: int) -> bytes:
     """At most `count` entries of delayed records from a segment's index file, from the first behind `key` on.
 
-    Blocks. Raises OSError.
+    Blocks. Raises OSError, Damage: the file ends before its entries do.
     """
-    with folder.time_index(segment.number).open("rb") as file:
+    path = folder.time_index(segment.number)
+    with path.open("rb") as file:
 
         def read(index: int, n: int) -> bytes:
-            return os.pread(file.fileno(), n * ENTRY_BYTES, segment.delayed_at + index * ENTRY_BYTES)
+            at = segment.delayed_at + index * ENTRY_BYTES
+            raw = os.pread(file.fileno(), n * ENTRY_BYTES, at)
+            if len(raw) < n * ENTRY_BYTES:
+                raise Damage(path, at + len(raw), "the file ends before its entries of delayed records")
+            return raw
 
         low = bisect_right(range(segment.delayed), key, key=lambda i: decode_entry(read(i, 1), 0)[:2])
         return read(low, min(count, segment.delayed - low))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -208,4 +209,30 @@ def test_what_is_due_before_what_was_published_outlives_a_restart(tmp_path: Path
     log = open_log(tmp_path)
     (one,) = take(log, now + 5000)
     assert one.record is not None and one.record.body == b"late"
+    log.close_sync()
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_an_index_that_is_damaged_while_the_log_is_open_is_made_from_the_segment(
+    tmp_path: Path, damage: str
+) -> None:
+    """Nobody's message stays away for that, and none is cancelled in vain."""
+    log = open_log(tmp_path)
+    due = log.wall_ms() + 1000
+    places = [log.delays.add(due + i, b"k", b"", b"%d" % i, flags=PERSISTENT) for i in range(5)]
+    log.flush()
+    log.file_full()
+    due_in(log, YEAR_MS)  # something to sync
+    settle(log)
+    segment = log._segments.live[0]
+    assert segment in log.delays._stored, "its entries are in the file alone"
+    path = log.reader._folder.time_index(segment.number)
+    if damage == "cut":
+        os.truncate(path, segment.delayed_at + 40)
+    else:
+        path.unlink()
+    assert log.delays.cancel(due + 2, places[2])
+    taken = take(log, due + 100)
+    assert [one.record.body for one in taken if one.record] == [b"0", b"1", b"3", b"4"]
+    assert [place.path for place in log.damages.places()] == [path]
     log.close_sync()

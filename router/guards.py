@@ -29,9 +29,16 @@ class TopicGuard(Protocol):
         """
 
     def allow(
-        self, identity: Identity, operation: TopicOperation, topic: str, *, by_key: bool = False
+        self,
+        identity: Identity,
+        operation: TopicOperation,
+        topic: str,
+        *,
+        by_key: bool = False,
+        vhost: str = "",
     ) -> bool:
-        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read").
+        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read") in
+        `vhost`.
 
         With `by_key` the topic stands for a routing key, or a filter for a binding key, and each key stands
         for several topics: a dot is then no other than a slash, and a wildcard in front matches topics that

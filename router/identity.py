@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sys import intern
 from typing import Final
 
@@ -23,10 +23,12 @@ class Identity:
 
     grants: Grants | None = None
     """What a token allows, in place of the permissions of a user; None: those count."""
+    guarded: bool = field(default=True, compare=False)
+    """Whether a `TopicGuard` is asked, too. False: it was, when what is done now was asked for."""
 
     def of_client(self, client_id: str) -> Identity:
         """The same user, with this client id; the many sessions of a user share its name."""
-        return Identity(intern(self.username), self.tags, client_id, self.grants)
+        return Identity(intern(self.username), self.tags, client_id, self.grants, self.guarded)
 
 
 BROKER: Final = Identity("rmq-internal")

@@ -112,11 +112,11 @@ class Authorizer:
         if not self._may_use_key(identity, vhost, operation, exchange, key):
             return False
         guard = self.topic_guard
-        if guard is None or exchange != MQTT_EXCHANGE or identity is BROKER:
+        if guard is None or exchange != MQTT_EXCHANGE or identity is BROKER or not identity.guarded:
             return True
         if topic is not None:
-            return guard.allow(identity, operation, topic)
-        return guard.allow(identity, operation, text(filter_of_binding(key)), by_key=True)
+            return guard.allow(identity, operation, topic, vhost=vhost)
+        return guard.allow(identity, operation, text(filter_of_binding(key)), by_key=True, vhost=vhost)
 
     def _may_use_key(
         self, identity: Identity, vhost: str, operation: TopicOperation, exchange: str, key: bytes

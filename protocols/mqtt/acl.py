@@ -101,7 +101,13 @@ class AclFile:
         return cls(text, path, default_user)
 
     def allow(
-        self, identity: Identity, operation: TopicOperation, topic: str, *, by_key: bool = False
+        self,
+        identity: Identity,
+        operation: TopicOperation,
+        topic: str,
+        *,
+        by_key: bool = False,
+        vhost: str = "",
     ) -> bool:
         """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read");
         `by_key`: see `TopicGuard`.

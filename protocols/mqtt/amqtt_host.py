@@ -10,9 +10,14 @@ as in amqtt:
                              action and topic); SUBSCRIBE about its filter, as `subscribe` and as `receive`:
                              deliveries are not asked about one by one.
 
-Plugins run in a thread with an event loop of its own; a client whose plugins think is not read meanwhile, and
-nobody else waits. Only what cannot wait (a will at its time, permissions that changed) waits for at most a
-second, and is denied then. An exception in a plugin denies, and is logged.
+Plugins run in a thread with an event loop of its own; an MQTT client whose plugins think is not read
+meanwhile, and nobody else waits, whatever a plugin does. What the front end cannot put off (a publish or a
+binding by another protocol) stops the gateway for the answer: for `_WAIT_S` in each
+minute altogether, no more. What is not answered in that is denied, and asked about in the background, so that
+it may be allowed when it is tried again. An exception in a plugin denies, and is logged.
+
+A client is a connection's place, vhost and client id, with what it logged in with: clients of two vhosts, or
+one behind the other, share no answers.
 
 Source: amqtt 0.12, plugins/manager.py and broker.py.
 """
@@ -25,6 +30,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,10 +49,20 @@ logger: Final = logging.getLogger("penstock.mqtt.amqtt")
 _REMEMBERED_S: Final = 60.0
 _REMEMBERED_MAX: Final = 100_000
 _WAIT_S: Final = 1.0
+_WAIT_EACH_S: Final = 60.0
+"""So long the gateway stands still for answers in each such time."""
 _ACTIONS: Final = {"write": ("publish",), "read": ("subscribe", "receive")}
 
-Key = tuple[str, str, str, str]
-"""User, client id ("" for who is no MQTT client), operation, topic or filter."""
+Key = tuple[object, str, str]
+"""The client (who is no MQTT client: user and vhost), operation, topic or filter."""
+
+
+@dataclass(eq=False, slots=True)
+class AmqttClient:
+    """One login of a client."""
+
+    session: Any
+    """What amqtt knows of it."""
 
 
 class AmqttHost:
@@ -76,7 +94,9 @@ class AmqttHost:
         plugins = config.get("plugins") if isinstance(config, dict) else None
         if not plugins:
             raise _wrong(path, "there is no section `plugins`")
-        self._sessions: OrderedDict[str, Any] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str], AmqttClient] = OrderedDict()
+        self._waits_from = 0.0
+        self._left_s = _WAIT_S
         self._known: OrderedDict[Key, tuple[float, bool]] = OrderedDict()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-amqtt", daemon=True)
@@ -112,8 +132,8 @@ class AmqttHost:
 
     # Clients
 
-    def session(self, client_id: str, user_name: str | None, password: bytes | None, peer: str) -> Any:
-        """What amqtt knows of a client that connects."""
+    def client(self, client_id: str, user_name: str | None, password: bytes | None, peer: str) -> AmqttClient:
+        """A client that connects: `authenticate`, then `admit` it."""
         from amqtt.session import Session
 
         session = Session()
@@ -122,22 +142,29 @@ class AmqttHost:
         session.password = None if password is None else password.decode("utf-8", "replace")
         session.remote_address = peer
         session.is_anonymous = user_name is None
-        return session
+        return AmqttClient(session)
 
-    def admitted(self, client_id: str, session: Any) -> None:
-        """The client is in: the topic plugins are asked with this session."""
-        self._sessions[client_id] = session
-        self._sessions.move_to_end(client_id)
-        while len(self._sessions) > _REMEMBERED_MAX:
-            self._sessions.popitem(last=False)
-        for key in [key for key in self._known if key[1] == client_id]:
-            del self._known[key]
+    def admit(self, vhost: str, client_id: str, client: AmqttClient) -> AmqttClient | None:
+        """From now on this is who has the place, instead of the one that is given back."""
+        before = self._clients.pop((vhost, client_id), None)
+        client.session.client_id = client_id
+        self._clients[vhost, client_id] = client
+        while len(self._clients) > _REMEMBERED_MAX:
+            self._clients.popitem(last=False)
+        return before
 
-    async def authenticate(self, session: Any) -> bool:
+    def take_back(self, vhost: str, client_id: str, before: AmqttClient | None) -> None:
+        """The gateway refused the client that was admitted: the place is that of the one before."""
+        if before is not None:
+            self._clients[vhost, client_id] = before
+        else:
+            self._clients.pop((vhost, client_id), None)
+
+    async def authenticate(self, client: AmqttClient) -> bool:
         """Whether the plugins let the client in."""
         try:
             answers = await asyncio.wrap_future(
-                self._in_thread(self._manager.map_plugin_auth(session=session))
+                self._in_thread(self._manager.map_plugin_auth(session=client.session))
             )
         except Exception:
             logger.exception("an authentication plugin failed: the client is refused")
@@ -147,45 +174,86 @@ class AmqttHost:
 
     # Topics
 
-    def knows(self, identity: Identity, operation: TopicOperation, topics: Iterable[str]) -> bool:
-        """Whether `allow` answers at once for all of these."""
-        now = time.monotonic()
-        return all(
-            self._known.get(_key(identity, operation, topic), (0.0, False))[0] > now for topic in topics
-        )
+    def _who(self, identity: Identity, vhost: str) -> object:
+        client = self._clients.get((vhost, identity.client_id)) if identity.client_id else None
+        return client or (identity.username, identity.client_id, vhost)
 
-    async def ask(self, identity: Identity, operation: TopicOperation, topics: Iterable[str]) -> None:
+    def _answer(self, key: Key) -> bool | None:
+        """What the plugins have decided, not long ago; None: nothing."""
+        until, allowed = self._known.get(key, (0.0, False))
+        return allowed if until > time.monotonic() else None
+
+    def knows(self, identity: Identity, vhost: str, operation: TopicOperation, topics: Iterable[str]) -> bool:
+        """Whether `allow` answers at once for all of these."""
+        who = self._who(identity, vhost)
+        return all(self._answer((who, operation, topic)) is not None for topic in topics)
+
+    async def ask(
+        self, identity: Identity, vhost: str, operation: TopicOperation, topics: Iterable[str]
+    ) -> None:
         """Have the plugins decide: after it `allow` answers at once."""
+        who = self._who(identity, vhost)
         for topic in topics:
-            if not self.knows(identity, operation, (topic,)):
-                allowed = await asyncio.wrap_future(self._in_thread(self._decide(identity, operation, topic)))
-                self._remember(_key(identity, operation, topic), allowed)
+            key = who, operation, topic
+            if self._answer(key) is None:
+                self._remember(key, await asyncio.wrap_future(self._in_thread(self._decide(identity, key))))
+
+    async def ask_about_will(self, identity: Identity, client: AmqttClient, topic: str) -> None:
+        """Have the plugins decide about the will of a client that is not admitted yet."""
+        key = client, "write", topic
+        self._remember(key, await asyncio.wrap_future(self._in_thread(self._decide(identity, key))))
 
     def allow(
-        self, identity: Identity, operation: TopicOperation, topic: str, *, by_key: bool = False
+        self,
+        identity: Identity,
+        operation: TopicOperation,
+        topic: str,
+        *,
+        by_key: bool = False,
+        vhost: str = "",
     ) -> bool:
-        """What the plugins have decided; asked now when they have not, for a second at most."""
-        key = _key(identity, operation, topic)
-        until, allowed = self._known.get(key, (0.0, False))
-        if until > time.monotonic():
+        """What the plugins have decided; asked now when they have not, as long as there is time for it."""
+        key = self._who(identity, vhost), operation, topic
+        allowed = self._answer(key)
+        if allowed is not None:
             return allowed
+        began = time.monotonic()
+        if began >= self._waits_from + _WAIT_EACH_S:
+            self._waits_from, self._left_s = began, _WAIT_S
+        future: Future[bool] = self._in_thread(self._decide(identity, key))
         try:
-            allowed = bool(self._in_thread(self._decide(identity, operation, topic)).result(_WAIT_S))
+            allowed = future.result(max(self._left_s, 0.0))
         except TimeoutError:
             logger.warning(
-                "a topic plugin took more than %g s: %s of %r is denied", _WAIT_S, operation, topic
+                "topic plugins took %g s of these %g s: %s of %r is denied now, and may be allowed when "
+                "it is tried again",
+                _WAIT_S,
+                _WAIT_EACH_S,
+                operation,
+                topic,
             )
+            loop = asyncio.get_running_loop()
+            future.add_done_callback(lambda done: self._answered(loop, key, done))
             return False
+        finally:
+            self._left_s -= time.monotonic() - began
         self._remember(key, allowed)
         return allowed
 
-    async def _decide(self, identity: Identity, operation: TopicOperation, topic: str) -> bool:
+    def _answered(self, loop: asyncio.AbstractEventLoop, key: Key, done: Future[bool]) -> None:
+        """In the thread: what nobody waits for any more was decided after all."""
+        if not done.cancelled():
+            with suppress(RuntimeError):  # the gateway has stopped
+                loop.call_soon_threadsafe(self._remember, key, done.result())
+
+    async def _decide(self, identity: Identity, key: Key) -> bool:
         """In the thread."""
         from amqtt.contexts import Action
 
-        session = self._sessions.get(identity.client_id)
-        if session is None:
-            session = self.session(identity.client_id, identity.username, None, "")
+        who, operation, topic = key
+        if not isinstance(who, AmqttClient):
+            who = self.client(identity.client_id, identity.username, None, "")
+        session = who.session
         try:
             for action in _ACTIONS[operation]:
                 answers = await self._manager.map_plugin_topic(
@@ -203,10 +271,6 @@ class AmqttHost:
         self._known.move_to_end(key)
         while len(self._known) > _REMEMBERED_MAX:
             self._known.popitem(last=False)
-
-
-def _key(identity: Identity, operation: TopicOperation, topic: str) -> Key:
-    return identity.username, identity.client_id, operation, topic
 
 
 def _wrong(path: str, what: str) -> StartError:

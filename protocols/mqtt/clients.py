@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.collector import uncollected
@@ -289,9 +290,10 @@ class Clients:
 
     def _recheck(self, client: Client) -> None:
         lost = []
+        identity = self._asked_before(client)
         for topic in client.subscriptions:
             try:
-                permit(client, topic)
+                permit(client, topic, identity)
             except AccessRefused:
                 lost.append(topic)
         for topic in lost:
@@ -303,13 +305,18 @@ class Clients:
         if lost and client.connection is not None:
             client.connection.subscriptions_changed()
 
+    def _asked_before(self, client: Client) -> Identity:
+        """Who may do what a guard that may take long was asked about when the client asked for it."""
+        guard, identity = self.broker.authorizer.topic_guard, client.identity
+        return replace(identity, guarded=guard is None or not guard.slow)
+
     def publish_will(self, client: Client) -> None:
         """Publish the will that waits, if one does, with the rights its client has now."""
         will, client.will, client.will_at = client.will, None, None
         if will is not None:
             publish(
                 client.vhost,
-                client.identity,
+                self._asked_before(client),
                 will.topic.encode(),
                 will.block,
                 will.payload,
@@ -465,14 +472,14 @@ class Clients:
         vhost.sessions.noted.clear()
 
 
-def permit(client: Client, topic: str) -> None:
-    """Whether the session may (still) have this filter.
+def permit(client: Client, topic: str, identity: Identity) -> None:
+    """Whether the session, which is this identity's, may (still) have this filter.
 
     Raises:
         AccessRefused: it may not.
 
     """
     topic_filter = filter_of(topic)
-    client.vhost.sessions.permit(client.identity, topic_filter)
+    client.vhost.sessions.permit(identity, topic_filter)
     if is_sys(topic_filter):
-        check_reader(client.vhost, client.identity, topic_filter)
+        check_reader(client.vhost, identity, topic_filter)

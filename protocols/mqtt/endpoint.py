@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.config import Address
 from penstock.errors import StartError
@@ -23,9 +23,9 @@ from penstock.protocols.login_time import LATE_S
 from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt._runs import forget_runs
 from penstock.protocols.mqtt.acl import AclFile
-from penstock.protocols.mqtt.amqtt_host import AmqttHost
+from penstock.protocols.mqtt.amqtt_host import AmqttClient, AmqttHost
 from penstock.protocols.mqtt.clients import Clients
-from penstock.protocols.mqtt.connecting import split_user_name
+from penstock.protocols.mqtt.connecting import split_user_name, vhost_of
 from penstock.protocols.mqtt.definitions import SessionDefinitions
 from penstock.protocols.mqtt.facts import connection_facts, spoken, totals
 from penstock.protocols.mqtt.options import MqttOptions
@@ -64,7 +64,8 @@ class MqttConnection(Connection):
         """Verifies the login, or asks plugins; one thing at a time."""
         guard = clients.broker.authorizer.topic_guard
         self._amqtt = guard if isinstance(guard, AmqttHost) else None
-        self._amqtt_session: Any = None
+        self._amqtt_client: AmqttClient | None = None
+        self._is_open = False
         self._pressure = False
         self.session = Session(self, clients, options)
 
@@ -223,11 +224,11 @@ class MqttConnection(Connection):
         """A login with amqtt's plugins: theirs, or ours when they leave it to us."""
         users, connect = self._clients.broker.users, self.session.connect
         assert connect is not None
-        self._amqtt_session = host.session(connect.client_id, user_name, password, self.peer_host)
+        client = host.client(connect.client_id, user_name, password, self.peer_host)
         identity: Identity | None = None
         refusal = reasons.BAD_USER_NAME_OR_PASSWORD, "the plugins did not let it in"
         if host.authenticates:
-            if await host.authenticate(self._amqtt_session):
+            if await host.authenticate(client):
                 user = self._options.amqtt_user or users.default_user
                 identity = users.identity(user)
                 refusal = reasons.NOT_AUTHORIZED, f"there is no user {user!r} (mqtt.amqtt_user)"
@@ -241,16 +242,20 @@ class MqttConnection(Connection):
                     identity = await self._known_here(user_name, password)
             except AuthenticationRefused as error:
                 logger.debug("refused: %s", error)
-        if identity is not None and connect.will is not None and connect.client_id:
-            host.admitted(connect.client_id, self._amqtt_session)
-            await host.ask(identity.of_client(connect.client_id), "write", [connect.will.topic])
+        if identity is not None and connect.will is not None:
+            await host.ask_about_will(identity.of_client(connect.client_id), client, connect.will.topic)
         if self.closing:
             return
         self._login = None
         if identity is None:
             self.session.refused(*refusal)
-        else:
-            self._enter(identity)
+            return
+        place = vhost_of(connect), connect.client_id
+        before = host.admit(*place, client)
+        self._amqtt_client = client
+        self._enter(identity)
+        if not self._is_open:
+            host.take_back(*place, before)
 
     async def _known_here(self, user_name: str | None, password: bytes | None) -> Identity:
         """Who logs in by our own users. Raises AuthenticationRefused."""
@@ -265,10 +270,11 @@ class MqttConnection(Connection):
         """Have amqtt's plugins decide, if they have not yet; nothing is read meanwhile."""
         host = self._amqtt
         wanted = [filter_of(topic) for topic in topics] if operation == "read" else topics
-        if host is None or host.knows(identity, operation, wanted):
+        vhost = self.session.vhost.name
+        if host is None or host.knows(identity, vhost, operation, wanted):
             return False
         self.hold("plugins")
-        self._login = self.loop.create_task(host.ask(identity, operation, wanted))
+        self._login = self.loop.create_task(host.ask(identity, vhost, operation, wanted))
         self._login.add_done_callback(self._decided)
         return True
 
@@ -290,7 +296,12 @@ class MqttConnection(Connection):
     def opened(self, user: str, client_id: str, version: int) -> None:
         """The client is connected."""
         if self._amqtt is not None:
-            self._amqtt.admitted(client_id, self._amqtt_session)
+            place = self.session.vhost.name, client_id
+            if self._amqtt_client is None:  # it logged in by AUTH
+                self._amqtt.take_back(*place, None)
+            else:
+                self._amqtt.admit(*place, self._amqtt_client)
+            self._is_open = True
         self.logged_in(
             user,
             self.session.vhost.name,

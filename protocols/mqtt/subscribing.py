@@ -128,7 +128,7 @@ def restore(
 
 def _add(clients: Clients, client: Client, line: packets.Filter, identifier: int) -> tuple[Subscription, int]:
     if is_sys(filter_of(line.topic)):
-        permit(client, line.topic)
+        permit(client, line.topic, client.identity)
     lsn = clients.shares.join(client, line.topic) if is_shared(line.topic) else 0
     terms = client.filters.terms_of(line, identifier)
     subscription = Subscription(line.topic, terms, line.retain_handling)
@@ -141,7 +141,7 @@ def _add(clients: Clients, client: Client, line: packets.Filter, identifier: int
 def _change(
     clients: Clients, client: Client, known: Subscription, line: packets.Filter, identifier: int
 ) -> tuple[Subscription, int]:
-    permit(client, line.topic)
+    permit(client, line.topic, client.identity)
     clients.count_no_local(client, line.no_local - known.no_local)
     client.filters.change(known, line, identifier)
     return known, _bind(client, known)

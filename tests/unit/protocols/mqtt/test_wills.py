@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.router.permissions import Permission
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 
@@ -108,3 +109,22 @@ def test_a_delayed_will_survives_a_restart(gateway: Gateway) -> None:
 def test_a_will_to_a_forbidden_topic_is_refused_at_connect(gateway: Gateway) -> None:
     peer = gateway.peer(5).send(f.connect("a", version=5, will=("$SYS/x", b"", 0, False)))
     assert peer.bytes_taken() == b"\x20\x03\x00\x87\x00"
+
+
+class Hangs:
+    """Rules that take long, and must not be asked while nobody can wait for them."""
+
+    individual = slow = True
+
+    def allow(self, *_: object, **__: object) -> bool:
+        raise AssertionError("the gateway waits for what takes long")
+
+
+def test_what_takes_long_is_not_asked_again_about_wills_and_subscriptions(gateway: Gateway) -> None:
+    sub, peer = watcher(gateway), gateway.connect("a", 5, will=WILL)
+    gateway.broker.authorizer.topic_guard = Hangs()
+    gateway.broker.authorizer.set("guest", "/", Permission())
+    assert sub.session.client is not None
+    assert list(sub.session.client.subscriptions) == ["w/#"]
+    peer.drop()
+    assert [got.payload for got in sub.publishes()] == [b"gone"]

@@ -23,12 +23,13 @@ Source: mosquitto.conf(5), `acl_file`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import StartError
-from penstock.protocols.mqtt.filters import covers, overlaps
+from penstock.protocols.mqtt.acl_rules import Meaning, Rules
 
 if TYPE_CHECKING:
     from penstock.router.identity import Identity
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AclFile"]
 
+_PARTS: Final = re.compile("(%[uc])")
 _ACCESS: Final = {
     "read": ("read",),
     "write": ("write",),
@@ -50,6 +52,24 @@ class _Rule:
     topic: str
 
 
+class _RulesOf:
+    """Of one user, or the patterns."""
+
+    def __init__(self, *, are_patterns: bool = False) -> None:
+        self._are_patterns = are_patterns
+        self.allowing: dict[str, Rules] = {"read": Rules(), "write": Rules()}
+        self._denying, self._denying_by_key = Rules(), Rules(by_key=True)
+
+    def add(self, rule: _Rule) -> None:
+        for access in rule.access:
+            kept = (self._denying, self._denying_by_key) if access == "deny" else (self.allowing[access],)
+            for rules in kept:
+                rules.add(rule.topic, is_pattern=self._are_patterns)
+
+    def deny(self, topic: str, by_key: bool, meaning: Meaning) -> bool:
+        return (self._denying_by_key if by_key else self._denying).meets(topic, meaning)
+
+
 class AclFile:
     """The rules of one file; a `TopicGuard` of the router."""
 
@@ -62,8 +82,10 @@ class AclFile:
             StartError: a line is none of those above.
 
         """
-        self._users: dict[str, list[_Rule]] = {default_user: []}
-        self._patterns: list[_Rule] = []
+        self._users = {default_user: _RulesOf()}
+        self._patterns = _RulesOf(are_patterns=True)
+        self.individual = False
+        """Whether clients of one user may have different rights."""
         user = default_user
         for number, line in enumerate(text.splitlines(), 1):
             words = line.strip()
@@ -73,16 +95,15 @@ class AclFile:
             rest = rest.strip()
             if keyword == "user" and rest:
                 user = rest
-                self._users.setdefault(user, [])
+                self._users.setdefault(user, _RulesOf())
             elif keyword in ("topic", "pattern") and rest:
                 rule = _rule(rest)
                 if rule is None:
                     raise _wrong(name, number, f"{rest!r} is no access and topic filter")
-                (self._users[user] if keyword == "topic" else self._patterns).append(rule)
+                (self._users[user] if keyword == "topic" else self._patterns).add(rule)
+                self.individual |= keyword == "pattern" and "%c" in rule.topic
             else:
                 raise _wrong(name, number, f"{line.strip()!r} is no line of an ACL file")
-        self.individual = any("%c" in rule.topic for rule in self._patterns)
-        """Whether clients of one user may have different rights."""
 
     @classmethod
     def read(cls, path: str, default_user: str) -> AclFile:
@@ -112,15 +133,11 @@ class AclFile:
         """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read");
         `by_key`: see `TopicGuard`.
         """
-        rules = list(self._users.get(identity.username, ()))
-        for rule in self._patterns:
-            meant = _substituted(rule.topic, identity)
-            if meant is not None:
-                rules.append(_Rule(rule.access, meant))
-        meet = _meet_by_key if by_key else overlaps
-        if any("deny" in rule.access and meet(rule.topic, topic) for rule in rules):
+        own, meaning = self._users.get(identity.username), _meaning(identity)
+        all_rules = (self._patterns,) if own is None else (own, self._patterns)
+        if any(rules.deny(topic, by_key, meaning) for rules in all_rules):
             return False
-        return any(operation in rule.access and covers(rule.topic, topic) for rule in rules)
+        return any(rules.allowing[operation].covers(topic, meaning) for rules in all_rules)
 
 
 def _wrong(name: str, number: int, what: str) -> StartError:
@@ -142,17 +159,17 @@ def _rule(text: str) -> _Rule | None:
     return _Rule(_ACCESS[access], topic)
 
 
-def _meet_by_key(rule: str, topic: str) -> bool:
-    """Whether some topic that a key stands for is matched by both."""
-    # A level in front takes the meaning from a `$`; a dot in the rule may be the slash of the key.
-    return overlaps(f"/{rule.replace('.', '/')}", f"/{topic}")
+def _meaning(identity: Identity) -> Meaning:
+    """What a pattern's level with variables says for an identity."""
+    values = {"%u": identity.username, "%c": identity.client_id}
 
-
-def _substituted(topic: str, identity: Identity) -> str | None:
-    """The filter that a pattern means for an identity; None: nothing."""
-    for variable, value in (("%u", identity.username), ("%c", identity.client_id)):
-        if variable in topic:
+    def meaning(written: str) -> str | None:
+        # Taken apart as it is written: a name that looks like a variable is none.
+        parts = _PARTS.split(written)
+        for i in range(1, len(parts), 2):
+            value = parts[i] = values[parts[i]]
             if not value or any(letter in value for letter in "+#/"):
                 return None
-            topic = topic.replace(variable, value)
-    return topic
+        return "".join(parts)
+
+    return meaning

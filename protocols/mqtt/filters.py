@@ -11,7 +11,7 @@ from penstock.protocols.mqtt import reasons
 from penstock.protocols.mqtt.reasons import Malformed
 from penstock.protocols.mqtt.shares import filter_of
 
-__all__ = ["FILTERS_MAX", "check_filter", "covers", "is_reserved", "overlaps", "refusal_of"]
+__all__ = ["FILTERS_MAX", "check_filter", "covers", "is_reserved", "refusal_of"]
 
 FILTERS_MAX: Final = 10_000
 """Filters of one session. A packet can ask for 200,000; at 30 us each that would stop everybody for 6 s."""
@@ -73,18 +73,3 @@ def covers(wide: str, narrow: str) -> bool:
             return False
     # `a/#` matches `a` as well.
     return len(one) == len(other)
-
-
-def overlaps(one: str, other: str) -> bool:
-    """Whether some topic is matched by both."""
-    if (one[:1] in ("+", "#") and other.startswith("$")) or (other[:1] in ("+", "#") and one.startswith("$")):
-        return False
-    mine, theirs = one.split("/"), other.split("/")
-    for i in range(max(len(mine), len(theirs))):
-        a = mine[i] if i < len(mine) else None
-        b = theirs[i] if i < len(theirs) else None
-        if a == "#" or b == "#":
-            return True
-        if a is None or b is None or (a != b and "+" not in (a, b)):
-            return False
-    return True

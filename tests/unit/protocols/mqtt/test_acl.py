@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import StartError
 from penstock.protocols.mqtt.acl import AclFile
-from penstock.protocols.mqtt.filters import covers, overlaps
+from penstock.protocols.mqtt.filters import covers
 from penstock.router._filters import SlashedTrie
 from penstock.router.identity import BROKER, Identity
 from penstock.router.names import dotted, filter_of_binding
 from penstock.router.topics import DottedTrie
+from tests.reference import acl as plain
 from tests.reference import mqtt_frames as f
+from tests.reference.acl import overlaps
+from tests.support.examples import histories
 from tests.support.mqtt import Gateway
 
 RULES = """
@@ -137,6 +140,46 @@ def test_a_binding_that_is_allowed_brings_nothing_that_is_denied(
     if topic and matches(denied, slashed) and bound(binding, dotted(topic.encode())):
         assert not acl.allow(guest, "read", by_key, by_key=True)
         assert not acl.allow(guest, "write", slashed, by_key=True)
+
+
+NAMES = st.sampled_from(["anna", "a", "a.b", "b/a", "+", "$x", "%c", "%u", "", "c"])
+PARTS = st.lists(
+    st.sampled_from(["a", "b", "", "+", "$x", "a.b", "%u", "%c", "%ux", "%c.%u"]), min_size=1, max_size=4
+)
+RULE = st.tuples(
+    st.sampled_from(["", "", "anna", "a", "a.b"]),
+    st.sampled_from(["read", "write", "readwrite", "deny", "deny"]),
+    st.builds(lambda levels, end: "/".join(levels + end), PARTS, st.sampled_from([[], ["#"]])),
+)
+
+
+@settings(max_examples=histories(1500))
+@given(
+    st.lists(RULE, max_size=12),
+    NAMES,
+    NAMES,
+    st.sampled_from(["read", "write"]),
+    st.booleans(),
+    st.one_of(FILTERS, PARTS.map("/".join), st.just("#")),
+)
+def test_the_tree_of_the_rules_says_what_the_rules_say_one_by_one(
+    rules: list[tuple[str, str, str]], user: str, client_id: str, operation: str, by_key: bool, topic: str
+) -> None:
+    rules = [(name, access, rule) for name, access, rule in rules if rule.strip() == rule != ""]
+    lines = [
+        f"pattern {access} {rule}" if not name else f"user {name}\ntopic {access} {rule}"
+        for name, access, rule in rules
+    ]
+    identity = Identity(user, client_id=client_id)
+    acl = AclFile("\n".join(lines), "acl", "nobody")
+    expected = plain.allow(rules, identity, operation, topic, by_key=by_key)
+    assert acl.allow(identity, operation, topic, by_key=by_key) is expected  # type: ignore[arg-type]
+
+
+def test_a_name_that_looks_like_a_variable_is_none() -> None:
+    acl = AclFile("pattern write of/%u", "acl", "guest")
+    assert acl.allow(Identity("%c", client_id="anna"), "write", "of/%c")
+    assert not acl.allow(Identity("%c", client_id="anna"), "write", "of/anna")
 
 
 def test_by_a_key_a_dot_is_a_slash_and_a_dollar_a_letter() -> None:

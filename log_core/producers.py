@@ -13,13 +13,17 @@ Appending: `open` begins the unit, `note` says what was appended, `close` puts t
 the unit; many messages of one read share them. Names are the caller's, whole (vhost included).
 
 A producer that sent nothing for a day is forgotten, and when there are too many, the one that was idle the
-longest; then its next number is taken for new.
+longest; then its next number is taken for new. When one owner has too many, it is one of his own, so that
+nobody makes the log forget those of others by inventing names. Whose a name is it says itself:
+
+    name   0 | anything | owner, 8 bytes | 16 bytes          others are nobody's, and not counted so
 
     row: version u8 = 1 | rule u8 | epoch u32 | used i64, ms | n u8 | n times: first u64, last u64, LSN u64
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import struct
 from collections import OrderedDict
@@ -31,7 +35,7 @@ from penstock.log_core.errors import OutOfSequence, ProducerFenced
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
 
-__all__ = ["Producers"]
+__all__ = ["OWNER_SIZE", "Producers"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 _TABLE: Final = "producer"
@@ -44,6 +48,11 @@ _KNOWN_BATCHES: Final = 5
 _IDLE_MS: Final = 86_400_000
 _MOST: Final = 100_000
 """Producers known at the same time; each takes about 600 bytes."""
+_SHARE: Final = 10
+"""An owner may have one of so many of them."""
+_WARN_EACH_MS: Final = 60_000
+OWNER_SIZE: Final = 8
+_NAME_SIZE: Final = 16
 _AFTER_LAST: Final = 2**31
 """Numbers of batches go up to 2**31 - 1 and begin again at 0, as Kafka's."""
 
@@ -68,6 +77,11 @@ class _Producer:
         return cls(rule, epoch, used_ms, batches)
 
 
+def _owner(name: bytes) -> bytes:
+    """Whose it is; b"": nobody's."""
+    return name[-_NAME_SIZE - OWNER_SIZE : -_NAME_SIZE] if name[:1] == b"\0" else b""
+
+
 class Producers:
     """The producers of one log. Loop thread only."""
 
@@ -79,9 +93,14 @@ class Producers:
         rows.sort(key=lambda row: row[0].used_ms)
         self._known: OrderedDict[bytes, _Producer] = OrderedDict((name, producer) for producer, name in rows)
         """By name, the one idle longest first."""
+        self._owned: dict[bytes, OrderedDict[bytes, None]] = {}
+        """The names of each owner, the one idle longest first."""
+        for name in list(self._known):
+            self._used(name)
         self._changed: list[bytes] = []
         self.is_open = False
         """A unit is under way: `close` must follow before the tick ends."""
+        self._quiet_until_ms = 0
         self.duplicates = 0
         """What came again and was not appended."""
 
@@ -105,8 +124,10 @@ class Producers:
         if producer is not None and producer.rule == _BATCHES and producer.epoch == epoch:
             return epoch, 0
         producer = self._known[name] = _Producer(_BATCHES, epoch, self._log.now_ms())
-        self._known.move_to_end(name)
-        return epoch, self._log.tables.put(_TABLE, name, producer.encode())
+        self._used(name)
+        lsn = self._log.tables.put(_TABLE, name, producer.encode())
+        self._bound(name)
+        return epoch, lsn
 
     # Asking
 
@@ -187,7 +208,7 @@ class Producers:
         producer.batches.append((first, last, lsn))
         del producer.batches[: -_KNOWN_BATCHES if rule == _BATCHES else -1]
         producer.used_ms = self._log.now_ms()
-        self._known.move_to_end(name)
+        self._used(name)
         if not producer.changed:
             producer.changed = True
             self._changed.append(name)
@@ -200,12 +221,13 @@ class Producers:
             if self._log.failed is not None:
                 return
             for name in self._changed:
-                producer = self._known[name]
+                producer = self._known.get(name)
+                if producer is None:  # forgotten meanwhile
+                    continue
                 producer.changed = False
                 self._log.tables.put(_TABLE, name, producer.encode())
-            if len(self._known) > self._most:
-                self._forget(len(self._known) - self._most)
-                _LOG.warning("more than %d named producers: the one idle longest is forgotten", self._most)
+            for name in self._changed:
+                self._bound(name)
         finally:
             self._changed.clear()
             self.is_open = False
@@ -221,12 +243,45 @@ class Producers:
             if producer.used_ms > before_ms:
                 break
             idle += 1
-        self._forget(idle)
+        for name in list(itertools.islice(self._known, idle)):
+            self._forget(name)
 
-    def _forget(self, count: int) -> None:
-        for _ in range(count):
-            name, _ = self._known.popitem(last=False)
-            self._log.tables.delete(_TABLE, name)
+    def _used(self, name: bytes) -> None:
+        """It is the one that was idle the shortest."""
+        self._known.move_to_end(name)
+        owner = _owner(name)
+        if owner:
+            names = self._owned.setdefault(owner, OrderedDict())
+            names[name] = None
+            names.move_to_end(name)
+
+    def _bound(self, name: bytes) -> None:
+        """It was used: nobody has too many names now."""
+        names = self._owned.get(_owner(name), ())
+        if len(names) > max(self._most // _SHARE, 1):
+            self._forget(next(iter(names)))
+            self._warn(
+                f"a user has more than {self._most // _SHARE} named producers: his own that is idle longest"
+            )
+        if len(self._known) > self._most:
+            self._forget(next(iter(self._known)))
+            self._warn(f"more than {self._most} named producers: the one that is idle longest")
+
+    def _warn(self, what: str) -> None:
+        """Not for each of them: names are a peer's, and cost nothing."""
+        now_ms = self._log.wall_ms()
+        if now_ms >= self._quiet_until_ms:
+            self._quiet_until_ms = now_ms + _WARN_EACH_MS
+            _LOG.warning("%s is forgotten; what it sends again may be taken for new", what)
+
+    def _forget(self, name: bytes) -> None:
+        del self._known[name]
+        owner = _owner(name)
+        if owner:
+            del self._owned[owner][name]
+            if not self._owned[owner]:
+                del self._owned[owner]
+        self._log.tables.delete(_TABLE, name)
 
     def __len__(self) -> int:
         return len(self._known)

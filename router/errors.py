@@ -465,8 +465,10 @@ class HalfUnknown(RoutingError):
 class TooManyHalves(RoutingError):
     """As many half messages are undecided as there may be."""
 
-    def __init__(self, count: int, size: int) -> None:
+    def __init__(self, count: int, size: int, user: str = "") -> None:
+        """`user`: it is this one's share that is used up."""
+        of = f" of user '{user}'" if user else ""
         super().__init__(
-            f"{count} half messages of {size} bytes are undecided, no more are taken",
+            f"{count} half messages{of} of {size} bytes are undecided, no more are taken",
             remedy="commit them or roll them back",
         )

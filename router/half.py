@@ -44,7 +44,7 @@ __all__ = ["Ask", "Courier", "Half", "HalfMessage", "Halves", "Place", "Rules"]
 logger = logging.getLogger("penstock.router")
 
 HALVES_MAX: Final = 100_000
-"""Half messages of a gateway that are undecided at once."""
+"""Half messages of a gateway that are undecided at once; half of them may be one user's."""
 BYTES_MAX: Final = 1 << 30
 """Bytes of their properties and bodies together."""
 _TABLE: Final = "half"
@@ -128,6 +128,8 @@ class Halves:
         self.couriers: dict[str, Courier] = {}
         """By the scheme of the addresses that they ask at."""
         self._bytes = 0
+        self._of_user: dict[tuple[str, str], tuple[int, int]] = {}
+        """How many, and their bytes, by vhost and user: nobody uses up what others need, too."""
         self._timer: Any = None
         self._closed = False
         self.committed = 0
@@ -186,6 +188,9 @@ class Halves:
         size = len(message.props) + len(message.body)
         if len(self._halves) >= HALVES_MAX or self._bytes + size > BYTES_MAX:
             raise TooManyHalves(len(self._halves), self._bytes)
+        count, nbytes = self._of_user.get((place.vhost, place.user), (0, 0))
+        if count >= HALVES_MAX // 2 or nbytes + size > BYTES_MAX // 2:
+            raise TooManyHalves(count, nbytes, place.user)
         self._route(place)
         if rules.dead_letter:
             letters = join_key_block("", rules.dead_letter)
@@ -276,7 +281,7 @@ class Halves:
         self._halves[half.id] = half
         if half.name:
             self._names[half.place.vhost, half.place.user, half.name] = half.id
-        self._bytes += half.size
+        self._count(half, 1)
         self._at.setdefault(half.place, {})[half.id] = None
         self._look_at(half, due_ms)
 
@@ -348,11 +353,19 @@ class Halves:
 
     # Inside
 
+    def _count(self, half: Half, sign: int) -> None:
+        self._bytes += sign * half.size
+        whose = half.place.vhost, half.place.user
+        count, nbytes = self._of_user.get(whose, (0, 0))
+        self._of_user[whose] = count + sign, nbytes + sign * half.size
+        if self._of_user[whose] == (0, 0):
+            del self._of_user[whose]
+
     def _leave(self, half: Half) -> int:
         del self._halves[half.id]
         if half.name:
             del self._names[half.place.vhost, half.place.user, half.name]
-        self._bytes -= half.size
+        self._count(half, -1)
         ids = self._at[half.place]
         del ids[half.id]
         if not ids:

@@ -34,6 +34,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from penstock.log_core.producers import OWNER_SIZE
 from penstock.router.names import wire
 
 __all__ = ["Store", "Tables", "producer_key", "row_key"]
@@ -67,8 +68,11 @@ class Store(Protocol):
 
 
 def producer_key(protocol: str, vhost: str, user: str, name: str) -> bytes:
-    """What the log knows a named producer by. A name is its user's in the vhost, and no other protocol's."""
-    return b"\0" + protocol.encode() + row_key(vhost, user, name)
+    """What the log knows a named producer by. A name is its user's in the vhost, and no other protocol's.
+
+    Whose it is stands in front of the digest of it all: the log lets nobody have too many.
+    """
+    return b"\0" + protocol.encode() + row_key(vhost, user)[:OWNER_SIZE] + row_key(vhost, user, name)
 
 
 def row_key(*parts: str | bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.subscriptions.errors import ConsumerRefused
 
-__all__ = ["SLOTS", "Range", "active_of", "check_ranges", "points_of"]
+__all__ = ["SLOTS", "Range", "check_ranges", "place_of", "points_of"]
 
 SLOTS: Final = 65_536
 _POINTS: Final = 100
@@ -37,22 +37,14 @@ def points_of(name: str) -> array[int]:
     )
 
 
-def active_of(candidates: Sequence[tuple[int, str]], topic: str) -> int:
-    """Which of the consumers, given as (priority, name), is the active one of a failover subscription.
+def place_of(consumer: str, topic: str) -> tuple[int, str]:
+    """Where a consumer stands on a failover subscription's ring: the least is active, the first of equals.
 
-    Among those of the highest priority, the one whose point follows the topic's: so the active consumers of
-    many topics are spread over all of them. `candidates` is not empty.
+    That is the one whose point follows the topic's: so the active consumers of many topics are spread over
+    all of them.
     """
-    most = max(priority for priority, _ in candidates)
-    ring = sorted(
-        (point, name, at)
-        for at, (priority, name) in enumerate(candidates)
-        if priority == most
-        for point in points_of(name)
-    )
     start = points_of(topic)[0]
-    found = bisect.bisect_left(ring, (start,))
-    return ring[found % len(ring)][2]
+    return min((point - start) % SLOTS for point in points_of(consumer)), consumer
 
 
 def check_ranges(mine: Sequence[Range], others: Sequence[Range], subscription: str) -> None:
@@ -62,20 +54,22 @@ def check_ranges(mine: Sequence[Range], others: Sequence[Range], subscription: s
         ConsumerRefused: none at all, no range, or one that another consumer has.
 
     """
-    taken = sorted(others)
+    taken = sorted(others)  # they do not overlap
     for first, last in mine:
         if not 0 <= first <= last < SLOTS:
             raise ConsumerRefused(
                 f"{first} to {last} is no range of slots of subscription {subscription!r}",
                 remedy=f"slots are from 0 to {SLOTS - 1}",
             )
-        for other_first, other_last in taken:
-            if first <= other_last and other_first <= last:
-                raise ConsumerRefused(
-                    f"slots {first} to {last} of subscription {subscription!r} overlap with those of another "
-                    f"consumer, {other_first} to {other_last}",
-                    remedy="take other slots",
-                )
-        taken.append((first, last))
+        # The one that begins last of those that do not begin behind it.
+        at = bisect.bisect_right(taken, (last, SLOTS))
+        if at and taken[at - 1][1] >= first:
+            other_first, other_last = taken[at - 1]
+            raise ConsumerRefused(
+                f"slots {first} to {last} of subscription {subscription!r} overlap with those of another "
+                f"consumer, {other_first} to {other_last}",
+                remedy="take other slots",
+            )
+        taken.insert(at, (first, last))
     if not mine:
         raise ConsumerRefused(f"a sticky consumer of {subscription!r} has no slots", remedy="name ranges")

@@ -1,6 +1,6 @@
 """A failover subscription: one active consumer, and how another one takes over.
 
-The active one is chosen by priority and name (`choosing.active_of`), so it is the same whoever came first.
+The active one is chosen by priority and name (`choosing.place_of`), so it is the same whoever came first.
 When another is to take over, the active one gets nothing more and has a second to settle what it holds; then
 what is left is void there and comes to the new one, in its order and flagged. All are told who is active.
 """
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.subscriptions.choosing import active_of
+from penstock.subscriptions.choosing import place_of
 from penstock.subscriptions.dispatch import Pause, pump_exclusive
 from penstock.subscriptions.guard import guarded
 
@@ -33,18 +33,21 @@ class Failover:
         self._subscription = subscription
         self.active: Taker | None = None
         """Who gets everything."""
+        self._places: dict[Taker, tuple[int, str]] = {}
+        """Where each stands on the ring: looked for once, for there may be thousands."""
         self._handover: Any = None
         """The timer while the active one settles what it holds."""
 
     def changed(self) -> None:
         """Consumers came or went."""
-        takers = self._subscription.takers
-        if self.active not in takers:
+        takers, name = self._subscription.takers, self._subscription.name
+        self._places = {one: self._places.get(one) or place_of(one.name, name) for one in takers}
+        if self.active not in self._places:
             self.active = None
             self._stop()
         if not takers:
             return
-        wanted = takers[active_of([(one.priority, one.name) for one in takers], self._subscription.name)]
+        wanted = min(takers, key=lambda one: (-one.priority, self._places[one]))
         if self.active is None:
             self._activate(wanted)
         elif wanted is self.active:

@@ -49,8 +49,9 @@ class KeyShared:
                 return
             self._keys = KeyShares(self._group.wake)
             self._keys.watch(cursor)
+        there = set(takers)
         for taker, number in list(self._numbers.items()):
-            if taker not in takers:
+            if taker not in there:
                 self._keys.gone(number)
                 del self._numbers[taker]
         if not takers:

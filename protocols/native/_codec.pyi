@@ -63,6 +63,8 @@ class Codec:
     @property
     def opening(self) -> set[int]:
         """Handles of consumers that are being opened: their frames wait. See `opening.Opening`."""
+    more: bool
+    """Whole frames are left, for the next turn: those before them were enough for one."""
     published: int
     """Records appended."""
     confirmed: int
@@ -84,7 +86,12 @@ class Codec:
     def all_consumers(self) -> list[Consumer]:
         """Those that are open."""
     def receive(self, buffer: Buffer, at: int, size: int) -> int:
-        """Handle the whole frames in buffer[at:size]; where the incomplete one begins. See `want`."""
+        """Handle the whole frames in buffer[at:size], or a turn's share of them; where what is left begins.
+
+        See `want` and `more`.
+        """
+    def spend(self, size: int) -> None:
+        """The frame that is handled takes as long as appending so many bytes."""
     def check_records(self, records: bytes, count: int) -> str:
         """Whether these are `count` records this user may send: "ok", "malformed", "reserved_header" or
         "foreign_user"."""

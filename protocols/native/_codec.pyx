@@ -32,13 +32,23 @@ from penstock.protocols.native._producer cimport (
     split,
 )
 from penstock.protocols.native._producer import CHECKS
+from penstock.protocols.native import options
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.router._routes cimport Route
 
 cdef enum:
     BATCH_HEAD = 16
+    # What one connection may do in a turn, counted in bytes that are appended; about 10 ms. What else it asks for is
+    # counted as the bytes that take as long.
+    TURN_BYTES = 4194304
+    FRAME_BYTES = 16384         # of one that is the session's
+    RECORD_BYTES = 64           # of a record, besides its own
+    SINGLE_BYTES = 1024         # of a record that must be looked at by itself
     ACKS_NONE = 0
     ACKS_FSYNC = 2
+
+
+cdef uint32_t SINGLES_MAX = options.SINGLES_MAX
 
 
 cdef bint leads_nowhere(Route route, bytes key):
@@ -89,6 +99,8 @@ cdef class Codec:
         cdef const uint8_t* p = &buffer[0]
         cdef Py_ssize_t n, left
         self.want = 0
+        self.spent = 0
+        self.more = False
         while not self.halted:
             left = size - at
             if left < 4:
@@ -99,6 +111,9 @@ cdef class Codec:
                 return size
             if left < n + 4:
                 self.want = n + 4
+                break
+            if self.spent >= TURN_BYTES:
+                self.more = True
                 break
             if p[at + 5] | p[at + 6] | p[at + 7]:
                 self.host.fault("malformed", "the flags and reserved bytes of a frame are 0 in version 1")
@@ -117,6 +132,8 @@ cdef class Codec:
 
     cdef int handle(self, uint8_t kind, uint32_t id, const uint8_t* p, Py_ssize_t n) except -1:
         cdef Consumer consumer
+        cdef Py_ssize_t began = self.out.size
+        self.spent += n
         if self.table is not None:
             if kind == T_PRODUCE:
                 return self.produce(id, p, n)
@@ -133,7 +150,12 @@ cdef class Codec:
                     consumer.grant(load32(p), load32(p + 4))
                 return 0
         self.host.frame(kind, id, PyBytes_FromStringAndSize(<const char*>p, n))
+        # What it is answered with takes as long to make.
+        self.spent += FRAME_BYTES + max(self.out.size - began, <Py_ssize_t>0)
         return 0
+
+    def spend(self, Py_ssize_t size):
+        self.spent += size
 
     # Producing
 
@@ -162,6 +184,7 @@ cdef class Codec:
                 return 0
             records = <const uint8_t*>PyBytes_AS_STRING(raw)
             size = PyBytes_GET_SIZE(raw)
+            self.spent += size
         producer = self.producers.get(id)
         if producer is None:
             self.host.refused(id, sequence, count, "unknown_handle")
@@ -193,11 +216,16 @@ cdef class Codec:
             return 0
         if route.special:
             # Somebody must look at each: queues that may refuse, exchanges that read headers.
+            if count > SINGLES_MAX:
+                self.host.refused(id, sequence, count, "too_large")
+                return 0
+            self.spent += SINGLE_BYTES * <Py_ssize_t>count
             self.host.publish_each(producer, sequence, acks, split(records, count))
             return 0
         if producer.name:
             self.host.begin_unit()
         first = append_records(self.appender, route, producer.key, records, count)
+        self.spent += RECORD_BYTES * <Py_ssize_t>count
         self.published += count
         lsn = self.appender.next_lsn - 1
         if producer.name:
@@ -213,6 +241,7 @@ cdef class Codec:
 
     def append_records(self, Route route not None, bytes key not None, bytes records not None, uint32_t count):
         self.published += count
+        self.spent += RECORD_BYTES * <Py_ssize_t>count
         return append_records(self.appender, route, key, <const uint8_t*>PyBytes_AS_STRING(records), count)
 
     def leads_nowhere(self, bytes key not None):

@@ -4,17 +4,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from penstock.log_core._resident cimport Place
 from penstock.log_core._segment_file cimport Stretch
+from penstock.protocols.native._held cimport Held
 from penstock.protocols.outbuffer cimport OutBuffer
 from penstock.subscriptions._batches cimport BatchOutlet
 from penstock.subscriptions._cursor cimport Cursor
-from penstock.subscriptions._taken cimport Item
-
-
-cdef struct Unacked:            # a delivery, by its tag
-    uint64_t seq
-    double at                   # when it was delivered, seconds
-    uint16_t count              # deliveries before it
-    bint out                    # it awaits its acknowledgement
 
 
 cdef enum Fate:                 # of a delivery
@@ -28,6 +21,7 @@ cdef class Outgoing:                # what the consumers of one connection share
     cdef public str packs               # how deliveries are compressed; "": they are not
     cdef public bint stores             # batches may go out as they are stored
     cdef readonly uint64_t delivered, acknowledged
+    cdef readonly Py_ssize_t pulls      # that wait
 
     cdef int pack_from(self, Py_ssize_t began) except -1
 
@@ -54,16 +48,14 @@ cdef class Consumer(BatchOutlet):
     cdef readonly bint starving         # asked, and had no credit
     cdef readonly int64_t unacked_max
     cdef Cursor cursor                  # what its tags belong to
-    cdef Unacked* ring                  # entry of tag = ring[tag & mask] for first <= tag < next
-    cdef uint64_t mask
-    cdef readonly uint64_t first, next
-    cdef readonly int64_t unacked
+    cdef Held held
     cdef bint extended                  # some that are out count from later than they were delivered
     cdef readonly uint64_t delivered, acknowledged
     cdef readonly object host           # the session it belongs to
     cdef object room
     cdef int small                      # batches handed on last that were small: see is_worth
     cdef Place place                    # where it reads what is stored; None: it did not yet
+    cdef public object watch            # called once, when something is out; None: nobody waits for that
     cdef readonly str name
     cdef readonly list ranges           # of slots that it wants
 
@@ -74,8 +66,5 @@ cdef class Consumer(BatchOutlet):
     cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most, int64_t size_most) except -1
     cdef Py_ssize_t put_stored(self, Cursor cursor, uint8_t* p, size_t size, Stretch stretch, uint64_t first,
                                uint32_t count, uint64_t blobs) except -1
-    cdef int hold(self, Item* item, double now) except -1
-    cdef int have_room(self, uint64_t more) except -1
-    cdef void hold_all(self, uint64_t seq, uint32_t count, double now) noexcept
+    cdef int delivers(self) except -1
     cdef Py_ssize_t end(self, uint64_t first, uint64_t last, Fate fate, int32_t delay_ms) except -1
-    cdef void advance(self) noexcept

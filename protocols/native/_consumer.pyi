@@ -43,6 +43,8 @@ class Outgoing:
     """Batches may go out as they are stored."""
     delivered: int
     acknowledged: int
+    pulls: int
+    """That wait."""
 
     def peer(self) -> str:
         """The connection's name."""
@@ -78,12 +80,14 @@ class Consumer(BatchOutlet):
     """Credit in bytes; the last message may overdraw it."""
     pulls: list[Pull]
     first: int
-    """The oldest tag that is not acknowledged; `next` when there is none."""
+    """The oldest tag that is out and not set aside; `next` when there is none."""
     next: int
     """The tag of the next delivery."""
     unacked: int
     unacked_max: int
     starving: bool
+    watch: Callable[[], None] | None
+    """Called once when something is out, and forgotten; None: nobody waits for that."""
     name: str
     ranges: list[tuple[int, int]]
     host: Any
@@ -121,8 +125,8 @@ class Consumer(BatchOutlet):
         """Settle the deliveries with tags in [first, last] that are out; how many."""
     def nack(self, first: int, last: int, delay_ms: int, reject: bool) -> int:
         """Give them back: now (0), after a delay, or after the subscription's (-1); or let them leave."""
-    def planned(self, first: int, last: int) -> list[int]:
-        """The tags in [first, last] that are out."""
+    def count_out(self, first: int, last: int) -> int:
+        """How many with tags in [first, last] are out."""
     def extend(self, first: int, last: int) -> int:
         """Let the time of what is out in [first, last] begin anew; how many."""
     def expire(self, before: float) -> int:

@@ -10,13 +10,11 @@ Owns what happens per delivered message. All integers are big-endian.
     DELIVER_STORED   first tag u64 | first position u64 | count u32 | pull u32 = 0 | batches as they are stored
     PULLED     request u32 | messages u32
 
-Delivery tags count from 1 per consumer, in the order of delivery, and stand in a ring that begins at the oldest
-unsettled one. What is acknowledged twice, or was taken back meanwhile, is passed over.
+Delivery tags count from 1 per consumer, in the order of delivery (`_held`). What is acknowledged twice, or was taken back meanwhile, is passed over.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from array import array
@@ -32,6 +30,7 @@ from penstock.protocols.native._frames cimport (
     T_PULLED,
     put_head,
 )
+from penstock.protocols.native._held cimport Held, Unacked
 from penstock.protocols.native.packing import pack
 from penstock.protocols.outbuffer cimport FILE_BYTES, OutBuffer
 from penstock.log_core._resident cimport Place, Run
@@ -119,10 +118,19 @@ cdef class Consumer(BatchOutlet):
         self.name = name
         self.ranges = ranges or []
         self.pulls = []
-        self.first = self.next = 1
+        self.held = Held()
 
-    def __dealloc__(self):
-        free(self.ring)
+    @property
+    def first(self):
+        return self.held.first
+
+    @property
+    def next(self):
+        return self.held.next
+
+    @property
+    def unacked(self):
+        return self.held.unacked
 
     # Credit
 
@@ -135,6 +143,7 @@ cdef class Consumer(BatchOutlet):
 
     def pull(self, Pull pull not None):
         self.pulls.append(pull)
+        self.outgoing.pulls += 1
         self.feed()
 
     def end_pull(self, Pull pull not None):
@@ -142,6 +151,7 @@ cdef class Consumer(BatchOutlet):
         cdef uint8_t* p
         if pull in self.pulls:
             self.pulls.remove(pull)
+            self.outgoing.pulls -= 1
             if pull.timer is not None:
                 pull.timer.cancel()
                 pull.timer = None
@@ -169,7 +179,7 @@ cdef class Consumer(BatchOutlet):
             pull = <Pull>self.pulls[0]
             left += pull.messages
         if not self.auto:
-            left = min(left, self.unacked_max - self.unacked)
+            left = min(left, self.unacked_max - self.held.unacked)
         if left <= 0:
             self.starving = True
             return 0
@@ -213,8 +223,17 @@ cdef class Consumer(BatchOutlet):
         self.delivered += took
         self.outgoing.delivered += took
         if took:
-            self.host.dirty()
+            self.delivers()
         return took
+
+    cdef int delivers(self) except -1:
+        """Something was encoded, and may be out."""
+        cdef object watch = self.watch
+        if watch is not None and self.held.unacked:
+            self.watch = None
+            watch()
+        self.host.dirty()
+        return 0
 
     cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,
                                int64_t size_most, uint32_t request, int64_t* used) except -1:
@@ -222,6 +241,7 @@ cdef class Consumer(BatchOutlet):
         cdef OutBuffer out = self.outgoing.out
         cdef Py_ssize_t began = out.size, i = first, n = 0, total
         cdef Item* item
+        cdef Unacked* entry
         cdef Batch batch
         cdef RecordHeader* record
         cdef const uint8_t* blob
@@ -259,21 +279,22 @@ cdef class Consumer(BatchOutlet):
             store16(p + 18, min(item.count, <uint16_t>0x7FFF) | (<uint16_t>0x8000 if item.redelivered else 0))
             store32(p + 24, record.size - record.key - record.props)
             if self.auto:
-                self.next += 1
+                self.held.skip(1)
                 cursor.settle(item.seq)
             else:
-                self.hold(item, now)
+                entry = self.held.add()
+                entry.seq = item.seq
+                entry.at = now
+                entry.count = item.count
             out.commit(total)
             used[0] += total
             n += 1
             i += step
         p = out._start + began
         put_head(p, out.size - began - HEAD, T_DELIVER, self.id)
-        store64(p + HEAD, self.next - n)
+        store64(p + HEAD, self.held.next - n)
         store32(p + HEAD + 8, <uint32_t>n)
         store32(p + HEAD + 12, request)
-        if self.auto:
-            self.first = self.next
         if self.outgoing.packs and out.size - began >= PACK_MIN:
             self.outgoing.pack_from(began)
         return n
@@ -291,7 +312,7 @@ cdef class Consumer(BatchOutlet):
         if not self.outgoing.stores or self.outgoing.packs or self.pulls or self.messages <= 0 or self.size <= 0:
             return 0
         if not self.auto:
-            most = min(most, self.unacked_max - self.unacked)
+            most = min(most, self.unacked_max - self.held.unacked)
         next.small = self.small
         batch = next_batch(cursor, most, &next)
         if batch is None:
@@ -343,10 +364,10 @@ cdef class Consumer(BatchOutlet):
             self.forget()
             self.cursor = cursor
         if not self.auto:
-            self.have_room(count)
+            self.held.have_room(count)
         seq = take_whole(cursor, first, count, self.auto)
         put_head(p - STORED_HEAD - HEAD, STORED_HEAD + size, T_DELIVER_STORED, self.id)
-        store64(p - 24, self.next)
+        store64(p - 24, self.held.next)
         store64(p - 16, first)
         store32(p - 8, count)
         store32(p - 4, 0)
@@ -356,63 +377,15 @@ cdef class Consumer(BatchOutlet):
             self.outgoing.out.commit(HEAD + STORED_HEAD)
             self.outgoing.out.attach(stretch)
         if self.auto:
-            self.next += count
-            self.first = self.next
+            self.held.skip(count)
         else:
-            self.hold_all(seq, count, self.host.now())
+            self.held.add_all(seq, count, self.host.now())
         self.messages -= count
         self.size -= DELIVERED_HEAD * <int64_t>count + <int64_t>blobs     # as in a DELIVER
         self.delivered += count
         self.outgoing.delivered += count
-        self.host.dirty()
+        self.delivers()
         return count
-
-    cdef int have_room(self, uint64_t more) except -1:
-        """In the ring, for so many more deliveries."""
-        cdef uint64_t capacity, i
-        cdef Unacked* grown
-        if self.ring == NULL or self.next - self.first + more > self.mask + 1:
-            capacity = 64 if self.ring == NULL else 2 * (self.mask + 1)
-            while capacity < self.next - self.first + more:
-                capacity *= 2
-            grown = <Unacked*>malloc(capacity * sizeof(Unacked))
-            if grown == NULL:
-                raise MemoryError
-            for i in range(self.first, self.next):
-                grown[i & (capacity - 1)] = self.ring[i & self.mask]
-            free(self.ring)
-            self.ring = grown
-            self.mask = capacity - 1
-        return 0
-
-    cdef void hold_all(self, uint64_t seq, uint32_t count, double now) noexcept:
-        """Deliveries of consecutive seqs are out for the first time; there is room for them."""
-        cdef Unacked* entry
-        cdef uint32_t i
-        for i in range(count):
-            entry = &self.ring[(self.next + i) & self.mask]
-            entry.seq = seq + i
-            entry.at = now
-            entry.count = 0
-            entry.out = True
-        self.next += count
-        self.unacked += count
-
-    cdef int hold(self, Item* item, double now) except -1:
-        cdef Unacked* entry
-        self.have_room(1)
-        entry = &self.ring[self.next & self.mask]
-        entry.seq = item.seq
-        entry.at = now
-        entry.count = item.count
-        entry.out = True
-        self.next += 1
-        self.unacked += 1
-        return 0
-
-    cdef void advance(self) noexcept:
-        while self.first < self.next and not self.ring[self.first & self.mask].out:
-            self.first += 1
 
     def slots(self, Cursor cursor not None):
         """The slots of the items of the last take."""
@@ -427,29 +400,30 @@ cdef class Consumer(BatchOutlet):
 
     cdef Py_ssize_t end(self, uint64_t first, uint64_t last, Fate fate, int32_t delay_ms) except -1:
         """The deliveries of these tags that are out are not any more; how many."""
-        cdef uint64_t tag = max(first, self.first)
-        cdef uint64_t behind = min(last, self.next - 1) + 1
+        cdef Held held = self.held
+        cdef uint64_t tag = first, seq
+        cdef uint64_t behind = min(last, held.next - 1) + 1
+        cdef uint16_t count
         cdef Unacked* entry
         cdef Py_ssize_t n = 0
-        while tag < behind:
-            entry = &self.ring[tag & self.mask]
+        while True:
+            entry = held.find(&tag, behind)
+            if entry == NULL:
+                return n
+            seq = entry.seq
+            count = entry.count
+            held.settled(entry, tag)
             tag += 1
-            if not entry.out:
-                continue
-            if fate == DONE:
-                self.cursor.settle(entry.seq)
-            elif fate == REJECTED:
-                self.cursor.reject(entry.seq)
-            elif delay_ms == 0:
-                self.cursor.requeue(entry.seq)
-            else:
-                self.cursor.unhold(entry.seq)
-                self.host.give_back_later(self, self.cursor, entry.seq, entry.count, delay_ms)
-            entry.out = False
             n += 1
-        self.unacked -= n
-        self.advance()
-        return n
+            if fate == DONE:
+                self.cursor.settle(seq)
+            elif fate == REJECTED:
+                self.cursor.reject(seq)
+            elif delay_ms == 0:
+                self.cursor.requeue(seq)
+            else:
+                self.cursor.unhold(seq)
+                self.host.give_back_later(self, self.cursor, seq, count, delay_ms)
 
     def ack(self, uint64_t first, uint64_t last):
         cdef Py_ssize_t n = self.end(first, last, DONE, 0)
@@ -460,72 +434,66 @@ cdef class Consumer(BatchOutlet):
     def nack(self, uint64_t first, uint64_t last, int32_t delay_ms, bint reject):
         return self.end(first, last, REJECTED if reject else GIVEN_BACK, delay_ms)
 
-    def planned(self, uint64_t first, uint64_t last):
-        """The tags of [first, last] that await an acknowledgement."""
-        cdef list found = []
-        cdef uint64_t tag
-        first = max(first, self.first)
-        tag = first
-        while tag <= last and tag < self.next:
-            if self.ring[tag & self.mask].out:
-                found.append(tag)
+    def count_out(self, uint64_t first, uint64_t last):
+        cdef uint64_t tag = first, behind = min(last, self.held.next - 1) + 1
+        cdef Py_ssize_t n = 0
+        while self.held.find(&tag, behind) != NULL:
             tag += 1
-        return found
+            n += 1
+        return n
 
     def extend(self, uint64_t first, uint64_t last):
-        cdef uint64_t tag = max(first, self.first)
-        cdef uint64_t behind = min(last, self.next - 1) + 1
+        cdef uint64_t tag = first, behind = min(last, self.held.next - 1) + 1
         cdef double now = self.host.now()
+        cdef Unacked* entry
         cdef Py_ssize_t n = 0
-        while tag < behind:
-            if self.ring[tag & self.mask].out:
-                self.ring[tag & self.mask].at = now
-                n += 1
+        while True:
+            entry = self.held.find(&tag, behind)
+            if entry == NULL:
+                break
+            entry.at = now
             tag += 1
+            n += 1
         self.extended = self.extended or n > 0
         return n
 
     def expire(self, double before):
         """Give back what was delivered, or extended, before that moment; how many."""
-        cdef uint64_t tag = self.first
+        cdef uint64_t tag = 0
         cdef Unacked* entry
         cdef Py_ssize_t n = 0
-        self.extended = self.extended and self.unacked > 0
-        while tag < self.next:
-            entry = &self.ring[tag & self.mask]
-            if entry.out and entry.at >= before:
-                if not self.extended:
-                    break
-            elif entry.out:
+        self.extended = self.extended and self.held.unacked > 0
+        while True:
+            entry = self.held.find(&tag, self.held.next)
+            if entry == NULL or (entry.at >= before and not self.extended):
+                return n
+            if entry.at < before:
                 n += self.end(tag, tag, GIVEN_BACK, 0)
             tag += 1
-        return n
 
     def oldest(self):
         """When the oldest unacknowledged delivery was made, or extended, in seconds; None: there is none."""
-        cdef double found
-        cdef uint64_t tag
-        cdef Unacked* entry
-        if self.unacked == 0:
+        cdef double found = 0
+        cdef uint64_t tag = 0
+        cdef Unacked* entry = self.held.find(&tag, self.held.next)
+        if entry == NULL:
             return None
-        found = self.ring[self.first & self.mask].at
-        if self.extended:
-            for tag in range(self.first, self.next):
-                entry = &self.ring[tag & self.mask]
-                if entry.out and entry.at < found:
-                    found = entry.at
+        found = entry.at
+        while self.extended and entry != NULL:
+            found = min(found, entry.at)
+            tag += 1
+            entry = self.held.find(&tag, self.held.next)
         return found
 
     def release(self):
         """Give back everything that is not acknowledged; how many."""
-        cdef Py_ssize_t n = self.end(self.first, self.next - 1, GIVEN_BACK, 0)
+        cdef Py_ssize_t n = self.end(0, self.held.next - 1, GIVEN_BACK, 0)
         self.forget()
         return n
 
     def forget(self):
         """Its deliveries are void: the cursor they came from is gone, or they are another's."""
-        self.first = self.next
-        self.unacked = 0
+        self.held.forget()
 
     def void(self):
         """Its deliveries are void: the subscription goes on elsewhere."""

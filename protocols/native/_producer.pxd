@@ -11,6 +11,7 @@ cdef enum:                      # what `check_records` found
     MALFORMED = 1
     RESERVED = 2
     FOREIGN_USER = 3
+    PROPERTIES_SIZE = 4
 
 
 cdef struct Confirm:            # a batch whose confirm waits

@@ -26,8 +26,11 @@ from penstock.router._routes cimport Route
 
 cdef enum:
     RECORD_HEAD = 8
+    # What fits the content header frame of an AMQP client with the usual frame_max of 131,072: it may close the
+    # connection on a larger one, and then meets the message again.
+    PROPERTIES_MAX = 131052
 
-CHECKS = ("ok", "malformed", "reserved_header", "foreign_user")
+CHECKS = ("ok", "malformed", "reserved_header", "foreign_user", "properties_size")
 
 
 cdef class Producer:
@@ -55,6 +58,8 @@ cdef int check_records(const uint8_t* p, Py_ssize_t n, uint32_t count, bytes use
         if <uint64_t>props_size + body_size > <uint64_t>(end - p):
             return MALFORMED
         if known == NULL or props_size != known_size or memcmp(p, known, props_size) != 0:
+            if props_size > PROPERTIES_MAX:
+                return PROPERTIES_SIZE
             if read_properties(p, props_size, &found) < 0:
                 return MALFORMED
             if found.special:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.protocols.native._consumer import Consumer, Pull
 from penstock.protocols.native.errors import RequestError, unknown_handle
+from penstock.protocols.native.returning import Returning
 from penstock.router.errors import RoutingError
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.guard import guarded
@@ -31,6 +32,8 @@ _PULL: Final = struct.Struct(">IIIIII")
 _WAIT_MAX_MS: Final = 60_000
 _PULLS_MAX: Final = 1000
 """That wait for one consumer."""
+_PULLS_OF_ALL_MAX: Final = 10_000
+"""That wait for all consumers of a connection: each has a timer."""
 _NACK_MIN_MS: Final = 1000
 _NACK_MAX_MS: Final = 60_000
 
@@ -41,7 +44,8 @@ class Consuming:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._timers: dict[Consumer, Any] = {}
-        """Of acknowledgement timeouts."""
+        """Of acknowledgement timeouts, of those that have something out."""
+        self._returning = Returning(session.broker.tick)
 
     # Handles
 
@@ -100,6 +104,7 @@ class Consuming:
         self._forget(consumer)
 
     def _forget(self, consumer: Consumer) -> None:
+        consumer.watch = None
         timer = self._timers.pop(consumer, None)
         if timer is not None:
             timer.cancel()
@@ -157,13 +162,24 @@ class Consuming:
         if consumer is None:
             session.answer_error(request, unknown_handle("consumer", id))
             return
-        if not messages or not size or len(consumer.pulls) >= _PULLS_MAX:
+        if not messages or not size:
             session.answer_error(
                 request,
                 RequestError(
                     "bad_field",
-                    f"a pull of {messages} messages, {size} bytes, behind {len(consumer.pulls)} that wait",
-                    remedy=f"pull a message and a byte at least; at most {_PULLS_MAX} pulls wait",
+                    f"a pull of {messages} messages, {size} bytes",
+                    remedy="pull a message and a byte at least",
+                ),
+            )
+            return
+        waiting, of_all = len(consumer.pulls), session.codec.outgoing.pulls
+        if waiting >= _PULLS_MAX or of_all >= _PULLS_OF_ALL_MAX:
+            session.answer_error(
+                request,
+                RequestError(
+                    "limit_reached",
+                    f"{waiting} pulls of this consumer wait, {of_all} of this connection",
+                    remedy=f"wait for PULLED: at most {_PULLS_MAX} and {_PULLS_OF_ALL_MAX} may",
                 ),
             )
             return
@@ -216,24 +232,29 @@ class Consuming:
         if delay_ms == 0:
             cursor.requeue(seq)
         else:
-
-            def give_back() -> None:
-                cursor.requeue(seq)
-
-            self._session.broker.tick.after(delay_ms / 1000, give_back)
+            self._returning.later(cursor, seq, delay_ms)
 
     def _watch(self, consumer: Consumer, timeout_s: float) -> None:
+        """Give back what is out for too long. No time runs while nothing is out: there may be thousands."""
         tick = self._session.broker.tick
+
+        def begin() -> None:
+            self._timers[consumer] = tick.after(timeout_s, again)
 
         def expire(now: float) -> None:
             if consumer.expire(now - timeout_s):
                 consumer.feed()
 
-        def look() -> None:
+        def again() -> None:
             now = tick.time()
             what = "what was not settled in time could not be given back; it is tried again later"
-            oldest = consumer.oldest() if guarded(logger, what, expire, now) else None
-            wait_s = timeout_s if oldest is None else max(oldest + timeout_s - now, 0.001)
-            self._timers[consumer] = tick.after(wait_s, look)
+            failed = not guarded(logger, what, expire, now)
+            oldest = consumer.oldest()
+            if oldest is None:
+                del self._timers[consumer]
+                consumer.watch = begin
+            else:
+                wait_s = timeout_s if failed else max(oldest + timeout_s - now, 0.001)
+                self._timers[consumer] = tick.after(wait_s, again)
 
-        self._timers[consumer] = tick.after(timeout_s, look)
+        consumer.watch = begin

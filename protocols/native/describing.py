@@ -18,6 +18,7 @@ def topics(session: Session, id: int, fields: Fields) -> None:
     """The topics that the user may read."""
     fields.done()
     vhost, allow = session.vhost, session.broker.authorizer.allow
+    session.codec.spend(256 * len(vhost.queues))
     names = [
         name
         for name, entry in vhost.queues.items()
@@ -29,6 +30,7 @@ def topics(session: Session, id: int, fields: Fields) -> None:
 def describe(session: Session, id: int, stream: Stream) -> None:
     """What a topic holds, and its subscriptions; answered when the heads are in memory."""
     subscriptions = session.vhost.subscriptions.of(stream.name)
+    session.codec.spend(4096 * len(subscriptions))
 
     def told() -> None:
         if session.running:

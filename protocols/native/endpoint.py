@@ -37,6 +37,7 @@ class NativeConnection(Connection):
         self._options = options
         self._login: asyncio.Task[None] | None = None
         self._pressure = False
+        self._parked = False
         self.session = Session(
             broker,
             options,
@@ -47,6 +48,7 @@ class NativeConnection(Connection):
             look=self._look,
             go_on=self._go_on,
             name=lambda: self.name,
+            deaf=self._is_deaf,
         )
 
     def received(self, buffer: bytearray, size: int) -> int:
@@ -57,11 +59,30 @@ class NativeConnection(Connection):
             return size
         if session.state in (State.GREETING, State.LOGIN):
             self.remember(buffer, consumed)
-        self.want = self.session.codec.want
+        self.want = session.codec.want
+        if session.codec.more:
+            self.hold("share")
+            self.loop.call_soon(self._go_on_with_share)
         if self.metered:
             self.spent(consumed)
         self._look()
         return consumed
+
+    def _is_deaf(self) -> bool:
+        """Whether it is for our sake that the peer is not read."""
+        return self.held and "output" not in self._holds
+
+    def _go_on_with_share(self) -> None:
+        """With the rest of what was read, which was too much for one turn.
+
+        Not while far too much output waits: what is asked for without reading the answers waits, too.
+        """
+        self._parked = "output" in self._holds
+        if self._parked or self.closing:
+            return
+        self.handle_rest()
+        if not self.session.codec.more:
+            self.release("share")
 
     def _look(self) -> None:
         """Carry out what the session wants."""
@@ -117,6 +138,8 @@ class NativeConnection(Connection):
         self.wiring.tick.schedule()
 
     def on_writable(self) -> None:
+        if self._parked:
+            self._go_on_with_share()
         self.session.writable()
 
     def on_durable(self, ok: bool) -> None:

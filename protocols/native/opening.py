@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Opening", "Wants"]
 
 _SEARCHES_MAX: Final = 100
-"""Places that are looked for at once for one connection: each takes a thread that others need, too."""
+"""What is looked for at once for one connection: a place takes a thread that others need, too, and whoever
+wants an exclusive place waits up to seconds for its holder's answer."""
 
 Wants = Callable[[int], Sequence[tuple["Feed", int]]]
 """The entries of feeds that are to be in memory for a position; see `Log.when_indexed`."""
@@ -129,7 +130,9 @@ class Opening:
         """One more place is looked for. Raises RequestError: there are too many."""
         if self._searches >= _SEARCHES_MAX:
             raise RequestError(
-                "busy", f"{_SEARCHES_MAX} positions are being looked for already", remedy="wait for answers"
+                "busy",
+                f"{_SEARCHES_MAX} requests of this connection wait for what is looked for already",
+                remedy="wait for answers",
             )
         self._searches += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CONTROL_MAX", "HANDLES_MAX", "LOGIN_MAX", "NativeOptions"]
+__all__ = ["CHOOSERS_MAX", "CONTROL_MAX", "HANDLES_MAX", "LOGIN_MAX", "SINGLES_MAX", "NativeOptions"]
 
 LOGIN_MAX: Final = 16 << 10
 """Bytes of a frame before the login is complete; a password may be a token."""
@@ -13,6 +13,10 @@ CONTROL_MAX: Final = 65_536
 """Bytes of a frame of JSON."""
 HANDLES_MAX: Final = 10_000
 """Producers and consumers of one connection."""
+CHOOSERS_MAX: Final = 1_000
+"""Consumers of a subscription whose kind looks at all when one comes or goes: failover, key_shared."""
+SINGLES_MAX: Final = 10_000
+"""Records of a batch that must be looked at one by one; a tenth of a second at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from penstock.protocols.native import frames, kinds
 from penstock.protocols.native._codec import Codec
 from penstock.protocols.native._producer import Producer, split_records
 from penstock.protocols.native.errors import RequestError, code_of, refusal, unknown_handle
+from penstock.protocols.native.options import HANDLES_MAX, SINGLES_MAX
 from penstock.router.delayed import HORIZON_MS
 from penstock.router.entries import QueueEntry
 from penstock.router.names import ENC_AMQP091
@@ -35,6 +36,8 @@ _AT: Final = struct.Struct(">QBBHIq")
 _PART: Final = struct.Struct(">II")
 _ACKED: Final = struct.Struct(">QQ")
 _ACKS_NONE, _ACKS_FSYNC = 0, 2
+_RANGES_MAX: Final = 100_000
+"""Of acknowledgements in one transaction."""
 
 _WORDS: Final = {
     "not_found": (
@@ -45,6 +48,15 @@ _WORDS: Final = {
         "a record has a header or property that is not served here: CC, BCC, x-penstock-*, x-mqtt-retain, "
         "a reply-to of the broker, or an expiration that is no number",
         "leave it out; delays, sequences and copies have fields of their own",
+    ),
+    "too_large": (
+        "a batch whose records are looked at one by one has too many: it is delayed, or goes to a queue that "
+        "may refuse, or to an exchange that reads headers",
+        f"send batches of at most {SINGLES_MAX:,} records there",
+    ),
+    "properties_size": (
+        "a record has properties of more than 131,052 bytes: AMQP's usual frame_max has no room for them",
+        "send what is so large in the body",
     ),
     "foreign_user": ("a record's user-id is not the user who is logged in", "leave it out"),
 }
@@ -291,6 +303,10 @@ class Producing:
         if producer is None:
             self.refused(id, sequence, count, "unknown_handle")
             return
+        if count > SINGLES_MAX:
+            self.refused(id, sequence, count, "too_large")
+            return
+        session.codec.spend(len(records) + 1024 * count)
         checked = session.codec.check_records(records, count)
         if checked == "malformed":
             session.fault("malformed", f"a batch of {count} records does not fit its {len(records)} bytes")
@@ -350,18 +366,21 @@ class Producing:
         session = self._session
         batches, settled = self._parts(payload)
         consumers = []
-        for handle, ranges in settled:
+        for handle, ranges in settled.items():
             consumer = session.codec.consumer(handle)
             if consumer is None:
                 raise unknown_handle("consumer", handle)
-            for first, last in ranges:
-                out = consumer.planned(first, last)
-                if last < first or len(out) != last - first + 1:
+            # In order, and each once: so no more is looked at than is out.
+            behind = 0
+            for first, last in sorted(ranges):
+                if first < behind or consumer.count_out(first, last) != last - first + 1 or last < first:
                     raise RequestError(
                         "stale_delivery",
-                        f"of the deliveries {first} to {last} of consumer {handle} some are not out any more",
+                        f"of the deliveries {first} to {last} of consumer {handle} some are not out any more"
+                        ", or are named twice",
                         remedy="abort: they come again, or were settled",
                     )
+                behind = last + 1
             consumers.append((consumer, ranges))
         positions = []
         with session.log.unit():
@@ -380,10 +399,16 @@ class Producing:
 
     def _parts(
         self, payload: bytes
-    ) -> tuple[list[tuple[Producer, int, bytes, int]], list[tuple[int, list[tuple[int, int]]]]]:
+    ) -> tuple[list[tuple[Producer, int, bytes, int]], dict[int, list[tuple[int, int]]]]:
         codec = self._session.codec
         try:
             n_batches, n_settled = struct.unpack_from(">HH", payload)
+            if n_batches > HANDLES_MAX or n_settled > HANDLES_MAX:
+                raise RequestError(
+                    "too_large",
+                    f"a transaction of {n_batches} batches and acknowledgements of {n_settled} consumers",
+                    remedy=f"name each handle once; a connection has at most {HANDLES_MAX}",
+                )
             at = 4
             batches = []
             for _ in range(n_batches):
@@ -405,17 +430,24 @@ class Producing:
                         remedy="publish to a topic",
                     )
                 batches.append((producer, handle, records, count))
-            settled = []
+            settled: dict[int, list[tuple[int, int]]] = {}
+            named = 0
             for _ in range(n_settled):
                 handle, n = _PART.unpack_from(payload, at)
                 at += _PART.size
-                if n > 100_000 or at + 16 * n > len(payload):
+                if at + 16 * n > len(payload):
                     raise _malformed("TRANSACT is cut short")
-                ranges = [_ACKED.unpack_from(payload, at + 16 * i) for i in range(n)]
+                named += n
+                if named > _RANGES_MAX:
+                    raise RequestError(
+                        "too_large",
+                        f"a transaction with more than {_RANGES_MAX} ranges of acknowledgements",
+                        remedy="acknowledge with several transactions, or join what follows one another",
+                    )
+                settled.setdefault(handle, []).extend(_ACKED.iter_unpack(payload[at : at + 16 * n]))
                 at += 16 * n
-                settled.append((handle, ranges))
         except struct.error as error:
             raise _malformed("TRANSACT is cut short") from error
         if at != len(payload):
             raise _malformed(f"TRANSACT has {len(payload) - at} bytes too many")
-        return batches, [(handle, [(first, last) for first, last in ranges]) for handle, ranges in settled]
+        return batches, settled

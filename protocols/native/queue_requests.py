@@ -66,6 +66,7 @@ def purge(session: Session, id: int, fields: Fields) -> None:
 def queues(session: Session, id: int, fields: Fields) -> None:
     """The queues that the user may read, without streams and the exclusive ones of others."""
     fields.done()
+    session.codec.spend(256 * len(session.vhost.queues))
     vhost, allow, owners = session.vhost, session.broker.authorizer.allow, (None, session.owner)
     names = [
         name

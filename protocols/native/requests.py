@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 from penstock.protocols.native import describing, queue_requests, raw
 from penstock.protocols.native.errors import RequestError, unknown_handle
 from penstock.protocols.native.frames import Fields
-from penstock.protocols.native.options import HANDLES_MAX
+from penstock.protocols.native.options import CHOOSERS_MAX, HANDLES_MAX
 from penstock.protocols.native.preparing import rules_of
 from penstock.router.arguments import Arguments
 from penstock.router.errors import NotFound
@@ -206,6 +206,13 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
         subscription, lsn = session.vhost.subscriptions.open(
             stream, name, kind, options, identity=session.identity, durable=durable, position=position
         )
+        choosy = kind in (Kind.FAILOVER, Kind.KEY_SHARED)
+        if choosy and subscription.consumer_count >= CHOOSERS_MAX:
+            raise RequestError(
+                "limit_reached",
+                f"subscription '{name}' of topic '{stream.name}' has {CHOOSERS_MAX} consumers",
+                remedy="take messages with fewer consumers, or with a subscription of kind shared",
+            )
         try:
             session.consuming.attach(
                 handle,
@@ -223,8 +230,10 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
                 raise
             # One that is not durable goes with its dead consumer, and is made again.
             busy = refused
+            session.opening.begin_search()
 
             def told(there: bool) -> None:
+                session.opening.end_search()
                 if not session.running:
                     return
                 try:
@@ -326,7 +335,12 @@ def extend(session: Session, id: int, fields: Fields) -> None:
     if consumer is None:
         raise unknown_handle("consumer", handle)
     pairs = _pairs(ranges, "tags", 2**63 - 1)
-    session.answer(id, {"extended": sum(consumer.extend(first, last) for first, last in pairs)})
+    extended = behind = 0
+    for first, last in sorted(pairs):
+        # Each delivery once, however often it is named.
+        extended += consumer.extend(max(first, behind), last)
+        behind = max(behind, last + 1)
+    session.answer(id, {"extended": extended})
 
 
 def decide(session: Session, id: int, fields: Fields) -> None:

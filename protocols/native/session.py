@@ -98,14 +98,17 @@ class Session:
         look: Callable[[], None],
         go_on: Callable[[], None],
         name: Callable[[], str] = lambda: "",
+        deaf: Callable[[], bool] = lambda: False,
     ) -> None:
         """`look` is called when the host must see to `login`, `ended` or new waits outside of a read; `go_on`
-        when it is to hand over again what `receive` left for `codec.stalled`; `name` is the connection's."""
+        when it is to hand over again what `receive` left for `codec.stalled`; `name` is the connection's;
+        `deaf` says that the host does not read it at the moment."""
         self.broker = broker
         self.options = options
         self.log = broker.log
         self.room = room
         self.name = name
+        self._deaf = deaf
         self.dirty = dirty
         self.look = look
         self.owner = owner
@@ -341,6 +344,10 @@ class Session:
             told(there)
 
     def _silent(self) -> None:
+        # Whoever is not read cannot be heard: that silence is ours.
+        if self._deaf():
+            self._probed(True)
+            return
         if self.state is State.RUNNING:
             self.consuming.lost()
             error = RequestError(

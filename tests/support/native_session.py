@@ -148,11 +148,14 @@ class Client:
 
     def send(self, data: bytes) -> None:
         """Hand bytes over, and let everything happen that follows."""
-        data = self._rest + data
-        buffer = bytearray(data)
-        consumed = self.session.receive(buffer, len(buffer))
-        self._rest = data[consumed:] if self.session.state is not State.ENDED else b""
-        self.world.settle()
+        self._rest += data
+        while True:
+            buffer = bytearray(self._rest)
+            consumed = self.session.receive(buffer, len(buffer))
+            self._rest = self._rest[consumed:] if self.session.state is not State.ENDED else b""
+            self.world.settle()
+            if not self.session.codec.more:
+                break
 
     def _go_on(self) -> None:
         self._may_go_on = True

@@ -208,7 +208,9 @@ def test_acknowledgement_timeouts_go_on_after_one_that_failed(
 
     broken = True
     taker.session.consuming._timers[one].cancel()
-    taker.session.consuming._watch(Failing(), 1.0)  # type: ignore[arg-type]
+    failing: Any = Failing()
+    taker.session.consuming._watch(failing, 1.0)
+    failing.watch()  # something is out
     world.pass_time(1.1)
     assert len(told(errors)) == 1
     broken = False

@@ -305,7 +305,7 @@ def test_a_torn_prepare_ends_the_connection(world: World) -> None:
     assert client.ended()["code"] == "malformed"
 
 
-@pytest.mark.parametrize("limit", [("HALVES_MAX", 2), ("BYTES_MAX", 250)])
+@pytest.mark.parametrize("limit", [("HALVES_MAX", 4), ("BYTES_MAX", 500)])
 def test_no_more_are_kept_than_may_be(
     world: World, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, int]
 ) -> None:

@@ -57,6 +57,8 @@ __all__ = ["ARENA", "Connection"]
 _LINGER_S: Final = 10.0
 """How long the last output of a closed connection may take to be sent."""
 
+_GOODBYE_S: Final = 1.0
+"""How long a peer that said goodbye may take to close before it is closed here."""
 _ROOM_KEPT_S: Final = 2.0
 """How long the buffer of large packets is kept for the next one."""
 _FILES_HELD_S: Final = 2.0
@@ -222,6 +224,23 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.flush()
         self.transport.close()
         self._linger = self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def close_behind_peer(self, reason: str) -> None:
+        """Send what was encoded, the answer to a goodbye, and close when the peer has closed, or soon.
+
+        A client that finds the end of the stream in the same read as the answer may take it for a lost
+        connection (lapin does), so the one who said goodbye closes first, as with RabbitMQ.
+        """
+        if self.closing or self.transport is None or self.transport.is_closing():
+            return
+        self.closing = True
+        self.reason = reason
+        self.flush()
+        self._linger = self.loop.call_later(_GOODBYE_S, self._peer_stays, self.transport)
+
+    def _peer_stays(self, transport: asyncio.Transport) -> None:
+        self._linger = self.loop.call_later(_LINGER_S, transport.abort)
+        transport.close()
 
     def abort(self, reason: str) -> None:
         """Drop the connection at once; output that was not sent is lost."""

@@ -130,6 +130,8 @@ class AmqpConnection(Connection):
             self.loop.call_soon(self.handle_rest)
         if session.dropped is not None:
             self.abort(session.dropped)
+        elif session.peer_closes:
+            self.close_behind_peer(session.ended or "")
         elif session.ended is not None:
             self.close(session.ended)
         elif session.state is State.CLOSING and self._close_timer is None:

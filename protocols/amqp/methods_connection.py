@@ -48,6 +48,7 @@ def close(session: Session, method: Close) -> None:
     session.tear_down()
     session.send("connection.close-ok")
     session.end(f"the client closed: {method.reply_code} {method.reply_text}")
+    session.peer_closes = True
 
 
 LEGAL: Final[dict[tuple[State, Index], Callable[[Session, Any], None]]] = {

@@ -116,6 +116,8 @@ class Session:
         """The worker that serves the vhost which the client opens: the host hands the connection over."""
         self.login: Login | None = None
         self.ended: str | None = None
+        self.peer_closes = False
+        """It ended because the peer said goodbye, who is to close."""
         self.dropped: str | None = None
         self.blocked = False
         self._pressure = False

@@ -23,6 +23,7 @@ from pamqp.heartbeat import Heartbeat
 from penstock.config import Address
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.protocols import connection
 from penstock.protocols.addresses import is_loopback
 from penstock.protocols.amqp.endpoint import serve
 from penstock.protocols.amqp.handshake import HEADER
@@ -285,6 +286,31 @@ async def test_shutdown_says_320_and_waits_for_the_answer(stack: Stack) -> None:
     peer.send(0, commands.Connection.CloseOk())
     await draining
     assert not stack.listener.connections
+
+
+@pytest.mark.parametrize("wait_s", [3600.0, 0.0])
+def test_who_said_goodbye_closes_first(
+    wait_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some clients take the end of the stream for a lost connection when it comes with the close-ok."""
+    monkeypatch.setattr(connection, "_GOODBYE_S", wait_s)
+
+    @on_sockets()
+    async def goodbye(stack: Stack) -> None:
+        peer = await stack.client()
+        assert isinstance(await peer.login(), commands.Connection.OpenOk)
+        (served,) = stack.listener.connections
+        peer.send(0, commands.Connection.Close(200, "bye", 0, 0))
+        assert isinstance(await peer.next(), commands.Connection.CloseOk)
+        if wait_s:
+            assert served.transport is not None and not served.transport.is_closing()
+            peer.writer.close()
+        else:
+            assert await peer.next() is None, "one that stays is closed"
+        while stack.listener.connections:
+            await asyncio.sleep(0.001)
+
+    goodbye(tmp_path)
 
 
 @on_sockets()

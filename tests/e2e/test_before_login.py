@@ -16,7 +16,7 @@ from pamqp import commands
 
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
-from tests.unit.protocols.test_websocket import request
+from tests.support.websocket_wire import request
 
 pytestmark = [pytest.mark.penstock_only("these are penstock's limits")]
 

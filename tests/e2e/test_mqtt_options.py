@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_mosquitto_clients import command, publish, received, subscriber
 from tests.support.brokers import BrokerFailed, Gateway, Mosquitto
+from tests.support.mosquitto_clients import command, publish, received, subscriber
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),

@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from tests.support.limits import LIMIT_S
-
-NODE = Path(__file__).parent / "node"
-
-
-@pytest.fixture(scope="module")
-def packages() -> None:
-    """The packages of package.json; skips when there is no Node."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("Node is not installed: apt-get install nodejs npm")
-    if not (NODE / "node_modules" / "mqtt").is_dir() or not (NODE / "node_modules" / "amqplib").is_dir():
-        install = ["npm", "install", "--silent", "--no-audit", "--no-fund"]
-        subprocess.run(install, cwd=NODE, check=True, timeout=LIMIT_S)
-
-
-def run(*words: str) -> None:
-    done = subprocess.run(
-        ["node", *words], cwd=NODE, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
-    assert done.stdout == "ok\n", f"{done.stdout}\n{done.stderr}"
-    assert done.returncode == 0
+from tests.support.node_programs import packages as packages
+from tests.support.node_programs import run
 
 
 @pytest.mark.usefixtures("packages")

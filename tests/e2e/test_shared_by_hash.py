@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.mqtt_clients import Client, connected
-from tests.e2e.test_mosquitto_clients import command, received, subscriber
-from tests.e2e.test_node import packages as packages
-from tests.e2e.test_shared_subscriptions import mqtt_js
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
+from tests.support.mosquitto_clients import command, received, subscriber
+from tests.support.node_programs import mqtt_js
+from tests.support.node_programs import packages as packages
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),

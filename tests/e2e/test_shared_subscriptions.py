@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from tests.e2e.mqtt_clients import Client, connected
-from tests.e2e.test_mosquitto_clients import received, subscriber
-from tests.e2e.test_node import NODE
-from tests.e2e.test_node import packages as packages
+from tests.support.mosquitto_clients import received, subscriber
+from tests.support.node_programs import mqtt_js
+from tests.support.node_programs import packages as packages
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
 ]
-
-
-@contextmanager
-def mqtt_js(port: int, *topics: str) -> Iterator[subprocess.Popen[str]]:
-    words = ["node", "share.js", f"mqtt://127.0.0.1:{port}", *topics]
-    process = subprocess.Popen(words, cwd=NODE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 @pytest.mark.usefixtures("packages")

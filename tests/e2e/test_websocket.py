@@ -11,11 +11,11 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
-from tests.e2e.test_node import NODE, packages, run
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
-from tests.unit.protocols.test_websocket import request
+from tests.support.node_programs import NODE, packages, run
+from tests.support.websocket_wire import request
 
 __all__ = ["packages"]
 

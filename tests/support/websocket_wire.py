@@ -6,6 +6,7 @@ from tests.reference.websocket_frames import encode
 from tests.support.mqtt_wire import Wire
 
 BINARY, TEXT, CLOSE = 2, 1, 8
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
 
 class WebSocketWire(Wire):
@@ -58,3 +59,21 @@ class WebSocketWire(Wire):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def request(path: str = "/mqtt", **headers: str | None) -> bytes:
+    """A handshake; a header of None is left out, `_` is written `-`."""
+    given: dict[str, str | None] = {
+        "Host": "localhost",
+        "Upgrade": "websocket",
+        "Connection": "keep-alive, Upgrade",
+        "Sec-WebSocket-Key": KEY,
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Protocol": "mqtt",
+        **{key.replace("_", "-"): value for key, value in headers.items()},
+    }
+    lines = [
+        f"GET {path} HTTP/1.1",
+        *(f"{key}: {value}" for key, value in given.items() if value is not None),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()

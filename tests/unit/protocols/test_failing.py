@@ -20,10 +20,10 @@ from penstock.router.entries import QueueEntry
 from penstock.router.half import Half, HalfMessage
 from penstock.subscriptions.queue import Queue
 from tests.support.mqtt import Gateway
+from tests.support.native_halves import producer, questions
+from tests.support.native_kinds import consumer
 from tests.support.native_session import Client, World
 from tests.support.queues import Loop
-from tests.unit.protocols.native.test_kinds import consumer
-from tests.unit.protocols.native.test_preparing import producer, questions
 
 
 class Fault(Exception):

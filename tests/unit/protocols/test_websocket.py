@@ -16,28 +16,10 @@ from penstock.protocols.wiring import Limits
 from tests.reference.websocket_frames import encode
 from tests.support.echo import EchoServer, packet
 from tests.support.limits import LIMIT_S
+from tests.support.websocket_wire import request
 
 RULES = WebSocketRules(paths=("/mqtt", "/ws"), subprotocols=("mqtt", "mqttv3.1"))
-KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # for this key, RFC 6455 section 1.3
-
-
-def request(path: str = "/mqtt", **headers: str | None) -> bytes:
-    """A handshake; a header of None is left out, `_` is written `-`."""
-    given: dict[str, str | None] = {
-        "Host": "localhost",
-        "Upgrade": "websocket",
-        "Connection": "keep-alive, Upgrade",
-        "Sec-WebSocket-Key": KEY,
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Protocol": "mqtt",
-        **{key.replace("_", "-"): value for key, value in headers.items()},
-    }
-    lines = [
-        f"GET {path} HTTP/1.1",
-        *(f"{key}: {value}" for key, value in given.items() if value is not None),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode()
 
 
 class Client:

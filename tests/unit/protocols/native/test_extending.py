@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.reference import native_frames as wire
+from tests.support.native_golden import FRAMES
 from tests.support.native_session import Client, World
-from tests.unit.protocols.native.test_golden import FRAMES
 
 CREDIT = wire.credit(2, 1000, 1 << 20)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +15,14 @@ from penstock.protocols.native.packing import unpack
 from penstock.sdk.half import Question
 from penstock.sdk.message import Message, properties_block
 from tests.reference import native_frames as wire
+from tests.support.native_golden import FRAMES
 from tests.support.native_session import PLAIN, Client, World
 
-GOLDEN: dict[str, dict[str, str]] = json.loads(
-    (Path(__file__).parents[3] / "golden" / "native-frames.json").read_text()
-)
 KINDS = {
     value: name
     for name, value in vars(kinds).items()
     if isinstance(value, int) and name.isupper() and not name.startswith("ACKS")
 }
-FRAMES = {name: bytes.fromhex(one["hex"]) for name, one in GOLDEN.items()}
 
 
 def test_the_client_makes_the_produce_frame() -> None:

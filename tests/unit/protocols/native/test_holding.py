@@ -13,8 +13,8 @@ from penstock.subscriptions import key_shared
 from penstock.subscriptions._keys import KeyShares, slot
 from penstock.subscriptions.choosing import points_of
 from tests.reference import native_frames as wire
+from tests.support.native_kinds import consumer, keys_at, producer
 from tests.support.native_session import PLAIN, Client, World, keyed
-from tests.unit.protocols.native.test_kinds import consumer, keys_at, producer
 
 MANY = 1 << 20
 KEYS = [f"k{i}" for i in range(60)]

@@ -7,8 +7,8 @@ import pytest
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.metadata import row_key
 from tests.reference import native_frames as wire
+from tests.support.native_kinds import consumer, producer
 from tests.support.native_session import Client, World
-from tests.unit.protocols.native.test_kinds import consumer, producer
 
 MANY_BYTES = 1 << 20
 

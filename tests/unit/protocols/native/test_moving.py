@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.subscriptions.queues import TABLE
 from tests.reference import native_frames as wire
+from tests.support.native_kinds import consumer, producer
 from tests.support.native_session import World
-from tests.unit.protocols.native.test_kinds import consumer, producer
 
 
 def test_what_is_settled_after_a_seek_is_kept(world: World) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.sdk.message import properties_block
 from tests.reference import native_frames as wire
+from tests.support.native_golden import FRAMES
 from tests.support.native_session import PLAIN, Client, World
-from tests.unit.protocols.native.test_golden import FRAMES
 
 
 def producer(world: World, **more: Any) -> Client:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from penstock.router import half
@@ -13,21 +11,10 @@ from penstock.router.names import join_key_block
 from penstock.router.permissions import Permission
 from penstock.sdk.message import properties_block
 from tests.reference import native_frames as wire
+from tests.support.native_halves import producer, questions
 from tests.support.native_session import PLAIN, Client, World
 
-CHECK = 0x27
 UNKNOWN = "half_unknown"
-
-
-def producer(
-    world: World, *, user: str = "guest", group: str = "g", topic: str = "t", **rules: Any
-) -> Client:
-    client = Client(world, user=user)
-    told = client.request(
-        "open_producer", handle=1, topic=topic, create=user == "guest", group=group, **rules
-    )
-    assert told == {"handle": 1, "epoch": 0}, told
-    return client
 
 
 def published(world: World, topic: str = "t") -> list[bytes]:
@@ -37,16 +24,6 @@ def published(world: World, topic: str = "t") -> list[bytes]:
     client.send(wire.credit(9, 1000, 1 << 20))
     found = client.bodies()
     client.lose()
-    return found
-
-
-def questions(client: Client) -> list[tuple[int, int, bytes]]:
-    """(transaction, checks, body) of what it was asked."""
-    found = []
-    for kind, handle, payload in client.take():
-        assert (kind, handle) == (CHECK, 1)
-        transaction, checks, _, body = wire.check(payload)
-        found.append((transaction, checks, body))
     return found
 
 

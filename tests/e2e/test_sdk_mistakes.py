@@ -123,6 +123,70 @@ async def test_cumulative_acknowledgements_need_a_consumer_that_gets_all(client:
         await consumer.ack(message, durable=True)
 
 
+async def test_arguments_that_are_none_are_named_at_the_call(client: penstock.Client) -> None:
+    sent = penstock.MessageId(1, 1)
+    wrong: Any = "orders"
+    for arguments, says in (
+        (("orders", "abc"), "id is the MessageId that send gave.*, not str"),
+        ((None, sent), "cancel needs one of topic and exchange"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            await client.cancel(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="one of topic and exchange"):
+        await client.cancel("t", sent, exchange="x")
+    async with client.producer("t") as producer, client.subscribe("t", "s", prefetch=0) as consumer:
+        tx = producer.transaction()
+        with pytest.raises(TypeError, match="to is a producer that is open, not str"):
+            tx.send("x", to=wrong)
+        for thing in (wrong, 5, [5], [None]):
+            with pytest.raises(TypeError, match="messages are settled as they were received, not"):
+                tx.ack(thing)
+        await tx.commit()
+        for name, value, kind in (
+            ("most", 0, ValueError),
+            ("most", "1", TypeError),
+            ("most", 1.5, ValueError),
+            ("most_bytes", 2**32, ValueError),
+            ("least", -1, ValueError),
+            ("least_bytes", None, TypeError),
+            ("wait_s", -1, ValueError),
+            ("wait_s", float("nan"), ValueError),
+            ("wait_s", True, TypeError),
+        ):
+            with pytest.raises(kind, match=f"{name} is a (whole )?number"):
+                await consumer.pull(**{name: value})  # type: ignore[arg-type]
+        await producer.send("x")
+        (message,) = await consumer.pull(wait_s=WAIT_S)
+        for delay_s, kind in (("1", TypeError), (-1, ValueError), (float("nan"), ValueError)):
+            with pytest.raises(kind, match="delay_s is a number"):
+                await consumer.nack(message, delay_s=delay_s)  # type: ignore[arg-type]
+        await consumer.nack(message, delay_s=float("inf"))
+
+
+async def test_a_transaction_takes_nothing_of_another_client(
+    client: penstock.Client, gateway: Gateway
+) -> None:
+    """Handles are a connection's: the message went to whatever had that handle there."""
+    async with (
+        penstock.connect(gateway.url, connect_timeout_s=60) as other,
+        other.producer("theirs") as theirs,
+        other.subscribe("theirs", "s", start="earliest") as consumer,
+        client.producer("mine") as mine,
+    ):
+        await theirs.send("x")
+        message = await consumer.receive(WAIT_S)
+        assert message is not None
+        tx = mine.transaction()
+        with pytest.raises(ValueError, match="the producer to topic 'theirs' is another client's"):
+            tx.send("y", to=theirs)
+        with pytest.raises(ValueError, match=r"the consumer of subscription 's'.* is another client's"):
+            tx.ack(message)
+        tx.send("z")
+        await tx.commit()
+        assert (await client.admin.describe("mine"))["messages"] == 1
+        assert (await client.admin.describe("theirs"))["messages"] == 1
+
+
 WORKERS = {
     "asyncio": """
 import asyncio, signal, sys, penstock

@@ -341,7 +341,16 @@ class Client(Connecting):
         Returns:
             False: it came already, or none of this id was sent there.
 
+        Raises:
+            TypeError: `id` is no MessageId, or it is not said what it was sent to.
+
         """
+        if not isinstance(id, MessageId):
+            raise TypeError(
+                f"id is the MessageId that send gave for the delayed message, not {type(id).__name__}"
+            )
+        if (topic is None) == (exchange is None):
+            raise TypeError("cancel needs one of topic and exchange: what the message was sent to")
         where = {"topic": topic} if exchange is None else {"exchange": exchange, "routing_key": routing_key}
         answer = await self.request("cancel", **where, position=id.position, due_ms=id.due_ms)
         return bool(answer["cancelled"])

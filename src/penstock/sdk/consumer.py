@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast, overload
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
+from penstock.sdk.checking import number
 from penstock.sdk.columns import Batch
 from penstock.sdk.errors import ClientError, Closed, NotFound, StaleDelivery
 from penstock.sdk.message import Message
@@ -48,6 +49,7 @@ _PULL: Final = struct.Struct(">IIIIII")
 _ACK: Final = struct.Struct(">IBBH")
 _NACK: Final = struct.Struct(">iBBH")
 _CREDIT_MAX: Final = 2**32 - 1
+_DELAY_MAX_S: Final = (2**31 - 1) // 1000
 
 
 class Source(Generic[T]):
@@ -383,7 +385,21 @@ class Consumer(Receiving[T]):
         least_bytes: int = 0,
         wait_s: float = 0.5,
     ) -> list[Message[T]]:
-        """Ask for messages and wait until `least` are there, or `wait_s` is over. For prefetch=0."""
+        """Ask for messages and wait until `least` are there, or `wait_s` is over. For prefetch=0.
+
+        Raises:
+            TypeError, ValueError: one of them is no such number.
+
+        """
+        for name, value, lowest in (
+            ("most", most, 1),
+            ("most_bytes", most_bytes, 1),
+            ("least", least, 0),
+            ("least_bytes", least_bytes, 0),
+        ):
+            if number(name, value, lowest, _CREDIT_MAX) != int(value):
+                raise ValueError(f"{name} is a whole number, not {value!r}")
+        number("wait_s", wait_s, 0, _DELAY_MAX_S)
         link = await self.client.link()
         self._check()
         found = [message for message in self._unclaimed[:most] if not self.is_stale(message)]
@@ -463,10 +479,12 @@ class Consumer(Receiving[T]):
     async def nack(
         self, messages: Message[T] | Iterable[Message[T]], *, delay_s: float | None = None
     ) -> None:
-        """They come again: after `delay_s`, or after the subscription's backoff."""
+        """They come again: after `delay_s`, at most 24 days, or after the subscription's backoff."""
+        if delay_s is not None:
+            delay_s = min(number("delay_s", delay_s, 0, float("inf")), _DELAY_MAX_S)
         ranges = joined(self.ranges(messages))
         if self._link is not None:
-            delay_ms = -1 if delay_s is None else min(int(delay_s * 1000), 2**31 - 1)
+            delay_ms = -1 if delay_s is None else int(delay_s * 1000)
             self._link.send(kinds.NACK, self.handle, _NACK.pack(delay_ms, 0, 0, 0) + packed(ranges))
 
     async def reject(self, messages: Message[T] | Iterable[Message[T]]) -> None:

@@ -12,6 +12,7 @@ from penstock.protocols.native._records import encode_records
 from penstock.sdk.consumer import Consumer
 from penstock.sdk.errors import ClientError
 from penstock.sdk.message import Message
+from penstock.sdk.producer import Producer
 from penstock.sdk.ranges import joined, packed
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.sdk.client import Client
-    from penstock.sdk.producer import Producer
 
 __all__ = ["Transaction"]
 
@@ -54,6 +54,9 @@ class Transaction:
         producer = to or self._producer
         if producer is None:
             raise ClientError("the transaction has no producer of its own", remedy="say by whom: to=producer")
+        if not isinstance(producer, Producer):
+            raise TypeError(f"to is a producer that is open, not {type(producer).__name__}: to=producer")
+        self._check_ours(producer.client, f"the producer to {producer.place}")
         body, block = producer.encoded(body, key=key, headers=headers, ttl_s=ttl_s, properties=properties)
         bodies, props = self._sends.setdefault(producer, ([], []))
         bodies.append(body)
@@ -61,10 +64,18 @@ class Transaction:
 
     def ack(self, messages: Message[Any] | Iterable[Message[Any]]) -> None:
         """They are done with the commit."""
-        for message in [messages] if isinstance(messages, Message) else messages:
+        for message in messages if isinstance(messages, Iterable) else [messages]:
+            if not isinstance(message, Message):
+                raise TypeError(f"messages are settled as they were received, not {type(message).__name__}")
             consumer = message.source.consumer
+            self._check_ours(consumer.client, f"the consumer of {consumer.place}")
             consumer.ranges(message)
             self._acks.setdefault(consumer, []).append(message)
+
+    def _check_ours(self, client: object, what: str) -> None:
+        """It is of one connection, whose handles mean something else to others. Raises ValueError."""
+        if client is not self._client:
+            raise ValueError(f"{what} is another client's: a transaction has what one client opened")
 
     async def commit(self) -> None:
         """Do it. Raises ClientError: nothing happened; ConnectionLost: nobody knows."""

@@ -11,7 +11,8 @@ Producing: penstock confirms what is on the disk (`acks=fsync`); Kafka, with ack
 is in the page cache. Each is measured with the other's promise, too: "penstock, unsynced" (`acks=written`),
 and "kafka, synced", a topic with `flush.messages=1`; Kafka cannot sync in groups. "same promise" compares
 those that promise the same. Each goes into a topic of its own that was warmed by a tenth of the load. What
-is produced is produced once more at the rate that Kafka had.
+is produced is produced once more at the rate that Kafka had. Before a run the bench sees to it that there is
+free memory that the host of a virtual machine need not be asked for (`bench/pages.py`).
 
 Reading: a topic is filled once, and read by each client in turn. What is read is in the page cache: the
 bench reads the files of either broker right before a run; in the rows "from the disk" it has the system
@@ -33,7 +34,7 @@ from pathlib import Path
 from statistics import median
 
 import penstock
-from bench import native_client, page_cache
+from bench import native_client, pages
 from bench.beside_kafka import Brokers, command_line, compare
 from bench.cpu import cpu_seconds, wait_until_idle
 from tests.support.brokers import Broker
@@ -80,6 +81,7 @@ class Figure:
         return self.records / max(self.cpu_s, 0.01)
 
 
+_SPARE_BYTES = 3 << 29
 _MANY, _BULK = 1.5e6, 700e6 / 1024
 WORKS = (
     Work("produce 100 B, 16 KiB", 100, 3_000_000, KAFKAS, False, _MANY),
@@ -163,7 +165,7 @@ class Stand:
         """Produce what is read; the files that have it."""
         began = time.time()
         self.produce(client, topic, records, work)
-        return page_cache.written_since(self.broker(client).data_dir, began)
+        return pages.written_since(self.broker(client).data_dir, began)
 
     def produce(self, client: Client, topic: str, records: int, work: Work, rate: float = 0) -> float | None:
         """At most `rate` per second (0: no limit); the seconds that the client says it took, if it does."""
@@ -247,9 +249,10 @@ def _read(stand: Stand, work: Work, records: int, times: int) -> Iterator[tuple[
         for client in READERS:
             read = kafkas if client.kafka else files
             if client.cold:
-                page_cache.drop(read)
+                pages.drop(read)
             else:
-                page_cache.bring(read)
+                pages.bring(read)
+            pages.have_free(_SPARE_BYTES)
             yield client, stand.run(client, theirs if client.kafka else ours, records, work, 0)
 
 
@@ -261,6 +264,7 @@ def _produce(stand: Stand, work: Work, records: int, times: int) -> Iterator[tup
             if client.kafka and client.synced:
                 stand.kafka.create_synced(topic)
             stand.produce(client, topic, max(records // 10, 100_000), work)
+            pages.have_free(_SPARE_BYTES)
             figure = stand.run(client, topic, records, work, rate)
             if client.name == "kafka":
                 rate = figure.rate

@@ -41,7 +41,7 @@ from penstock.log_core.releaser import Releaser
 from penstock.log_core.retention import Kept
 from penstock.log_core.segment import OWN, Marks, Segment, Segments
 
-__all__ = ["LOOK_EACH_S", "seal", "unwanted_bytes", "worth_a_look"]
+__all__ = ["LOOK_EACH_S", "sample_places", "seal", "unwanted_bytes", "worth_a_look"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
@@ -57,9 +57,12 @@ _WORTH: Final = 0.75
 _WORTH_PACKED: Final = 1 / 3
 """Or when, compressed, at most this part of it would be left. That costs four times what storing it did, and
 what is compressed is not sent from its file any more; half is soon saved, as heads of records compress."""
-_SAMPLES: Final = 4
+_SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 1 << 18
-"""What is compressed to see what that saves."""
+"""Of a segment, to see what a rewriting saves: it left the page cache long ago, and reading all of it to
+leave it alone would cost as much as storing it did."""
+_PACKED_EACH: Final = 4
+"""Of the samples one in so many is compressed."""
 
 
 def worth_a_look(
@@ -108,7 +111,7 @@ def seal(
     `level`: of zstd, 0 = not compressed. `releaser` has the file as it was. Raises OSError, ValueError (it is
     damaged: it stays as it is).
     """
-    if not segment.sealed and not _pays(segment, needs, level):
+    if not segment.sealed and not _pays(segments.marks_of(segment), segment, needs, level):
         return 0
     path = segment.path.resolve()  # it may lie in another folder (`places`)
     new = path.with_name(path.name + ".new")
@@ -139,26 +142,32 @@ def seal(
     return saved
 
 
-def _pays(segment: Segment, needs: Needs, level: int) -> bool:
-    """Whether to rewrite a segment as it was written: few bytes stay, or they are worth compressing."""
+def _pays(marks: Marks, segment: Segment, needs: Needs, level: int) -> bool:
+    """Whether to rewrite a segment as it was written: few bytes stay, or they are worth compressing; as far
+    as samples tell.
+    """
+    seen = stay = raw = packed = 0
     with _mapped(segment) as data:
-        stay = 0
-        places = [WAL_HEAD_BYTES]
-        while places[-1] < len(data):
+        for number, place in enumerate(sample_places(marks, len(data))):
             began = time.monotonic()
-            part, at = needs.staying(data, places[-1], _LOOK_BYTES)
+            part, behind = needs.staying(data, place, _SAMPLE_BYTES)
+            seen += behind - place
             stay += part
-            places.append(at)
-            time.sleep(min(time.monotonic() - began, _PAUSE_MAX_S))
-        if stay <= _WORTH * len(data):
-            return True
-        raw = packed = 0
-        if level:
-            for place in places[: -1 : max(len(places) // _SAMPLES, 1)]:
+            if level and number % _PACKED_EACH == 0:
                 survivors, _, _, _ = needs.survivors(data, place, _SAMPLE_BYTES, _LOOK_BYTES)
                 raw += len(survivors)
                 packed += sum(len(piece) for piece, _, _ in pack(survivors, level))
-        return raw > 0 and stay * packed <= _WORTH_PACKED * len(data) * raw
+            time.sleep(min(time.monotonic() - began, _PAUSE_MAX_S))
+    return stay <= _WORTH * seen or (raw > 0 and stay * packed <= _WORTH_PACKED * seen * raw)
+
+
+def sample_places(marks: Marks, end: int) -> list[int]:
+    """Where samples begin in a segment of `end` bytes: spread over it, none in the one before."""
+    found = [WAL_HEAD_BYTES]
+    for offset in marks.offsets:
+        if offset >= found[-1] + max(_SAMPLE_BYTES, (end - WAL_HEAD_BYTES) // _SAMPLES):
+            found.append(offset)
+    return found
 
 
 @contextlib.contextmanager

@@ -21,6 +21,8 @@ from penstock.log_core._feed import Feed
 from penstock.log_core._seal import Needs
 from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.log import Log
+from penstock.log_core.sealing import sample_places
+from penstock.log_core.segment import Marks
 from penstock.log_core.tables import FEED_TABLE, feed_key
 from penstock.log_tools.inspection import verify
 from penstock.log_tools.reading import Found, SegmentFile, Span, batches, segments
@@ -319,6 +321,22 @@ def test_what_is_needed_whole_and_compresses_badly_is_left_alone(tmp_path: Path)
     assert not {segment.path.name + ".new" for segment in filled} & set(files.names)
     assert {record.lsn for record in _records(broker, lsns)} == set(lsns)
     broker.log.close_sync()
+
+
+def test_of_a_large_segment_samples_are_looked_at() -> None:
+    """It left the page cache long ago: 4 MiB are read of it, not 128."""
+    marks = Marks()
+    for offset in range(WAL_HEAD_BYTES, 128 << 20, 90_000):
+        marks.add(offset, offset, 0)
+    places = sample_places(marks, 128 << 20)
+    assert len(places) == 16
+    assert set(places) <= set(marks.offsets)
+    assert places[0] == WAL_HEAD_BYTES
+    assert places[-1] > 110 << 20
+    small = Marks()
+    small.add(1, WAL_HEAD_BYTES, 0)
+    assert sample_places(small, 64 * KIB) == [WAL_HEAD_BYTES]
+    assert sample_places(Marks(), 64 * KIB) == [WAL_HEAD_BYTES]
 
 
 class Readings(Broker):

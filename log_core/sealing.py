@@ -27,6 +27,7 @@ import logging
 import mmap
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ from penstock.log_core.releaser import Releaser
 from penstock.log_core.retention import Kept
 from penstock.log_core.segment import OWN, Marks, Segment, Segments
 
-__all__ = ["LOOK_EACH_S", "sample_places", "seal", "unwanted_bytes", "worth_a_look"]
+__all__ = ["LOOK_EACH_S", "samples", "seal", "unwanted_bytes", "worth_a_look"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
@@ -147,26 +148,37 @@ def _pays(marks: Marks, segment: Segment, needs: Needs, level: int) -> bool:
     as samples tell.
     """
     seen = stay = raw = packed = 0
-    with _mapped(segment) as data:
-        for number, place in enumerate(sample_places(marks, len(data))):
+    fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead of a sample
+        for number, (begin, behind) in enumerate(samples(marks, segment.end)):
             began = time.monotonic()
-            part, behind = needs.staying(data, place, _SAMPLE_BYTES)
-            seen += behind - place
+            data = os.pread(fd, behind - begin, begin)
+            part, _ = needs.staying(data, 0)
+            seen += len(data)
             stay += part
             if level and number % _PACKED_EACH == 0:
-                survivors, _, _, _ = needs.survivors(data, place, _SAMPLE_BYTES, _LOOK_BYTES)
+                survivors, _, _, _ = needs.survivors(data, 0, _SAMPLE_BYTES, _LOOK_BYTES)
                 raw += len(survivors)
                 packed += sum(len(piece) for piece, _, _ in pack(survivors, level))
             time.sleep(min(time.monotonic() - began, _PAUSE_MAX_S))
+    finally:
+        os.close(fd)
     return stay <= _WORTH * seen or (raw > 0 and stay * packed <= _WORTH_PACKED * seen * raw)
 
 
-def sample_places(marks: Marks, end: int) -> list[int]:
-    """Where samples begin in a segment of `end` bytes: spread over it, none in the one before."""
-    found = [WAL_HEAD_BYTES]
-    for offset in marks.offsets:
-        if offset >= found[-1] + max(_SAMPLE_BYTES, (end - WAL_HEAD_BYTES) // _SAMPLES):
-            found.append(offset)
+def samples(marks: Marks, end: int) -> list[tuple[int, int]]:
+    """Where samples of a segment of `end` bytes begin and end: whole batches, spread over it; all of a small
+    one.
+    """
+    apart = max(_SAMPLE_BYTES, (end - WAL_HEAD_BYTES) // _SAMPLES)
+    begins = [WAL_HEAD_BYTES, *(offset for offset in marks.offsets if offset > WAL_HEAD_BYTES), end]
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(begins) - 1:
+        behind = min(bisect_left(begins, begins[at] + _SAMPLE_BYTES), len(begins) - 1)
+        found.append((begins[at], begins[behind]))
+        at = max(bisect_left(begins, begins[at] + apart), behind)
     return found
 
 

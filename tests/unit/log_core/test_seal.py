@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from penstock.log_core._feed import Feed
 from penstock.log_core._seal import Needs
 from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.log import Log
-from penstock.log_core.sealing import sample_places
+from penstock.log_core.sealing import samples
 from penstock.log_core.segment import Marks
 from penstock.log_core.tables import FEED_TABLE, feed_key
 from penstock.log_tools.inspection import verify
@@ -328,15 +329,25 @@ def test_of_a_large_segment_samples_are_looked_at() -> None:
     marks = Marks()
     for offset in range(WAL_HEAD_BYTES, 128 << 20, 90_000):
         marks.add(offset, offset, 0)
-    places = sample_places(marks, 128 << 20)
-    assert len(places) == 16
-    assert set(places) <= set(marks.offsets)
-    assert places[0] == WAL_HEAD_BYTES
-    assert places[-1] > 110 << 20
-    small = Marks()
-    small.add(1, WAL_HEAD_BYTES, 0)
-    assert sample_places(small, 64 * KIB) == [WAL_HEAD_BYTES]
-    assert sample_places(Marks(), 64 * KIB) == [WAL_HEAD_BYTES]
+    found = samples(marks, 128 << 20)
+    assert len(found) == 16
+    assert {place for sample in found for place in sample} <= {*marks.offsets, 128 << 20}, "whole batches"
+    assert all(256 * KIB <= behind - begin < 350 * KIB for begin, behind in found)
+    assert found[0][0] == WAL_HEAD_BYTES
+    assert found[-1][0] > 110 << 20
+
+
+@pytest.mark.parametrize(
+    "places", [[], [WAL_HEAD_BYTES], [WAL_HEAD_BYTES, 70_000], [100_000, 300_000, 400_000]]
+)
+def test_of_a_small_segment_everything_is(places: list[int]) -> None:
+    marks = Marks()
+    for offset in places:
+        marks.add(offset, offset, 0)
+    found = samples(marks, 600_000)
+    assert found[0][0] == WAL_HEAD_BYTES
+    assert found[-1][1] == 600_000
+    assert all(behind == begin for (_, behind), (begin, _) in pairwise(found))
 
 
 class Readings(Broker):

@@ -14,6 +14,7 @@ of the delayed records that still waited when the segment was closed, in their o
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 import threading
@@ -26,6 +27,7 @@ from typing import Final
 
 from penstock.log_core._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, sorted_entries, total_size
 from penstock.log_core._feed import Feed
+from penstock.log_core._scan import Scanner
 from penstock.log_core.errors import Damage
 from penstock.log_core.files import Files
 from penstock.log_core.layout import (
@@ -40,6 +42,7 @@ from penstock.log_core.layout import (
 
 __all__ = ["EVERYBODY", "MARK_BYTES", "OWN", "Marks", "Segment", "Segments", "entries_behind"]
 
+_LOG: Final = logging.getLogger("penstock.log")
 MARK_BYTES: Final = 65536
 _FIXED: Final = struct.Struct("<QQqqQ")
 _PARTITION: Final = struct.Struct("<IIQ")
@@ -243,20 +246,44 @@ class Segments:
             self._marks.pop(number, None)
 
     def marks_of(self, segment: Segment) -> Marks:
-        """Its sparse index, from disk when it is not in memory; for any thread. Raises OSError, Damage."""
+        """Its sparse index, from disk when it is not in memory; for any thread. Raises OSError.
+
+        When its file is damaged or gone, the segment is scanned: it has all that the index says.
+        """
         marks = segment.marks
         if marks is not None:
             return marks
         with self._lock:
             marks = self._marks.get(segment.number)
             if marks is None:
-                path = self._folder.time_index(segment.number)
-                payload = read_sealed(path, TIME_INDEX)[1]
-                marks = Marks.decode(payload[_FIXED.size : _FIXED.size + 24 * _FIXED.unpack_from(payload)[4]])
+                try:
+                    payload = read_sealed(self._folder.time_index(segment.number), TIME_INDEX)[1]
+                    end = _FIXED.size + 24 * _FIXED.unpack_from(payload)[4]
+                    marks = Marks.decode(payload[_FIXED.size : end])
+                except (FileNotFoundError, Damage) as error:
+                    marks = _scanned(segment)
+                    _LOG.error("%s: %s is read without it", error, segment.path)
                 self._marks[segment.number] = marks
                 if len(self._marks) > _KEPT_MARKS:
                     self._marks.popitem(last=False)
         return marks
+
+
+def _scanned(segment: Segment) -> Marks:
+    """The sparse index of a closed segment, from what it holds. Raises OSError."""
+    marks, scanner = Marks(), Scanner()
+    with segment.path.open("rb") as file:
+        scanner.read(file.fileno(), segment.end)
+    scanner.scan(
+        WAL_HEAD_BYTES,
+        segment.base_lsn,
+        segment.epoch,
+        base=segment.base_lsn,
+        gaps=segment.gaps,
+        push=False,
+        sparse=marks.add,
+    )
+    return marks
 
 
 def entries_behind(folder: Folder, segment: Segment, key: Key, count: int) -> bytes:

@@ -236,3 +236,27 @@ def test_an_index_that_is_damaged_while_the_log_is_open_is_made_from_the_segment
     assert [one.record.body for one in taken if one.record] == [b"0", b"1", b"3", b"4"]
     assert [place.path for place in log.damages.places()] == [path]
     log.close_sync()
+
+
+def test_an_index_that_names_another_record_publishes_nothing_in_its_place(tmp_path: Path) -> None:
+    """One flipped bit in an index file: what is read there is not what is due."""
+    log = open_log(tmp_path)
+    due = log.wall_ms() + 1000
+    places = [log.delays.add(due + i, b"k", b"", b"%d" % i, flags=PERSISTENT) for i in range(3)]
+    log.flush()
+    log.file_full()
+    feed = durable_feed(log)
+    fill(log, feed, 256 * KIB)  # out of memory with them
+    settle(log)
+    segment = log._segments.live[0]
+    assert segment in log.delays._stored and log.cache.get(places[0]) is None
+    path = log.reader._folder.time_index(segment.number)
+    with path.open("r+b") as file:
+        # due i64 | place u64 | LSN u64
+        file.seek(segment.delayed_at + 16)
+        assert int.from_bytes(file.read(8), "little") == places[0]
+        file.seek(segment.delayed_at + 16)
+        file.write(places[1].to_bytes(8, "little"))
+    taken = take(log, due + 100)
+    assert [one.record and one.record.body for one in taken] == [None, b"1", b"2"]
+    log.close_sync()

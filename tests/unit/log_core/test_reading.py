@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -163,4 +164,22 @@ def test_a_clock_that_is_set_back_loses_no_position(tmp_path: Path, back: int) -
     batch = log.cache.get(second)
     assert batch is not None
     assert batch.base_ts in (10_000_000, int(now[0] * 1000))
+    log.close_sync()
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_segment_is_read_without_its_index_of_places(tmp_path: Path, damage: str) -> None:
+    """The messages are not damaged: none is given up."""
+    log = open_log(tmp_path)
+    feed = durable_feed(log)
+    lsns = fill(log, feed, 256 * 1024)
+    settle(log)
+    segment = log._segments.find(lsns[25])
+    assert segment is not None and segment.indexed and log.cache.get(lsns[25]) is None
+    path = log.reader._folder.time_index(segment.number)
+    if damage == "cut":
+        os.truncate(path, 100)
+    else:
+        path.unlink()
+    assert body_of(log, lsns[25]) == bytes(400)
     log.close_sync()

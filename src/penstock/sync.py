@@ -172,7 +172,7 @@ class Transaction(_Block[aio_transaction.Transaction]):
 
     def send(self, body: Any, *, to: Producer[Any] | None = None, **options: Any) -> None:
         """Send a message by `to`, or by the producer the transaction was made by, with the commit."""
-        self._inner.send(body, to=None if to is None else to._inner, **options)
+        self._inner.send(body, to=to._inner if isinstance(to, Producer) else to, **options)
 
     def ack(self, messages: Message[Any] | list[Message[Any]]) -> None:
         """They are done with the commit."""

@@ -86,6 +86,8 @@ def test_a_transaction_happens_whole_or_not(client: penstock.sync.Client) -> Non
             tx.send("never")
             tx.ack(message)
             raise KeyError
+        with pytest.raises(TypeError, match="to is a producer that is open, not str"):
+            out.transaction().send("x", to="source")  # type: ignore[arg-type]
         with out.transaction() as tx:
             tx.send("a")
             tx.send("b", to=source)

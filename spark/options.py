@@ -19,7 +19,7 @@ from penstock.spark.reports import check_address
 from penstock.spark.schema import select
 from penstock.spark.storage import Storage, storage_of
 
-__all__ = ["ReadOptions", "parse_duration_s", "parse_time_ms"]
+__all__ = ["DEFAULT_EXCHANGE", "ReadOptions", "parse_duration_s", "parse_time_ms"]
 
 _KNOWN: Final = (
     "path",
@@ -50,6 +50,8 @@ _KNOWN: Final = (
     "report",
 )
 _OF_TRAFFIC: Final = ("archive", "payload", "exchanges", "topics", "routingKeys", "protocols")
+DEFAULT_EXCHANGE: Final = "amq.default"
+"""The name of the one that has none, as in permissions."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -104,6 +106,23 @@ class ReadOptions:
         """The columns that are asked for, in table order. Raises SparkOptionError."""
         return select(self.columns, self.payload, self.table)
 
+    def for_batch(self) -> ReadOptions:
+        """These. Raises SparkOptionError when they say what only a stream does."""
+        if self.starting == "latest":
+            raise SparkOptionError(
+                "startingOffsets", "latest", "a batch query ends there: give earliest, an offset or a time"
+            )
+        return self
+
+    def for_stream(self) -> ReadOptions:
+        """These. Raises SparkOptionError when they say what only a batch query does."""
+        for name, value in (("endingOffsets", self.ending), ("endingTimestamp", self.ending_ms)):
+            if value is not None:
+                raise SparkOptionError(
+                    name, value, "a stream has no end: leave it out, or read with spark.read"
+                )
+        return self
+
     @property
     def storage(self) -> Storage:
         """Where the log is read."""
@@ -144,6 +163,10 @@ class ReadOptions:
             )
         if "endingoffsets" in given and "endingtimestamp" in given:
             raise SparkOptionError("endingTimestamp", given["endingtimestamp"], "leave out endingOffsets")
+        starting_ms, ending_ms = _time(given, "startingTimestamp"), _time(given, "endingTimestamp")
+        if starting_ms is not None and ending_ms is not None and ending_ms < starting_ms:
+            remedy = "give a time that is not before startingTimestamp"
+            raise SparkOptionError("endingTimestamp", given["endingtimestamp"], remedy)
         return cls(
             path=given["path"],
             table=table,
@@ -156,11 +179,11 @@ class ReadOptions:
             payload_max=int(head[1]) if head else -1,
             vhosts=_words(given, "vhosts"),
             encodings=_encodings(_words(given, "protocols")),
-            wanted=Wanted(_words(given, "exchanges"), topics, keys),
+            wanted=Wanted(_exchanges(given), topics, keys),
             starting=_position(given, "startingOffsets"),
             ending=_position(given, "endingOffsets"),
-            starting_ms=_time(given, "startingTimestamp"),
-            ending_ms=_time(given, "endingTimestamp"),
+            starting_ms=starting_ms,
+            ending_ms=ending_ms,
             fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
             written=_choice(given, "isolation", ("synced", "written")) == "written",
             max_offsets=_number(given, "maxOffsetsPerTrigger", 1),
@@ -192,7 +215,19 @@ def _report(given: Mapping[str, str]) -> str:
 
 
 def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in given.get(name.lower(), "").split(",") if word.strip())
+    text = given.get(name.lower())
+    if text is None:
+        return ()
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words:
+        # It would be all of them, which is not what somebody wants who names none.
+        default = f"; {DEFAULT_EXCHANGE} is the default exchange" if name == "exchanges" else ""
+        raise SparkOptionError(name, text, f"give names, comma separated, or leave it out for all{default}")
+    return words
+
+
+def _exchanges(given: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple("" if name == DEFAULT_EXCHANGE else name for name in _words(given, "exchanges"))
 
 
 def _encodings(names: tuple[str, ...]) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from penstock.spark.errors import SparkError
+from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.lease import Lease
 from penstock.spark.log_view import Part
 from penstock.spark.options import ReadOptions
@@ -69,12 +69,12 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> TrafficReader:
         """A batch query."""
-        options = ReadOptions.parse(self.options)
+        options = ReadOptions.parse(self.options).for_batch()
         return TrafficReader(options, names_of(schema, options.table))
 
     def streamReader(self, schema: StructType) -> TrafficStream:
         """A streaming query."""
-        options = ReadOptions.parse(self.options)
+        options = ReadOptions.parse(self.options).for_stream()
         return TrafficStream(options, names_of(schema, options.table))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
@@ -132,6 +132,8 @@ class TrafficReader(_Reads, DataSourceReader):
         # What was asked for by its position is missed when it is not there; `earliest` and a time take
         # what there is.
         asked = self.options.starts_exactly
+        if asked and self.options.ending not in (None, "latest") and end < start:
+            raise SparkOptionError("endingOffsets", end, f"the query starts behind it, at {start}")
         selection = selection_of(view, self.options, self.columns, 0 if asked else view.complete_from)
         self.lease.hold(start)
         tasks = plan(view, self.options, selection, start, end) if start < end else []

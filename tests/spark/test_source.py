@@ -103,6 +103,12 @@ def test_a_mistake_is_named(spark: SparkSession, gateway: Gateway) -> None:
         read(spark, gateway, colums="offset").count()
     with pytest.raises(Exception, match="there is no log in"):
         spark.read.format("penstock").load("/nowhere").count()
+    with pytest.raises(Exception, match="'endingOffsets': 1 cannot be used; the query starts behind it"):
+        read(spark, gateway, isolation="written", startingOffsets="2", endingOffsets="1").count()
+    source = spark.readStream.format("penstock").options(endingOffsets="1").load(str(gateway.data_dir))
+    query = source.writeStream.format("noop").trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="'endingOffsets': 1 cannot be used; a stream has no end"):
+        query.awaitTermination()
 
 
 def run(frame: DataFrame, checkpoint: Path, seen: list[tuple[int, int]]) -> list[dict[str, Any]]:

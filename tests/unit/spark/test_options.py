@@ -46,11 +46,34 @@ def test_names_are_read_in_any_case() -> None:
         ("taskBytes", "10"),
         ("topics", "a/#/b"),
         ("topics", "a#"),
+        ("topics", ""),
+        ("exchanges", " , "),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(option: str, value: str) -> None:
     with pytest.raises(SparkOptionError, match=option):
         parse(**{option: value})
+
+
+def test_the_default_exchange_has_a_name() -> None:
+    options = parse(exchanges="amq.default, orders")
+    assert options.wanted.exchanges == ("", "orders")
+    wants = options.wanted.matcher().row
+    assert wants("amqp091", "", "queue") and wants("amqp091", "orders", "x")
+    assert not wants("amqp091", "others", "queue")
+
+
+def test_ends_are_of_batch_queries_and_lie_behind_starts() -> None:
+    with pytest.raises(SparkOptionError, match=r"'endingTimestamp'.*not before startingTimestamp"):
+        parse(startingTimestamp="2026-01-02", endingTimestamp="2026-01-01")
+    with pytest.raises(SparkOptionError, match=r"'startingOffsets': 'latest'.*a batch query ends there"):
+        parse(startingOffsets="latest").for_batch()
+    for option in ("endingOffsets", "endingTimestamp"):
+        with pytest.raises(SparkOptionError, match=rf"'{option}'.*a stream has no end"):
+            parse(**{option: "5"}).for_stream()
+    options = parse(startingOffsets="latest", endingOffsets="5")
+    assert parse(endingOffsets="5").for_batch().ending == 5
+    assert parse(startingOffsets="latest").for_stream().starting == options.starting
 
 
 def test_a_cursor_needs_a_gateway() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import threading
 import time
 from pathlib import Path
@@ -23,7 +25,8 @@ def cpu_seconds(root: int) -> float:
 class Meter:
     """What process `root` and its descendants use meanwhile, those that begin or end in it too.
 
-    They are looked at each half second, so the last moments of a process that ends are missing.
+    What a parent waits for, the kernel counts. Where a parent ignores that children end, as pyspark.daemon
+    does, they are looked at each half second, so the last moments of such a process are missing.
 
         with Meter(os.getpid()) as meter: ...
         meter.cpu_s
@@ -32,6 +35,8 @@ class Meter:
     def __init__(self, root: int) -> None:
         self._root = root
         self._ended = threading.Event()
+        self._unwaited: set[int] = set()
+        """Processes whose parents ignore their end."""
         self._first = self._look()
         self._last = dict(self._first)
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -43,20 +48,25 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._last.update(self._look())
+        found = self._look()
+        self._last = {pid: s for pid, s in self._last.items() if pid in self._unwaited} | found
 
     def _watch(self) -> None:
         while not self._ended.wait(0.5):
             self._last.update(self._look())
 
     def _look(self) -> dict[int, float]:
-        used, children = _processes()
-        return {pid: used[pid] for pid in _tree(self._root, children) if pid in used}
+        used, children = _processes(waited=True)
+        tree = [pid for pid in _tree(self._root, children) if pid in used]
+        for pid in tree:
+            if pid in children and _ignores_children(pid):
+                self._unwaited.update(children[pid])
+        return {pid: used[pid] for pid in tree}
 
     @property
     def cpu_s(self) -> float:
         """User plus system time of all of them."""
-        return sum(seconds - self._first.get(pid, 0.0) for pid, seconds in self._last.items())
+        return sum(self._last.values()) - sum(self._first.values())
 
 
 def descendants(root: int) -> list[int]:
@@ -65,8 +75,8 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in _tree(root, children) if pid in used]
 
 
-def _processes() -> tuple[dict[int, float], dict[int, list[int]]]:
-    """The CPU seconds of each process, and its children."""
+def _processes(*, waited: bool = False) -> tuple[dict[int, float], dict[int, list[int]]]:
+    """The CPU seconds of each process, `waited`: and of the children that it waited for; and its children."""
     used: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
@@ -78,9 +88,19 @@ def _processes() -> tuple[dict[int, float], dict[int, list[int]]]:
         except OSError:
             continue
         pid, parent = int(entry), int(fields[1])
-        used[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        used[pid] = sum(int(ticks) for ticks in fields[11 : 15 if waited else 13]) / _TICKS_PER_S
         children.setdefault(parent, []).append(pid)
     return used, children
+
+
+def _ignores_children(pid: int) -> bool:
+    """Whether it ignores SIGCHLD; of its children the kernel then keeps no account (wait(2))."""
+    try:
+        status = Path("/proc", str(pid), "status").read_text()
+    except OSError:
+        return False
+    ignored = re.search(r"^SigIgn:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return ignored is not None and bool(int(ignored[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
 
 def _tree(root: int, children: dict[int, list[int]]) -> list[int]:

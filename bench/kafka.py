@@ -80,7 +80,9 @@ class Kafka(Broker):
 
     def launch(self) -> None:
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self.tool("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties()))
+        self.tool(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(self._properties())
+        )
         super().launch()
 
     def _properties(self) -> Path:

@@ -10,6 +10,9 @@ CPU is that of all processes the work uses together: this one, Spark's JVM and i
 too, and apart from them the gateway or Kafka. Rows per CPU-second depend little on what else this machine
 does, wall times much.
 
+A stream pays once for its start: the process that plans, Spark's plan, the checkpoint. So its last 1000 rows
+are a work of their own, and below the table is what a row costs beyond that.
+
 At the end of a size: how much of a core the gateway uses while Spark reads its files, and while nobody does.
 """
 
@@ -17,9 +20,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -66,6 +71,10 @@ SIZES = (100, 1024)
 WATCHED_S = 10.0
 """How long the gateway is looked at, read and unread."""
 REPLAYED = 200_000
+STARTED = 1000
+"""Rows of a stream that is little more than its start."""
+STREAMS = ("stream of files", "stream of Kafka")
+START = "the start"
 BEHIND_THE_START = 1000
 """A position: what a gateway writes when it starts lies before it."""
 
@@ -122,6 +131,9 @@ class Stand:
             folder / "gateway", settings={"native.listen": "127.0.0.1:0", "log.fsync": "never", **retention}
         )
         self.gateway.start()
+        # What is sent again goes into another gateway, since the works that read come again after it.
+        self.other = Gateway(folder / "other", settings={"log.fsync": "never", **retention})
+        self.other.start()
         port = self.gateway.ports["native"]
         batch = 262_144 // size
         self.records = native_client.produce(port, "bench", records, size, batch, acks="written", window=64)
@@ -131,7 +143,14 @@ class Stand:
         self.url = f"penstock://guest:guest@127.0.0.1:{port}"
         view = LogView(self.data)
         view.refresh()
-        self.places = view.places(view.first, view.end(written=True), 1 << 62)
+        self.end = view.end(written=True)
+        self.places = view.places(view.first, self.end, 1 << 62)
+
+    def close(self) -> None:
+        """End the gateways and remove everything."""
+        self.gateway.close()
+        self.other.close()
+        shutil.rmtree(self.folder)
 
     @cached_property
     def parquet(self) -> Path:
@@ -173,13 +192,15 @@ class Stand:
         """Kafka's columns: key, value, topic, partition, offset, timestamp."""
         return self.spark.read.format("kafka").options(subscribe=self.topic, **self.servers).load()
 
-    def kafka_stream(self) -> DataFrame:
-        """The same, as a stream."""
-        options = {"subscribe": self.topic, "startingOffsets": "earliest", **self.servers}
+    def kafka_stream(self, rows: int = 0) -> DataFrame:
+        """The same, as a stream; the last `rows` of it."""
+        start = json.dumps({self.topic: {"0": self.records - rows}}) if rows else "earliest"
+        options = {"subscribe": self.topic, "startingOffsets": start, **self.servers}
         return self.spark.readStream.format("kafka").options(**options).load()
 
-    def catch_up(self, frame: DataFrame) -> None:
-        """A stream of what is there, to nothing."""
+    def catch_up(self, frame: DataFrame, rows: int = 0) -> None:
+        """A stream of what is there, or of the last `rows`, to nothing."""
+        self.done = rows or self.records
         checkpoint = self.fresh("checkpoint")
         query = run_to_end(
             frame.writeStream.format("noop")
@@ -187,15 +208,16 @@ class Stand:
             .trigger(availableNow=True)
             .start
         )
-        assert sum(p["numInputRows"] for p in query.recentProgress) == self.records
+        assert sum(p["numInputRows"] for p in query.recentProgress) == self.done
 
     def kafka_count(self) -> None:
         """As `count`."""
         assert self.kafka_read().count() == self.records
 
-    def stream(self) -> DataFrame:
-        """The log as a stream."""
-        options = {"columns": ",".join(COLUMNS), "isolation": "written", "startingOffsets": "earliest"}
+    def stream(self, rows: int = 0) -> DataFrame:
+        """The log as a stream; the last `rows` of it."""
+        start = str(self.end - rows) if rows else "earliest"
+        options = {"columns": ",".join(COLUMNS), "isolation": "written", "startingOffsets": start}
         return self.spark.readStream.format("penstock").options(**options).load(str(self.data))
 
     def sink(self) -> None:
@@ -212,7 +234,7 @@ class Stand:
     def replay(self, tasks: int = 1, *, by_rows: bool = False) -> None:
         """Some of the messages back into the gateway; `by_rows` of Spark's, as with a condition."""
         bounds = {"startingOffsets": str(BEHIND_THE_START), "endingOffsets": str(BEHIND_THE_START + REPLAYED)}
-        url = f"amqp://guest:guest@127.0.0.1:{self.gateway.amqp_port}/%2F"
+        url = f"amqp://guest:guest@127.0.0.1:{self.other.amqp_port}/%2F"
         if not self.replayed:  # when it warms up
             self.replayed = self.read(str(self.data), **{**bounds, "columns": "offset"}).count()
         self.done = self.replayed
@@ -237,18 +259,24 @@ class Stand:
         yield "read files, to nothing", lambda: noop(self.read(local)), gateway
         yield "read files, count()", self.count, gateway
         yield "read over the network, to nothing", lambda: noop(self.read(self.url)), gateway
-        yield "stream of files, to nothing", lambda: self.catch_up(self.stream()), gateway
+        yield f"{STREAMS[0]}, to nothing", lambda: self.catch_up(self.stream()), gateway
+        yield f"{STREAMS[0]}, {START}", lambda: self.catch_up(self.stream(STARTED), STARTED), gateway
         yield "Parquet by Spark, to nothing", lambda: noop(self.spark.read.parquet(str(self.parquet))), None
         yield "the files by binaryFile, to nothing", self.binary_file, None
         if self.kafka is not None:
             yield "Kafka by spark-sql-kafka, to nothing", lambda: noop(self.kafka_read()), self.kafka
             yield "Kafka by spark-sql-kafka, count()", self.kafka_count, self.kafka
-            yield "stream of Kafka, to nothing", lambda: self.catch_up(self.kafka_stream()), self.kafka
+            yield f"{STREAMS[1]}, to nothing", lambda: self.catch_up(self.kafka_stream()), self.kafka
+            yield (
+                f"{STREAMS[1]}, {START}",
+                lambda: self.catch_up(self.kafka_stream(STARTED), STARTED),
+                self.kafka,
+            )
         yield "sink to Delta, all columns", self.sink, gateway
         yield "tier to Parquet, all columns, no Spark", self.tier, gateway
-        yield "replay into the gateway by AMQP", self.replay, gateway
-        yield "replay with two tasks", lambda: self.replay(2), gateway
-        yield "replay of Spark's rows", lambda: self.replay(by_rows=True), gateway
+        yield "replay into a gateway by AMQP", self.replay, self.other
+        yield "replay with two tasks", lambda: self.replay(2), self.other
+        yield "replay of Spark's rows", lambda: self.replay(by_rows=True), self.other
 
     def binary_file(self) -> None:
         """Spark's reader of whole files: bytes, no rows."""
@@ -276,7 +304,7 @@ class Stand:
         """Run a work once; see the module."""
         if broker is not None:
             wait_until_idle(broker.pid)
-        others = [b for b in (self.gateway, self.kafka) if b is not None]
+        others = [b for b in (self.gateway, self.other, self.kafka) if b is not None]
         beside = [cpu_seconds(other.pid) for other in others]
         self.done = self.records
         began = time.monotonic()
@@ -294,6 +322,8 @@ class Stand:
         for turn in range(1 + runs):
             for name, run, broker in works:
                 figure = self.measure(name, run, broker)
+                run_of = f"{turn}/{runs}" if turn else "warming up"
+                print(f"{run_of}: {name}, {self.size} B: {figure.cpu_s:.2f} CPU-seconds", file=sys.stderr)
                 if turn and (name not in found or figure.cpu_per_row < found[name].cpu_per_row):
                     found[name] = figure
         return list(found.values())
@@ -302,6 +332,22 @@ class Stand:
 def noop(frame: DataFrame) -> None:
     """All rows, to nothing."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def beyond_the_start(figures: list[Figure]) -> list[str]:
+    """Of each stream: what its start costs, and what its other rows do."""
+    found = {(figure.work, figure.size): figure for figure in figures}
+    lines = []
+    for size in SIZES:
+        for stream in STREAMS:
+            whole, start = (found.get((f"{stream}, {part}", size)) for part in ("to nothing", START))
+            if whole is not None and start is not None:
+                rows, cpu_s = whole.rows - start.rows, whole.cpu_s - start.cpu_s
+                lines.append(
+                    f"{stream}, {size} B: {start.cpu_s:.2f} CPU-seconds for its start, beyond it"
+                    f" {rows / cpu_s / 1000:,.0f} k rows per CPU-second ({rows * size / cpu_s / 1e6:,.0f} MB)"
+                )
+    return lines
 
 
 def table(figures: list[Figure]) -> str:
@@ -347,13 +393,12 @@ def main() -> None:
                         loads.append(stand.load_on_the_gateway())
                         print(loads[-1], flush=True)
                 finally:
-                    stand.gateway.close()
-                    shutil.rmtree(stand.folder)
+                    stand.close()
         finally:
             spark.stop()
             if kafka is not None:
                 kafka.close()
-    text = "\n\n".join([table(figures), *loads])
+    text = "\n\n".join([table(figures), *beyond_the_start(figures), *loads])
     print(text)
     if not arguments.no_write:
         import pyspark

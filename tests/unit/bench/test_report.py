@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
-from bench.cpu import cpu_seconds, resident_bytes
+from bench.cpu import Meter, cpu_seconds, descendants, resident_bytes
 from bench.load import Load, Result, percentiles_us
 from bench.load_amqp import delivery_bytes, frame, message, method
 from bench.load_mqtt import publish_packet, remaining_length
@@ -105,3 +108,40 @@ def test_cpu_of_a_process_tree_counts_its_children() -> None:
         os.waitpid(child, 0)
     assert cpu_seconds(child) == 0.0
     assert resident_bytes(os.getpid()) > 1 << 20
+
+
+BUSY_CHILD = """
+import os, signal, sys, time
+if sys.argv[1] == "True":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = os.fork()
+while not child and time.process_time() < 30:
+    pass
+if child:
+    try:
+        os.waitpid(child, 0)
+    except ChildProcessError:  # ignored: when all have ended
+        pass
+"""
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_meter_counts_each_process_that_ended_once(ignored: bool) -> None:
+    def used() -> float:
+        return meter.cpu_s - (time.process_time() - began)
+
+    began = time.process_time()
+    with Meter(os.getpid()) as meter:
+        parent = subprocess.Popen([sys.executable, "-c", BUSY_CHILD, str(ignored)])
+        deadline = time.monotonic() + LIMIT_S
+        while used() < 0.3:
+            assert time.monotonic() < deadline
+        (child,) = set(descendants(parent.pid)) - {parent.pid}
+        before = cpu_seconds(parent.pid)
+        os.kill(child, signal.SIGKILL)
+        parent.wait(LIMIT_S)
+    if ignored:  # what it used since the last look is missing
+        assert used() > 0.2
+    else:
+        assert used() > before - 0.05
+    assert used() < 1.5 * before

@@ -15,7 +15,7 @@ Rule = tuple[str, str, str]
 
 def allow(rules: list[Rule], identity: Identity, operation: str, topic: str, *, by_key: bool = False) -> bool:
     """As `TopicGuard.allow`."""
-    meant = [(access, rule) for user, access, rule in rules if user == identity.username]
+    meant = [(access, rule) for user, access, rule in rules if user and user == identity.username]
     for user, access, written in rules:
         rule = _meant(written, identity)
         if user == "" and rule is not None:

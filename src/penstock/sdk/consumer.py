@@ -11,20 +11,17 @@ import asyncio
 import json
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, cast, overload
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
 from penstock.sdk.checking import number
 from penstock.sdk.columns import Batch
-from penstock.sdk.errors import ClientError, Closed, NotFound, StaleDelivery
+from penstock.sdk.errors import ClientError, Closed, NotFound
 from penstock.sdk.message import Message
 from penstock.sdk.places import start_of
-from penstock.sdk.ranges import RANGE, joined, packed
-from penstock.sdk.receiving import Receiving
-from penstock.sdk.working import Processing
+from penstock.sdk.settling import DELAY_MAX_S, Settling
 
 if TYPE_CHECKING:
     from typing import Self
@@ -46,10 +43,7 @@ __all__ = ["Consumer", "Source"]
 
 _CREDIT: Final = struct.Struct(">II")
 _PULL: Final = struct.Struct(">IIIIII")
-_ACK: Final = struct.Struct(">IBBH")
-_NACK: Final = struct.Struct(">iBBH")
 _CREDIT_MAX: Final = 2**32 - 1
-_DELAY_MAX_S: Final = (2**31 - 1) // 1000
 
 
 class Source(Generic[T]):
@@ -61,7 +55,7 @@ class Source(Generic[T]):
         self.consumer = consumer
 
 
-class Consumer(Receiving[T]):
+class Consumer(Settling[T]):
     """Made by `Client.subscribe` and `Client.reader`; `async with` opens it, and closes it at the end."""
 
     def __init__(
@@ -216,11 +210,6 @@ class Consumer(Receiving[T]):
     def topic(self) -> str:
         """The topic it consumes; "": it consumes a queue."""
         return str(self._opening.fields.get("topic", ""))
-
-    @property
-    def place(self) -> str:
-        """What it consumes, in words."""
-        return self._opening.name
 
     # Frames
 
@@ -399,7 +388,7 @@ class Consumer(Receiving[T]):
         ):
             if number(name, value, lowest, _CREDIT_MAX) != int(value):
                 raise ValueError(f"{name} is a whole number, not {value!r}")
-        number("wait_s", wait_s, 0, _DELAY_MAX_S)
+        number("wait_s", wait_s, 0, DELAY_MAX_S)
         link = await self.client.link()
         self._check()
         found = [message for message in self._unclaimed[:most] if not self.is_stale(message)]
@@ -423,137 +412,7 @@ class Consumer(Receiving[T]):
             self._inbox.position = found[-1].position
         return [message for message in found if not self.is_stale(message)]
 
-    # Settling
-
-    def is_stale(self, message: Message[T]) -> bool:
-        """Whether the message is not ours any more."""
-        return message.source is not self.source
-
-    async def ack(self, messages: Message[T] | Iterable[Message[T]], *, durable: bool = False) -> None:
-        """They are done.
-
-        Args:
-            durable: Wait until the gateway has that on the disk; otherwise it is there within 0.1 s.
-
-        Raises:
-            StaleDelivery: one of them is not ours any more; none is acknowledged.
-
-        """
-        if durable:
-            link = await self.client.link()
-            self._note_acks(self.ranges(messages))
-            answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-            ranges, self._acks = self._acks, []
-            link.send(
-                kinds.ACK, self.handle, _ACK.pack(link.number(answer), 0, 0, 0) + packed(joined(ranges))
-            )
-            await answer
-        else:
-            self._note_acks(self.ranges(messages))
-
-    def _note_acks(self, ranges: list[tuple[int, int]]) -> None:
-        """They are sent with others of this turn of the loop."""
-        acks = self._acks
-        if not acks:
-            self._acks = ranges
-            self._loop.call_soon(self._send_acks, self.handle)
-        elif len(ranges) == 1 and ranges[0][0] == acks[-1][1] + 1:
-            # One after the other, as they came.
-            acks[-1] = acks[-1][0], ranges[0][1]
-        else:
-            acks += ranges
-
-    async def ack_cumulative(self, message: Message[T]) -> None:
-        """This one and all before it are done; for subscriptions where one consumer gets everything."""
-        self.ranges(message)
-        kind = self._opening.fields.get("kind", "shared")
-        if kind not in ("exclusive", "failover"):
-            raise ClientError(
-                f"the {kind} {self.place} has no cumulative acknowledgements",
-                remedy="acknowledge messages one by one, or a batch; or subscribe as exclusive or failover",
-            )
-        if self._link is not None:
-            self._send_acks(self.handle)
-            self._link.send(kinds.ACK, self.handle, _ACK.pack(0, 1, 0, 0) + RANGE.pack(0, message.tag))
-
-    async def nack(
-        self, messages: Message[T] | Iterable[Message[T]], *, delay_s: float | None = None
-    ) -> None:
-        """They come again: after `delay_s`, at most 24 days, or after the subscription's backoff."""
-        if delay_s is not None:
-            delay_s = min(number("delay_s", delay_s, 0, float("inf")), _DELAY_MAX_S)
-        ranges = joined(self.ranges(messages))
-        if self._link is not None:
-            delay_ms = -1 if delay_s is None else int(delay_s * 1000)
-            self._link.send(kinds.NACK, self.handle, _NACK.pack(delay_ms, 0, 0, 0) + packed(ranges))
-
-    async def reject(self, messages: Message[T] | Iterable[Message[T]]) -> None:
-        """They leave the subscription undone: to its dead-letter topic, when it has one."""
-        ranges = joined(self.ranges(messages))
-        if self._link is not None:
-            self._link.send(kinds.NACK, self.handle, _NACK.pack(0, 1, 0, 0) + packed(ranges))
-
-    def ranges(self, messages: Message[T] | Iterable[Message[T]]) -> list[tuple[int, int]]:
-        """(first, last) of runs of the messages' delivery tags, in their order. Raises StaleDelivery,
-        TypeError, ValueError: they are no messages, or of another consumer."""
-        source = self.source
-        if isinstance(messages, Message):
-            if messages.source is not source:
-                raise self._stale(messages)
-            return [(messages.tag, messages.tag)]
-        if isinstance(messages, Batch):
-            if messages.source is not source:
-                raise self._stale(messages[0])
-            return messages.tag_ranges
-        some = list(messages) if isinstance(messages, Iterable) else [messages]
-        for message in some:
-            if not isinstance(message, Message):
-                raise TypeError(f"messages are settled as they were received, not {type(message).__name__}")
-            if message.source is not source:
-                raise self._stale(message)
-        return [(message.tag, message.tag) for message in some]
-
-    def _stale(self, message: Message[T]) -> Exception:
-        given_by = message.source.consumer
-        if given_by is not self:
-            return ValueError(
-                f"the message at {message.id} came from {given_by.place}: it is settled there, not by "
-                f"{self.place}"
-            )
-        return StaleDelivery(
-            f"the message at {message.id} of {self.place} is not this consumer's any more",
-            remedy="drop it: it comes again, flagged as redelivered",
-        )
-
-    def _send_acks(self, handle: int) -> None:
-        ranges, self._acks = self._acks, []
-        if ranges and self._link is not None:
-            payload = _ACK.pack(0, 0, 0, 0) + packed(joined(ranges))
-            self._link.send(kinds.ACK, handle, payload)
-
-    async def extend(self, messages: Message[T] | Iterable[Message[T]]) -> None:
-        """More time for them: the subscription's `ack_timeout_s` begins anew.
-
-        Raises:
-            StaleDelivery: one of them is not ours any more, for it took too long; it comes again.
-            ClientError: the connection is lost.
-
-        """
-        ranges = joined(self.ranges(messages))
-        for at in range(0, len(ranges), 1000):
-            some = ranges[at : at + 1000]
-            count = sum(last - first + 1 for first, last in some)
-            link = await self.client.link()
-            told = await link.request("extend", handle=self.handle, ranges=some)
-            if told["extended"] < count:
-                raise StaleDelivery(
-                    f"{count - told['extended']} of {count} messages of {self.place} took too long",
-                    remedy="extend sooner than ack_timeout_s; they come again, flagged as redelivered",
-                )
-
-    def processing(self, message: Message[T]) -> AbstractAsyncContextManager[Message[T]]:
-        """See `Message.process`."""
-        return Processing(message)
+    # Values
 
     def decode(self, body: bytes) -> T:
         """As its schema decodes it; see `Message.value`."""

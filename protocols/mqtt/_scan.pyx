@@ -152,7 +152,8 @@ cdef class Scanner(QuickReader):
                 return self.refuse(REASON_MALFORMED, "a packet length that is none")
             # On what is announced, before it is read (mqtt5:3.1.2-24 is about the other direction).
             if 1 + width + <Py_ssize_t>size > self.max_packet:
-                return self.refuse(REASON_TOO_LARGE, "a packet above the maximum packet size")
+                return self.refuse(REASON_TOO_LARGE, f"a packet of {1 + width + size} bytes, above the maximum packet "
+                                   f"size of {self.max_packet} (mqtt.max_packet_bytes)")
             if end - at < 1 + width + <Py_ssize_t>size:
                 self.want = 1 + width + size
                 return _MORE

@@ -160,6 +160,8 @@ def test_a_packet_of_exactly_the_maximum_is_taken(gateway: Gateway) -> None:
     pub.send(packet[3:])
     assert len(sub.publishes()) == 1
     assert pub.send(f.publish("t", bytes(194), props=b"")).bytes_taken() == b"\xe0\x01\x95"
+    assert pub.ended is not None
+    assert "201 bytes, above the maximum packet size of 200 (mqtt.max_packet_bytes)" in pub.ended
 
 
 @pytest.mark.parametrize(("version", "goodbye"), [(4, b""), (5, b"\xe0\x01\x80")])

@@ -57,7 +57,8 @@ __all__ = ["Admin", "Client", "Consumer", "Half", "Producer", "Table", "Transact
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Inner = TypeVar("Inner")
+Inner = TypeVar("Inner", covariant=True)
+"""Of the asyncio client: a method of a base of it is one of its own."""
 
 
 class _Portal:

@@ -326,6 +326,7 @@ def test_attempts_and_log_lines_are_heard_as_they_happen(
     thread.start()
     assert heard.wait(60)
     hooks.publish(unique, "one", message_id="m")
+    hooks.wait(unique, lambda shown: shown["delivered"] == 1)
     receiver.reply = lambda got: Reply(410)
     hooks.publish(unique, "two")  # which switches it off, and the log says so
     thread.join(60)

@@ -10,13 +10,15 @@ once more the SDK; Kafka's are its own kafka-producer-perf-test and kafka-consum
 Producing: penstock confirms what is on the disk (`acks=fsync`); Kafka, with acks=all on its one broker, what
 is in the page cache. Each is measured with the other's promise, too: "penstock, unsynced" (`acks=written`),
 and "kafka, synced", a topic with `flush.messages=1`; Kafka cannot sync in groups. "same promise" compares
-those that promise the same. Each goes into a topic of its own that was warmed by a tenth of the load. What
-is produced is produced once more at the rate that Kafka had. Before a run the bench sees to it that there is
-free memory that the host of a virtual machine need not be asked for (`bench/pages.py`).
+those that promise the same. Each goes into a topic of its own that was warmed by a tenth of the load. Before
+a run the bench sees to it that there is free memory that the host of a virtual machine need not be asked for
+(`bench/pages.py`).
 
 Reading: a topic is filled once, and read by each client in turn. What is read is in the page cache: the
 bench reads the files of either broker right before a run; in the rows "from the disk" it has the system
 forget them.
+
+Both are measured once more at the rate that Kafka had: who is faster wakes the other side more often.
 
 The first `--warm` times are not counted: Kafka's broker compiles itself while it runs. Medians and the best
 run of each are told. Bodies are random letters. CPU is the broker's, user and system, all threads, from idle
@@ -126,6 +128,7 @@ READERS = (
     Client("penstock, acknowledged", acknowledges=True),
     Client("penstock by its SDK", sdk=True),
     Client("kafka", kafka=True),
+    Client("penstock, at kafka's rate", paced=True),
     Client("penstock, from the disk", _COLD, cold=True),
     Client(_COLD, _COLD, kafka=True, cold=True),
 )
@@ -183,8 +186,9 @@ class Stand:
             native_client.produce(port, topic, records, work.size, batch, acks=acks, window=64, rate=rate)
         return None
 
-    def consume(self, client: Client, topic: str, records: int) -> float | None:
-        """From the beginning; the seconds that the client says it took, if it does."""
+    def consume(self, client: Client, topic: str, records: int, rate: float = 0) -> float | None:
+        """From the beginning, at most `rate` per second (0: no limit); the seconds that the client says it
+        took, if it does."""
         port = self.gateway.ports["native"]
         if client.kafka:
             return self.kafka.consume(topic, records)
@@ -193,7 +197,7 @@ class Stand:
         else:
             self._runs += 1
             subscription = f"s{self._runs}" if client.acknowledges else ""
-            native_client.consume(port, topic, records, subscription=subscription)
+            native_client.consume(port, topic, records, subscription=subscription, rate=rate)
         return None
 
     def run(self, client: Client, topic: str, records: int, work: Work, rate: float) -> Figure:
@@ -201,10 +205,11 @@ class Stand:
         pid = self.broker(client).pid
         wait_until_idle(pid)
         before, began = cpu_seconds(pid), time.perf_counter()
+        paced = rate if client.paced else 0
         if work.reads:
-            told = self.consume(client, topic, records)
+            told = self.consume(client, topic, records, paced)
         else:
-            told = self.produce(client, topic, records, work, rate if client.paced else 0)
+            told = self.produce(client, topic, records, work, paced)
         # Kafka's tools say how long they were at it: Java's start is not counted.
         seconds = told if told is not None else time.perf_counter() - began
         # What a broker puts off (compressing, merging) belongs to what it was given.
@@ -249,6 +254,7 @@ def _read(stand: Stand, work: Work, records: int, times: int) -> Iterator[tuple[
     ours, theirs = stand.topic(), stand.topic()
     files = stand.fill(Client("penstock"), ours, records, work)
     kafkas = stand.fill(Client("kafka", kafka=True), theirs, records, work)
+    rate = 0.0
     for _ in range(times):
         for client in READERS:
             read = kafkas if client.kafka else files
@@ -257,7 +263,10 @@ def _read(stand: Stand, work: Work, records: int, times: int) -> Iterator[tuple[
             else:
                 pages.bring(read)
             stand.spare()
-            yield client, stand.run(client, theirs if client.kafka else ours, records, work, 0)
+            figure = stand.run(client, theirs if client.kafka else ours, records, work, rate)
+            if client.name == "kafka":
+                rate = figure.rate
+            yield client, figure
 
 
 def _produce(stand: Stand, work: Work, records: int, times: int) -> Iterator[tuple[Client, Figure]]:

@@ -142,17 +142,26 @@ def produce(
 
 
 def consume(
-    port: int, topic: str, records: int, *, subscription: str = "", credit: int = 100_000
+    port: int,
+    topic: str,
+    records: int,
+    *,
+    subscription: str = "",
+    credit: int = 100_000,
+    rate: float = 0,
 ) -> tuple[int, int]:
-    """Read a topic from its beginning, by a reader or by a subscription of that name, which acknowledges;
-    messages, bytes of frames."""
+    """Read a topic from its beginning, by a reader or by a subscription of that name, which acknowledges, at
+    most `rate` records per second (0: no limit); messages, bytes of frames."""
     connection = Connection(port)
     place = {"do": "subscribe", "subscription": subscription} if subscription else {"do": "read"}
     connection.request(**place, handle=HANDLE, topic=topic, start="earliest")
     grant = struct.Struct(">IBBHIII")
     connection.send(grant.pack(16, kinds.CREDIT, 0, 0, HANDLE, credit, 1 << 30))
     got = total = ungranted = ungranted_bytes = 0
+    began = time.monotonic()
     while got < records:
+        if rate:
+            time.sleep(max(got / rate - (time.monotonic() - began), 0))
         kind, size, payload = connection.wait_for(kinds.DELIVER, kinds.DELIVER_STORED)
         if kind == kinds.DELIVER:
             first, count = struct.unpack_from(">QI", payload)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 __all__ = ["bring", "drop", "have_free", "written_since"]
@@ -29,21 +31,31 @@ def have_free(folder: Path, size: int) -> None:
 
 def written_since(folder: Path, moment: float) -> list[Path]:
     """The files below `folder` that were written at `moment` (seconds since the epoch) or later."""
-    return [path for path in folder.rglob("*") if path.is_file() and path.stat().st_mtime >= moment]
+    found = []
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file() and path.stat().st_mtime >= moment:
+                found.append(path)
+    return found
+
+
+def _opened(files: Iterable[Path]) -> Iterator[FileIO]:
+    """Each of them, but those that are gone meanwhile (checkpoints)."""
+    for path in files:
+        with suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
+            yield file
 
 
 def bring(files: Iterable[Path]) -> None:
     """Have all of them in the page cache: read once."""
     room = bytearray(_READ_BYTES)
-    for path in files:
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(room):
-                pass
+    for file in _opened(files):
+        while file.readinto(room):
+            pass
 
 
 def drop(files: Iterable[Path]) -> None:
     """Have nothing of them there; what is not on the disk yet goes there first."""
-    for path in files:
-        with path.open("rb", buffering=0) as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    for file in _opened(files):
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -34,7 +34,7 @@ from penstock.log_core.feed_index import read_entries
 from penstock.log_core.history import read_history_entries
 from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.pool import Pool
-from penstock.log_core.segment import Segment, Segments, entries_behind
+from penstock.log_core.segment import Segment, Segments, entries_behind, scan_closed
 
 __all__ = ["Reader"]
 
@@ -292,18 +292,7 @@ class Reader:
         except Damage as damage:
             self._damages.note(damage)
         found, behind = DueHeap(), DueHeap()
-        scanner = Scanner()
-        with segment.path.open("rb") as file:
-            scanner.read(file.fileno(), segment.end)
-        scanner.scan(
-            WAL_HEAD_BYTES,
-            segment.base_lsn,
-            segment.epoch,
-            base=segment.base_lsn,
-            gaps=segment.gaps,
-            push=False,
-            delayed=found,
-        )
+        scan_closed(segment, delayed=found)
         behind.push_between(found.encode(), *key, *segment.delayed_last)
         return sorted_entries(behind.encode())[: count * ENTRY_BYTES]
 

@@ -21,6 +21,7 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -40,7 +41,7 @@ from penstock.log_core.layout import (
     write_sealed,
 )
 
-__all__ = ["EVERYBODY", "MARK_BYTES", "OWN", "Marks", "Segment", "Segments", "entries_behind"]
+__all__ = ["EVERYBODY", "MARK_BYTES", "OWN", "Marks", "Segment", "Segments", "entries_behind", "scan_closed"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 MARK_BYTES: Final = 65536
@@ -271,7 +272,22 @@ class Segments:
 
 def _scanned(segment: Segment) -> Marks:
     """The sparse index of a closed segment, from what it holds. Raises OSError."""
-    marks, scanner = Marks(), Scanner()
+    marks = Marks()
+    scan_closed(segment, sparse=marks.add)
+    return marks
+
+
+def scan_closed(
+    segment: Segment,
+    *,
+    sparse: Callable[[int, int, int], object] | None = None,
+    delayed: DueHeap | None = None,
+) -> None:
+    """Go through a closed segment, whose index cannot be read, for its places or for its delayed records.
+
+    Reads all of it; blocks. Raises OSError.
+    """
+    scanner = Scanner()
     with segment.path.open("rb") as file:
         scanner.read(file.fileno(), segment.end)
     scanner.scan(
@@ -281,9 +297,9 @@ def _scanned(segment: Segment) -> Marks:
         base=segment.base_lsn,
         gaps=segment.gaps,
         push=False,
-        sparse=marks.add,
+        sparse=sparse,
+        delayed=delayed,
     )
-    return marks
 
 
 def entries_behind(folder: Folder, segment: Segment, key: Key, count: int) -> bytes:

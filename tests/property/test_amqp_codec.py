@@ -123,7 +123,10 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 def run(made: Codec, stream: bytes, cuts: list[int]) -> list[tuple[object, ...]]:
-    """Events of the stream fed in pieces, the unread rest put in front of the next as a connection does."""
+    """Events of the stream fed in pieces, the unread rest put in front of the next as a connection does.
+
+    Whoever breaks the rules of framing is not read on: the session forgets its channels.
+    """
     events = []
     rest = bytearray()
     places = [0, *sorted(cuts), len(stream)]
@@ -133,6 +136,8 @@ def run(made: Codec, stream: bytes, cuts: list[int]) -> list[tuple[object, ...]]
         made.feed(buffer, 0, len(buffer))
         while (event := made.next()) is not None:
             events.append(event)
+        if events and events[-1][0] == _codec.FAULT:
+            break
         del rest[: made.consumed]
     return events
 

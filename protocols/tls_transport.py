@@ -20,6 +20,8 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, cast
 
+from penstock.protocols.greetings import TLS_RECORD, hint
+
 __all__ = ["Secured", "TlsTransport"]
 
 _CIPHER: Final = bytearray(256 * 1024)
@@ -119,7 +121,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return False
         except ssl.SSLError as error:
             self._send()  # the alert
-            self._connection.close(f"the TLS handshake failed: {_why(error)}")
+            # Who began with a handshake speaks TLS, whatever became of it.
+            first = bytes(_CIPHER_VIEW[: min(nbytes, 64)])
+            plain = "" if first.startswith(TLS_RECORD) else hint(first)
+            self._connection.close(f"the TLS handshake failed: {_why(error)}{plain}")
             return False
         self._open = True
         self._send()

@@ -53,6 +53,7 @@ from penstock.protocols.amqp.methods_connection import LEGAL
 from penstock.protocols.amqp.options import NEGOTIATION_FRAME_MAX, AmqpOptions
 from penstock.protocols.amqp.state import Login, State
 from penstock.protocols.facts import Totals
+from penstock.protocols.greetings import hint
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.protocols.values import Table, Value
 from penstock.router.errors import AccessRefused
@@ -232,7 +233,7 @@ class Session:
             return 8
         self.out.write(HEADER)
         self.dirty()
-        self.end("the client speaks another protocol or version")
+        self.end(f"no header of AMQP 0-9-1{hint(bytes(memoryview(buffer)[: min(size, 64)]))}")
         return size
 
     def _event(self, event: tuple[Any, ...]) -> None:

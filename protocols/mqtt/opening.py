@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from penstock.protocols.greetings import hint
 from penstock.protocols.mqtt import packets, reasons
 from penstock.protocols.mqtt.authenticating import METHOD, Authentication
 from penstock.protocols.mqtt.connecting import Accepted, accept, login_of, vhost_of
@@ -83,7 +84,8 @@ class Opening(ABC):
         if self.state is State.AUTH:
             return self._receive_auth(data, size, head)
         if kind != packets.CONNECT or start < 0 or stop > _PRE_CONNECT_BYTES:
-            self._end("the first packet was not CONNECT")  # mqtt5:3.1.0-1: close, no bytes
+            # mqtt5:3.1.0-1: close, no bytes
+            self._end(f"the first packet was not CONNECT{_hint(data, size)}")
             return size
         if stop > size:
             self.want = stop
@@ -94,7 +96,8 @@ class Opening(ABC):
             self.version = connect.version
         except ConnectRefused as refused:
             self._host.out.write(refused.connack)
-            self._end(f"CONNECT refused: {refused.message}")
+            # The first byte of TLS is that of a CONNECT with flags; it has none.
+            self._end(f"CONNECT refused: {refused.message}{_hint(data, size) if flags else ''}")
             return size
         worker = self._clients.broker.elsewhere(vhost_of(connect))
         if worker is not None:
@@ -188,6 +191,10 @@ class Opening(ABC):
     def connect(self) -> packets.Connect | None:
         """What the client wants, while its login is verified."""
         return self._connect
+
+
+def _hint(data: bytearray, size: int) -> str:
+    return hint(bytes(memoryview(data)[: min(size, 64)]))
 
 
 def _read_head(data: bytearray, size: int) -> tuple[int, int, int, int] | None:

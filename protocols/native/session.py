@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock import __version__
 from penstock.errors import PenstockError
 from penstock.protocols.facts import Totals
+from penstock.protocols.greetings import stranger
 from penstock.protocols.native import frames, kinds
 from penstock.protocols.native._codec import Codec
 from penstock.protocols.native._consumer import Consumer
@@ -147,7 +148,7 @@ class Session:
         at = 0
         if not self._prefaced:
             if not PREFACE.startswith(buffer[: min(size, len(PREFACE))]):
-                self.fault("preface", "this is the native protocol: it begins with the bytes PENSTOCK")
+                self._mistaken(bytes(memoryview(buffer)[: min(size, 64)]))
                 return size
             if size < len(PREFACE):
                 return 0
@@ -158,6 +159,15 @@ class Session:
         consumed = self.codec.receive(buffer, at, size)
         self.producing.end_read()
         return consumed
+
+    def _mistaken(self, first: bytes) -> None:
+        """What comes is another protocol."""
+        what, remedy = stranger(first) or (
+            f"something that begins with {first[:8]!r}",
+            "correct the client; docs/protocols/native.md",
+        )
+        message = f"the native protocol begins with the bytes PENSTOCK; this client speaks {what}"
+        self.fail(RequestError("preface", message, remedy=remedy))
 
     def frame(self, kind: int, id: int, payload: bytes) -> None:
         """A frame that is not the kernel's."""

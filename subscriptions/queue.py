@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
     from penstock.log_core._seal import Needs
     from penstock.log_core.log import Log
+    from penstock.subscriptions.looking import Looks
     from penstock.subscriptions.outlet import Outlet
     from penstock.subscriptions.queues import Queues
     from penstock.subscriptions.tick import Tick
@@ -64,6 +65,7 @@ class Queue(Served):
         "got",
         "inherited",
         "kind",
+        "looks",
         "name",
         "owner",
         "purged",
@@ -97,6 +99,8 @@ class Queue(Served):
         self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
         self.data: Any = None
         """Of whoever made the queue (the router, a session); None once it is deleted."""
+        self.looks: Looks | None = None
+        """Who looks whether it has anything; of `looking`."""
         self.deleted = False
         self.turn = 0
         """Whose turn it is among equal outlets."""

@@ -22,6 +22,7 @@ cdef class Outgoing:                # what the consumers of one connection share
     cdef public bint stores             # batches may go out as they are stored
     cdef readonly uint64_t delivered, acknowledged
     cdef readonly Py_ssize_t pulls      # that wait
+    cdef uint64_t pulled                # that ever began
 
     cdef int pack_from(self, Py_ssize_t began) except -1
 
@@ -31,7 +32,9 @@ cdef class Pull:
     cdef readonly int64_t messages, size        # how much more it takes at most
     cdef readonly int64_t messages_min, size_min  # how much more it needs to be complete
     cdef readonly uint32_t got
-    cdef public object timer
+    cdef readonly bint over
+    cdef public double due                      # when its time is up; they are sorted by that, then as they came
+    cdef uint64_t number
 
 
 cdef class Consumer(BatchOutlet):
@@ -44,7 +47,9 @@ cdef class Consumer(BatchOutlet):
     cdef public bint paused             # it is given nothing
     cdef readonly int64_t messages, size        # credit: may be below 0
     cdef readonly int64_t window, size_window   # the most that it ever was
-    cdef readonly list pulls            # of Pull, the oldest first
+    cdef list waiting                   # Pulls from `first_pull` on, the oldest first, with some that are over
+    cdef Py_ssize_t first_pull
+    cdef readonly Py_ssize_t pulls      # that wait
     cdef readonly bint starving         # asked, and had no credit
     cdef readonly int64_t unacked_max
     cdef Cursor cursor                  # what its tags belong to
@@ -59,6 +64,7 @@ cdef class Consumer(BatchOutlet):
     cdef readonly str name
     cdef readonly list ranges           # of slots that it wants
 
+    cdef Pull oldest_pull(self)
     cpdef Py_ssize_t credit(self) except -1
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1
     cdef Py_ssize_t encode_run(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t most,

@@ -56,12 +56,14 @@ class Pull:
     request: int
     got: int
     """Messages it was given."""
-    timer: Any
-    """With cancel(); None: it was not set."""
+    over: bool
+    due: float
+    """When its time is up, in seconds of the tick's clock; a lesser pull is due earlier, or came earlier."""
     def __init__(self, request: int, messages: int, size: int, messages_min: int, size_min: int) -> None: ...
     @property
     def complete(self) -> bool:
         """It has what it waited for, or all it may have."""
+    def __lt__(self, other: Pull) -> bool: ...
 
 class Consumer(BatchOutlet):
     """A handle of the peer to be delivered to: the outlet of a queue."""
@@ -78,7 +80,8 @@ class Consumer(BatchOutlet):
     """Credit in messages that it has left; below 0 when a batch overdrew it."""
     size: int
     """Credit in bytes; the last message may overdraw it."""
-    pulls: list[Pull]
+    pulls: int
+    """That wait."""
     first: int
     """The oldest tag that is out and not set aside; `next` when there is none."""
     next: int
@@ -115,6 +118,8 @@ class Consumer(BatchOutlet):
         """The peer waits; pulls are served in their order, behind what was granted."""
     def end_pull(self, pull: Pull) -> None:
         """It is over, with what it got: the peer is told. Nothing when it was over before."""
+    def end_pulls(self) -> None:
+        """The same of all that wait."""
     def feed(self) -> None:
         """Tell the queue when it had no credit and may have some now."""
     def credit(self) -> int:

@@ -49,6 +49,7 @@ cdef enum:
     BATCH_MOST = 4194304        # more than a batch of several records has
     REST_MIN = 16               # records of a batch behind which to stop, so that the next one can be taken whole
     PACK_MIN = 512              # bytes of a delivery that is worth compressing
+    PULLS_KEPT = 16             # that are over
 
 
 cdef class Outgoing:
@@ -103,6 +104,9 @@ cdef class Pull:
     def complete(self):
         return self.messages <= 0 or self.size <= 0 or (self.got > 0 and self.messages_min <= 0 and self.size_min <= 0)
 
+    def __lt__(self, Pull other not None):
+        return self.due < other.due or (self.due == other.due and self.number < other.number)
+
 
 cdef class Consumer(BatchOutlet):
     def __cinit__(self, Outgoing outgoing not None, uint32_t id, object queue, object host, object room, *, int priority=0,
@@ -117,7 +121,7 @@ cdef class Consumer(BatchOutlet):
         self.unacked_max = unacked_max
         self.name = name
         self.ranges = ranges or []
-        self.pulls = []
+        self.waiting = []
         self.held = Held()
 
     @property
@@ -142,25 +146,43 @@ cdef class Consumer(BatchOutlet):
         self.feed()
 
     def pull(self, Pull pull not None):
-        self.pulls.append(pull)
+        self.waiting.append(pull)
+        self.pulls += 1
         self.outgoing.pulls += 1
+        self.outgoing.pulled += 1
+        pull.number = self.outgoing.pulled
         self.feed()
 
     def end_pull(self, Pull pull not None):
         """It is over, with what it got: say so."""
         cdef uint8_t* p
-        if pull in self.pulls:
-            self.pulls.remove(pull)
-            self.outgoing.pulls -= 1
-            if pull.timer is not None:
-                pull.timer.cancel()
-                pull.timer = None
-            p = self.outgoing.out.reserve(HEAD + 8)
-            put_head(p, 8, T_PULLED, self.id)
-            store32(p + HEAD, pull.request)
-            store32(p + HEAD + 4, pull.got)
-            self.outgoing.out.commit(HEAD + 8)
-            self.host.dirty()
+        cdef Pull one
+        if pull.over:
+            return
+        pull.over = True
+        self.pulls -= 1
+        self.outgoing.pulls -= 1
+        # Those that end stay in their places until more are over than wait: none is looked for, few are moved.
+        if len(self.waiting) > 2 * self.pulls + PULLS_KEPT:
+            self.waiting = [one for one in self.waiting[self.first_pull:] if not one.over]
+            self.first_pull = 0
+        p = self.outgoing.out.reserve(HEAD + 8)
+        put_head(p, 8, T_PULLED, self.id)
+        store32(p + HEAD, pull.request)
+        store32(p + HEAD + 4, pull.got)
+        self.outgoing.out.commit(HEAD + 8)
+        self.host.dirty()
+
+    def end_pulls(self):
+        """All that wait are over, with what they got."""
+        for pull in self.waiting[self.first_pull:]:
+            self.end_pull(pull)
+
+    cdef Pull oldest_pull(self):
+        """That waits; there is one."""
+        while (<Pull>self.waiting[self.first_pull]).over:
+            self.first_pull += 1
+        return <Pull>self.waiting[self.first_pull]
 
     def feed(self):
         """It may have credit again."""
@@ -176,7 +198,7 @@ cdef class Consumer(BatchOutlet):
         if self.messages > 0 and self.size > 0:
             left = self.messages
         if self.pulls:
-            pull = <Pull>self.pulls[0]
+            pull = self.oldest_pull()
             left += pull.messages
         if not self.auto:
             left = min(left, self.unacked_max - self.held.unacked)
@@ -206,7 +228,7 @@ cdef class Consumer(BatchOutlet):
                 self.messages -= n
                 self.size -= used
             elif self.pulls:
-                pull = <Pull>self.pulls[0]
+                pull = self.oldest_pull()
                 n = self.encode_run(cursor, i, step, min(most - took, <Py_ssize_t>pull.messages), pull.size,
                                     pull.request, &used)
                 pull.messages -= n

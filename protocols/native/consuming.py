@@ -1,22 +1,19 @@
-"""The consumers of one connection: outlets of subscriptions, queues and readers; pulls; delayed returns.
+"""The consumers of one connection: outlets of subscriptions, queues and readers; delayed returns.
 
 A consumer of a subscription or a queue gives back what it holds when it is closed or its connection is lost.
-A pull is credit that ends: no task waits for it, only a timer.
 """
 
 from __future__ import annotations
 
 import logging
-import struct
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.protocols.native._consumer import Consumer, Pull
-from penstock.protocols.native.errors import RequestError, unknown_handle
+from penstock.protocols.native._consumer import Consumer
+from penstock.protocols.native.errors import RequestError
 from penstock.protocols.native.returning import Returning
 from penstock.router.errors import RoutingError
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.guard import guarded
-from penstock.subscriptions.looking import look
 from penstock.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -28,12 +25,6 @@ __all__ = ["Consuming"]
 
 logger: Final = logging.getLogger("penstock.native")
 
-_PULL: Final = struct.Struct(">IIIIII")
-_WAIT_MAX_MS: Final = 60_000
-_PULLS_MAX: Final = 1000
-"""That wait for one consumer."""
-_PULLS_OF_ALL_MAX: Final = 10_000
-"""That wait for all consumers of a connection: each has a timer."""
 _NACK_MIN_MS: Final = 1000
 _NACK_MAX_MS: Final = 60_000
 
@@ -108,8 +99,7 @@ class Consuming:
         timer = self._timers.pop(consumer, None)
         if timer is not None:
             timer.cancel()
-        for pull in list(consumer.pulls):
-            consumer.end_pull(pull)
+        consumer.end_pulls()
 
     def cancelled(self, consumer: Consumer, reason: str) -> None:
         """The queue let go of it."""
@@ -147,56 +137,6 @@ class Consuming:
                 session.codec.remove(consumer.id)
                 self.detach(consumer)
                 session.event(consumer.id, {"event": "closed", "reason": error.message})
-
-    # Pulling
-
-    def pull(self, id: int, payload: bytes) -> None:
-        """PULL: request u32 | most messages u32 | most bytes u32 | least messages u32 | least bytes u32 |
-        longest wait u32, ms."""
-        session = self._session
-        if len(payload) != _PULL.size:
-            session.fault("malformed", f"PULL has {_PULL.size} bytes, not {len(payload)}")
-            return
-        request, messages, size, messages_min, size_min, wait_ms = _PULL.unpack(payload)
-        consumer = session.codec.consumer(id)
-        if consumer is None:
-            session.answer_error(request, unknown_handle("consumer", id))
-            return
-        if not messages or not size:
-            session.answer_error(
-                request,
-                RequestError(
-                    "bad_field",
-                    f"a pull of {messages} messages, {size} bytes",
-                    remedy="pull a message and a byte at least",
-                ),
-            )
-            return
-        waiting, of_all = len(consumer.pulls), session.codec.outgoing.pulls
-        if waiting >= _PULLS_MAX or of_all >= _PULLS_OF_ALL_MAX:
-            session.answer_error(
-                request,
-                RequestError(
-                    "limit_reached",
-                    f"{waiting} pulls of this consumer wait, {of_all} of this connection",
-                    remedy=f"wait for PULLED: at most {_PULLS_MAX} and {_PULLS_OF_ALL_MAX} may",
-                ),
-            )
-            return
-        pull = Pull(request, messages, size, max(messages_min, 1), size_min)
-        wait_s = min(wait_ms, _WAIT_MAX_MS) / 1000
-        pull.timer = session.broker.tick.after(wait_s, lambda: self._over(consumer, pull))
-        consumer.pull(pull)
-        consumer.queue.credit_gained()
-
-    @staticmethod
-    def _over(consumer: Consumer, pull: Pull) -> None:
-        """Its time is up: it ends, with nothing only when there is nothing."""
-
-        def served() -> bool:
-            return bool(pull.got) or not consumer.attached or pull not in consumer.pulls
-
-        look(consumer.queue, served, lambda: consumer.end_pull(pull))
 
     # Settling
 

@@ -35,6 +35,7 @@ from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
 from penstock.protocols.native.packing import available, unpack
 from penstock.protocols.native.preparing import Preparing
 from penstock.protocols.native.producing import Producing
+from penstock.protocols.native.pulling import Pulling
 from penstock.protocols.native.raw import RawReads
 from penstock.protocols.native.requests import REQUESTS
 from penstock.router.identity import Actor, Identity
@@ -130,6 +131,7 @@ class Session:
         self.producing = Producing(self)
         self.preparing = Preparing(self)
         self.consuming = Consuming(self)
+        self.pulling = Pulling(self)
         self.raw = RawReads(self)
         self.opening = Opening(self, go_on)
         self._prefaced = False
@@ -197,7 +199,7 @@ class Session:
             case kinds.REQUEST:
                 self._request(id, payload)
             case kinds.PULL:
-                self.consuming.pull(id, payload)
+                self.pulling.pull(id, payload)
             case kinds.PRODUCE_AT:
                 self.producing.produce_at(id, payload)
             case kinds.TRANSACT:
@@ -496,6 +498,7 @@ class Session:
         """The connection is gone: give everything back."""
         if self.state is State.RUNNING or hasattr(self, "vhost"):
             self.consuming.lost()
+            self.pulling.lost()
             self.producing.lost()
             self.preparing.lost()
             self.broker.connections.leave(self)

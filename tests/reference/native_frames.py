@@ -19,12 +19,13 @@ def frame(kind: int, handle: int, payload: bytes) -> bytes:
 def frames(data: bytes) -> list[tuple[int, int, bytes]]:
     """(type, id, payload) of each frame; all of `data` must be frames."""
     found = []
-    while data:
-        size, kind, flags, reserved, handle = HEAD.unpack_from(data)
+    at = 0
+    while at < len(data):
+        size, kind, flags, reserved, handle = HEAD.unpack_from(data, at)
         assert flags == reserved == 0
-        assert len(data) >= size + 4
-        found.append((kind, handle, data[12 : size + 4]))
-        data = data[size + 4 :]
+        assert len(data) >= at + size + 4
+        found.append((kind, handle, data[at + 12 : at + size + 4]))
+        at += size + 4
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.native import consuming, opening, options, requests, returning
+from penstock.protocols.native import opening, options, pulling, requests, returning
 from penstock.protocols.native._held import Held
 from penstock.protocols.native.options import CHOOSERS_MAX, SINGLES_MAX, NativeOptions
 from penstock.protocols.native.packing import pack
@@ -228,7 +228,7 @@ def test_delays_that_all_differ_do_not_make_a_timer_each(
 def test_so_many_pulls_wait_on_a_connection_and_no_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consuming, "_PULLS_OF_ALL_MAX", 5)
+    monkeypatch.setattr(pulling, "_PULLS_OF_ALL_MAX", 5)
     taker = consumer(world, 7, 0)
     taker.request("subscribe", handle=8, topic="t", subscription="s", create=True)
     for i in range(3):

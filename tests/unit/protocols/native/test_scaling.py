@@ -1,0 +1,112 @@
+"""What many pulls, deliveries and consumers of native clients cost: twice as many cost twice as much."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from penstock.protocols.native import pulling
+from penstock.subscriptions import looking
+from tests.reference import native_frames as wire
+from tests.support.native_session import Client, World
+from tests.support.scaling import assert_linear
+
+PULLED = 0x25
+
+
+def subscriber(world: World, name: str, handles: int = 1, **more: object) -> Client:
+    client = Client(world)
+    asked = {"topic": "t", "subscription": name, "start": "latest", "create": True, **more}
+    for handle in range(1, handles + 1):
+        assert client.request("subscribe", handle=handle, **asked) == {"handle": handle}
+    return client
+
+
+def pulled(client: Client) -> list[int]:
+    """How many messages each pull got that ended."""
+    return [struct.unpack(">II", payload)[1] for kind, _, payload in client.take() if kind == PULLED]
+
+
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulling, "_PULLS_MAX", 1 << 30)
+    monkeypatch.setattr(pulling, "_PULLS_OF_ALL_MAX", 1 << 30)
+
+
+def waiting(world: World, n: int, handles: int = 1, *, reverse: bool = False, name: str = "s") -> Client:
+    """A client with `n` pulls that wait, up to a minute; `reverse`: the last one ends first."""
+    client = subscriber(world, name, handles)
+    pulls = [wire.pull(1 + i % handles, i, 1, 1, 60_000 - i if reverse else 60_000) for i in range(n)]
+    client.send(b"".join(pulls))
+    assert client.session.codec.outgoing.pulls == n
+    return client
+
+
+@pytest.mark.usefixtures("unlimited")
+@pytest.mark.parametrize("end", ["time", "reverse", "deleted", "closed", "lost", "message", "messages"])
+def test_pulls_that_end_at_once_cost_the_same_each(world: World, end: str) -> None:
+    producer = Client(world)
+    producer.request("open_producer", handle=1, topic="t", create=True)
+    names = (f"s{i}" for i in itertools.count())
+
+    def prepare(n: int) -> Callable[[], object]:
+        for other in world.clients[1:]:
+            other.lose()
+        name = next(names)
+        client = waiting(world, n, reverse=end == "reverse", name=name)
+
+        def work() -> None:
+            if end in ("time", "reverse"):
+                world.pass_time(60)
+                assert pulled(client) == [0] * n
+            elif end == "deleted":
+                producer.request("delete_subscription", topic="t", subscription=name)
+                assert pulled(client) == [0] * n
+            elif end == "closed":
+                client.request("close", handle=1)
+                assert pulled(client) == [0] * n
+            elif end == "lost":
+                client.lose()
+            elif end == "message":
+                producer.produce(1, b"")
+                world.pass_time(60)
+                assert sum(pulled(client)) == 1
+            else:
+                producer.produce(1, *[b""] * n)
+                assert pulled(client) == [1] * n
+
+        return work
+
+    assert_linear(prepare, 1000)
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_pulls_of_many_consumers_that_end_at_once_cost_the_same_each(world: World) -> None:
+    def prepare(n: int) -> Callable[[], object]:
+        for other in list(world.clients):
+            other.lose()
+        client = waiting(world, n, handles=n)
+
+        def work() -> None:
+            world.pass_time(60)
+            assert pulled(client) == [0] * n
+
+        return work
+
+    assert_linear(prepare, 200)
+
+
+@pytest.mark.usefixtures("unlimited")
+def test_pulls_that_end_at_once_leave_turns_to_others(world: World) -> None:
+    client = waiting(world, 5000)
+    outgoing, most = client.session.codec.outgoing, 0
+    world.loop._now += 60
+    while outgoing.pulls:
+        before = outgoing.pulls
+        assert world.loop.turn(), "nothing is due, and some wait"
+        most = max(most, before - outgoing.pulls)
+    assert most <= looking.SLICE < 5000 / 5
+    assert pulled(client) == [0] * 5000

@@ -9,8 +9,8 @@
                     ...
 
 Each client has a thread with an event loop, in which the asyncio client does the work; what is called here
-waits for it. Objects may be used by several threads. Not for programs that have a loop of their own: a call
-would stop it; they have `penstock.connect`.
+waits for it. Objects may be used by several threads, but not by a forked child (Elsewhere): it connects by
+itself. Not for programs that have a loop of their own: a call would stop it; they have `penstock.connect`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +36,7 @@ from penstock.sdk import table as aio_table
 from penstock.sdk import topics as aio_topics
 from penstock.sdk import transaction as aio_transaction
 from penstock.sdk.errors import Closed
+from penstock.sdk.home import of_parent
 from penstock.sdk.message import Message, MessageId
 from penstock.sdk.receiving import Receiving
 from penstock.sdk.working import By, given_back, handling
@@ -64,13 +66,24 @@ Inner = TypeVar("Inner", covariant=True)
 class _Portal:
     """A thread with an event loop, and the way into it."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
+        """`address`: of the gateway, for errors."""
+        self._address = address
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-client", daemon=True)
         self._thread.start()
+        self._pid = os.getpid()
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process that has the thread: nothing here is its own."""
+        return os.getpid() != self._pid
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have it done. Raises Closed."""
+        """Have it done. Raises Closed, Elsewhere."""
+        if self.is_forked:
+            work.close()
+            raise of_parent(self._address, self._pid)
         if self._loop.is_closed():
             work.close()
             raise Closed("the client is closed", remedy="connect again: penstock.sync.connect(...)")
@@ -85,13 +98,21 @@ class _Portal:
             future.cancel()
 
     def soon(self, call: Callable[[], object]) -> None:
-        """Have it called in the loop; nothing when that has ended."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call)
+        """Have it called in the loop; nothing when that has ended, or is the parent's."""
+        if not self.is_forked:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
+
+    def end(self, work: Coroutine[Any, Any, object]) -> None:
+        """Have something closed, and wait. A forked child has nothing to close."""
+        if self.is_forked:
+            work.close()
+        else:
+            self.run(work)
 
     def close(self) -> None:
-        """End the thread. Idempotent."""
-        if not self._loop.is_closed():
+        """End the thread. Idempotent; nothing in a forked child."""
+        if not self._loop.is_closed() and not self.is_forked:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -214,7 +235,6 @@ class Producer(_Face[aio_producer.Producer[Sent]], Generic[Sent]):
     send = _waits(aio_producer.Producer[Sent].send)
     send_many = _waits(aio_producer.Producer[Sent].send_many)
     flush = _waits(aio_producer.Producer[Sent].flush)
-    close = _waits(aio_producer.Producer[Sent].close)
     transaction = _makes(aio_producer.Producer[Sent].transaction, Transaction)
 
     def send_nowait(self, body: Sent, **options: Any) -> Future[MessageId]:
@@ -237,6 +257,10 @@ class Producer(_Face[aio_producer.Producer[Sent]], Generic[Sent]):
         self._portal.run(self._inner.open())
         return self
 
+    def close(self) -> None:
+        """Flush and close. Idempotent. See `penstock.Producer.close`."""
+        self._portal.end(self._inner.close())
+
     def __enter__(self) -> Self:
         return self.open()
 
@@ -244,7 +268,7 @@ class Producer(_Face[aio_producer.Producer[Sent]], Generic[Sent]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # It is the asyncio one that knows what to do after an error.
-        self._portal.run(self._inner.__aexit__(kind, error, trace))
+        self._portal.end(self._inner.__aexit__(kind, error, trace))
 
 
 Taking = TypeVar("Taking", bound=Receiving[Any])
@@ -260,7 +284,7 @@ class _Taking(_Face[Taking], Generic[Taking, V]):
 
     def close(self) -> None:
         """Give back what was not acknowledged. Idempotent."""
-        self._portal.run(self._inner.close())
+        self._portal.end(self._inner.close())
 
     def stop(self) -> None:
         """Give out nothing more: loops over it end. From any thread, and from signal handlers."""
@@ -388,7 +412,6 @@ class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer[V], V], Generic[V])
 class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
     """See `penstock.sdk.table.Table`; `with` opens it."""
 
-    close = _waits(aio_table.Table[V].close)
     refresh = _waits(aio_table.Table[V].refresh)
 
     def message(self, key: str) -> Message[V]:
@@ -419,6 +442,10 @@ class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
         """Read what is there. Raises ClientError."""
         self._portal.run(self._inner.open())
         return self
+
+    def close(self) -> None:
+        """Follow it no more. Idempotent."""
+        self._portal.end(self._inner.close())
 
     def __enter__(self) -> Self:
         return self.open()
@@ -453,7 +480,7 @@ class Client(_Face[aio.Client]):
     def close(self) -> None:
         """Flush and close everything. Idempotent."""
         try:
-            self._portal.run(self._inner.close())
+            self._portal.end(self._inner.close())
         except Closed:
             return
         finally:
@@ -469,7 +496,8 @@ class Client(_Face[aio.Client]):
 def _connects(make: Callable[P, aio.Client]) -> Callable[P, Client]:
     @functools.wraps(make)
     def connect(*args: P.args, **kwargs: P.kwargs) -> Client:
-        inner, portal = make(*args, **kwargs), _Portal()
+        inner = make(*args, **kwargs)
+        portal = _Portal(inner.target.address)
         try:
             portal.run(inner.connect())
         except BaseException:

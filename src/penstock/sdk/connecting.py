@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
+from penstock.sdk.home import Home
 from penstock.sdk.link import Link, Receiver, open_link
 from penstock.sdk.url import parse_url
 
@@ -103,6 +104,8 @@ class Connecting:
         self._timeout_s = connect_timeout_s
         self._reconnects = reconnect
         self._stored = True
+        self._home: Home | None = None
+        """Where it connected; None: it did not yet."""
         self._link: Link | None = None
         self._error: ClientError | None = None
         self._members: dict[int, Resumable] = {}
@@ -119,8 +122,10 @@ class Connecting:
         """Connect, once; what follows is done by itself. Raises ConnectionLost, LoginRefused."""
         if self._closed:
             raise self._is_closed()
+        self.check_here()
         if self._link is not None:
             return self
+        self._home = Home(self.target.address)
         self._link = await self._open()
         self._connected.set()
         return self
@@ -214,8 +219,14 @@ class Connecting:
             self.forget(handle)
             member.failed(why)
 
+    def check_here(self) -> None:
+        """Whether the call comes from the loop in which it connected. Raises Elsewhere."""
+        if self._home is not None:
+            self._home.check()
+
     async def link(self) -> Link:
-        """The connection, when there is one (again). Raises Closed, ConnectionLost."""
+        """The connection, when there is one (again). Raises Closed, ConnectionLost, Elsewhere."""
+        self.check_here()
         while True:
             if self._closed:
                 raise self._is_closed()
@@ -271,10 +282,12 @@ class Connecting:
 
         Raises:
             ConnectionLost: within `close_timeout_s` not everything that was sent was confirmed.
+            Elsewhere: it lives in another event loop. In a forked child there is nothing to close.
 
         """
-        if self._closed:
+        if self._closed or (self._home is not None and self._home.is_forked):
             return
+        self.check_here()
         failure: ClientError | None = None
         try:
             for member in reversed(list(self._members.values())):

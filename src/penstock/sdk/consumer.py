@@ -179,6 +179,7 @@ class Consumer(Settling[T]):
         """Give back what was not acknowledged. Idempotent."""
         if not self.handle:
             return
+        self.client.check_here()
         handle, self.handle = self.handle, 0
         self.stopped = True
         self._send_acks(handle)
@@ -254,6 +255,7 @@ class Consumer(Settling[T]):
         """Done when there may be something to receive; to be given to `leave` in any case. Raises Closed,
         ClientError."""
         self._check()
+        self.client.check_here()
         future: asyncio.Future[None] = self._loop.create_future()
         self._arrived.append(future)
         return future

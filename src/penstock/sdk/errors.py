@@ -10,6 +10,7 @@ PenstockError
     ├── Closed              the client, producer or consumer was closed
     ├── Busy                the subscription has a consumer, and takes no other
     ├── BadBody             a body that is no value of its schema
+    ├── Elsewhere           called from another event loop, thread or process than the client's
     ├── Fenced              a newer producer of the same name has begun
     └── Refused             anything else that the gateway refused; its `code` says what
         ├── NotFound        there is no such topic, queue, exchange or subscription
@@ -34,6 +35,7 @@ __all__ = [
     "ClientError",
     "Closed",
     "ConnectionLost",
+    "Elsewhere",
     "Fenced",
     "Inequivalent",
     "LoginRefused",
@@ -97,6 +99,12 @@ class BadBody(ClientError):
     """The body of a message is no value of its schema."""
 
     code = "bad_body"
+
+
+class Elsewhere(ClientError):
+    """It was called from another event loop, thread or process than the one that its client lives in."""
+
+    code = "elsewhere"
 
 
 class Fenced(ClientError):

@@ -163,6 +163,7 @@ class Producer(Generic[T]):
         """
         if not self.handle:
             return
+        self.client.check_here()
         try:
             async with asyncio.timeout(self.client.close_timeout_s):
                 await self._settled()
@@ -236,6 +237,7 @@ class Producer(Generic[T]):
             TypeError, ValueError: the body, a header or a property cannot be sent.
 
         """
+        self.client.check_here()
         headers, span = self._composer.traced(headers)
         with span:
             data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
@@ -279,6 +281,7 @@ class Producer(Generic[T]):
             sent = self._gathering.plain(body)
             if sent is not None:
                 return sent
+        self.client.check_here()
         headers, span = self._composer.traced(headers)
         with span:
             data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
@@ -298,6 +301,7 @@ class Producer(Generic[T]):
         `key` is that of all of them; a producer's own `key` is not asked.
         """
         self.check()
+        self.client.check_here()
         if self._numbered:
             self._take_number(None)
         bodies, block = self._composer.many(values, key)
@@ -343,6 +347,7 @@ class Producer(Generic[T]):
 
     async def flush(self) -> None:
         """Wait until everything sent so far is confirmed. Raises what made the producer fail."""
+        self.client.check_here()
         await self._settled()
         if self._error is not None:
             raise self._error

@@ -89,6 +89,7 @@ class Settling(Receiving[T]):
         """They are sent with others of this turn of the loop."""
         acks = self._acks
         if not acks:
+            self.client.check_here()
             self._acks = ranges
             self._loop.call_soon(self._send_acks, self.handle)
         elif len(ranges) == 1 and ranges[0][0] == acks[-1][1] + 1:
@@ -106,6 +107,7 @@ class Settling(Receiving[T]):
                 f"the {kind} {self.place} has no cumulative acknowledgements",
                 remedy="acknowledge messages one by one, or a batch; or subscribe as exclusive or failover",
             )
+        self.client.check_here()
         if self._link is not None:
             self._send_acks(self.handle)
             self._link.send(kinds.ACK, self.handle, _ACK.pack(0, 1, 0, 0) + RANGE.pack(0, message.tag))
@@ -117,6 +119,7 @@ class Settling(Receiving[T]):
         if delay_s is not None:
             delay_s = min(number("delay_s", delay_s, 0, float("inf")), DELAY_MAX_S)
         ranges = joined(self.ranges(messages))
+        self.client.check_here()
         if self._link is not None:
             delay_ms = -1 if delay_s is None else int(delay_s * 1000)
             self._link.send(kinds.NACK, self.handle, _NACK.pack(delay_ms, 0, 0, 0) + packed(ranges))
@@ -124,6 +127,7 @@ class Settling(Receiving[T]):
     async def reject(self, messages: Message[T] | Iterable[Message[T]]) -> None:
         """They leave the subscription undone: to its dead-letter topic, when it has one."""
         ranges = joined(self.ranges(messages))
+        self.client.check_here()
         if self._link is not None:
             self._link.send(kinds.NACK, self.handle, _NACK.pack(0, 1, 0, 0) + packed(ranges))
 

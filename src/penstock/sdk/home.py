@@ -1,0 +1,51 @@
+"""Where a client lives: one event loop of one process. Whoever calls it from elsewhere is told so.
+
+What asyncio itself does about that is nothing, or an error somewhere deep, or a wait that never ends; and a
+child that closes what it got by fork takes the parent's socket out of the parent's epoll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from penstock.sdk.errors import Elsewhere
+
+__all__ = ["Home", "of_parent"]
+
+
+class Home:
+    """The event loop and the process in which it was made."""
+
+    __slots__ = ("_address", "_pid", "loop")
+
+    def __init__(self, address: str) -> None:
+        """In the running loop; `address`: of the gateway, for errors."""
+        self.loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self._address = address
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process in which it was made: nothing here is its own."""
+        return os.getpid() != self._pid
+
+    def check(self) -> None:
+        """Raises Elsewhere: this is another loop, a thread without one, or another process."""
+        # In a child there is no running loop before it starts one of its own.
+        if asyncio._get_running_loop() is self.loop:
+            return
+        if self.is_forked:
+            raise of_parent(self._address, self._pid)
+        raise Elsewhere(
+            f"the client of {self._address} lives in another event loop than this call",
+            remedy="connect in this one, or use penstock.sync.connect, whose objects any thread may use",
+        )
+
+
+def of_parent(address: str, pid: int) -> Elsewhere:
+    """A client that came by fork is used."""
+    return Elsewhere(
+        f"the client of {address} was connected by process {pid}, of which this one is a fork",
+        remedy="connect in the child; the parent's connection goes on there",
+    )

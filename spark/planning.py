@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from penstock.log_core.segment import MARK_BYTES
@@ -17,9 +18,11 @@ from penstock.spark.storage import log_client
 __all__ = [
     "View",
     "advance",
+    "cuts",
     "ending_position",
     "grouped",
     "open_view",
+    "pieces",
     "plan",
     "selection_of",
     "starting_position",
@@ -107,7 +110,30 @@ def plan(
     view: View, options: ReadOptions, selection: Selection, start: int, end: int
 ) -> list[tuple[Part, ...]]:
     """The tasks that read [start, end): small parts grouped, large ones split. Raises DataLoss."""
+    _report_deleted(view, selection, start, end)
+    return _tasks(view, options, start, end)
+
+
+def cuts(view: View, options: ReadOptions, start: int, end: int) -> list[int]:
+    """Where the tasks that read [start, end) begin, but for the first one."""
+    return [task[0].first for task in _tasks(view, options, start, end)[1:]]
+
+
+def pieces(
+    view: View, selection: Selection, start: int, end: int, cut: Sequence[int]
+) -> list[tuple[Part, ...]]:
+    """The tasks that read [start, end), cut there, whatever the files look like by now; one may have nothing
+    left to read. Raises DataLoss."""
+    _report_deleted(view, selection, start, end)
+    bounds = [start, *cut, end]
+    return [tuple(view.places(first, last, 1 << 62)) for first, last in pairwise(bounds)]
+
+
+def _report_deleted(view: View, selection: Selection, start: int, end: int) -> None:
     report_loss(view.loss_between(start, end), selection, "the segments were deleted by retention")
+
+
+def _tasks(view: View, options: ReadOptions, start: int, end: int) -> list[tuple[Part, ...]]:
     whole = view.places(start, end, 1 << 62)
     size = sum(place.nbytes for place in whole)
     most = options.task_bytes

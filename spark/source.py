@@ -22,8 +22,10 @@ from penstock.spark.options import ReadOptions
 from penstock.spark.planning import (
     View,
     advance,
+    cuts,
     ending_position,
     open_view,
+    pieces,
     plan,
     selection_of,
     starting_position,
@@ -147,9 +149,12 @@ class TrafficReader(_Reads, DataSourceReader):
 class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what comes. Positions are in the checkpoint:
 
-        {"0": next LSN of shard 0, "complete_from": LSN, "log": id of the log}
+        {"0": next LSN of shard 0, "complete_from": LSN, "log": id of the log, "cuts": [LSN, ...]}
 
-    Below `complete_from` the first start of the query found only what some queue still needed.
+    Below `complete_from` the first start of the query found only what some queue still needed. `cuts` is where
+    the tasks of the micro-batch that ends here begin, but for the first one: when it comes again its tasks are
+    the same, though the files are others by then (segments were closed, rewritten, archived) or the machine
+    is. The sink counts on that, since it numbers the rows of a task. A checkpoint of an older version has none.
     """
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
@@ -198,7 +203,9 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return start
         if options.max_offsets is not None or options.max_bytes is not None:
             end = advance(view, at, end, options.max_offsets, options.max_bytes)
-        return {**start, "0": end}
+        if end == at:
+            return start
+        return {**start, "0": end, "cuts": cuts(view, options, at, end)}
 
     def _due(self, view: View, at: int, end: int) -> bool:
         """Whether enough has come, or too much time passed since something did."""
@@ -232,7 +239,11 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
         first, last = int(start["0"]), int(end["0"])
         selection = selection_of(view, self.options, self.columns, int(start["complete_from"]))
         self.lease.hold(first)
-        tasks = plan(view, self.options, selection, first, last) if first < last else []
+        tasks: list[tuple[Part, ...]] = []
+        if first < last and "cuts" in end:
+            tasks = pieces(view, selection, first, last, end["cuts"])
+        elif first < last:
+            tasks = plan(view, self.options, selection, first, last)
         return [Task(places, selection, first) for places in tasks] or [Task((), selection)]
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,3 +139,36 @@ def test_progress_says_where_the_log_ends(log: Log, tmp_path: Path) -> None:
     lsns = fill(log, durable_feed(log), 10 * KIB)
     found.initialOffset()
     assert found.reportLatestOffset() == {"0": lsns[-1] + 1}
+
+
+def test_a_micro_batch_that_comes_again_has_the_same_tasks_though_the_log_was_changed(
+    tmp_path: Path,
+) -> None:
+    """The sink numbers the rows of a task, so what is numbered may not move from one to another."""
+    log = open_log(tmp_path, segment_bytes=1024 * KIB, traffic_retention_bytes=1 << 40)
+    feed = durable_feed(log)
+    lsns = fill(log, feed, 600 * KIB)
+    settle(log)
+
+    def tasks(found: TrafficStream, start: dict[str, Any], end: dict[str, Any]) -> list[list[int]]:
+        planned = found.partitions(start, end)
+        return [[row for b in found.read(task) for row in b.column(0).to_pylist()] for task in planned]
+
+    found = stream(tmp_path, minPartitions="3")
+    start = found.initialOffset()
+    end = found.latestOffset(start, LIMIT)
+    kept = json.loads(json.dumps(end))
+    before = tasks(found, start, end)
+    assert len(before) >= 3
+    assert [row for task in before for row in task] == lsns
+    # The segment is filled up and closed, and the job runs on a machine that would cut elsewhere.
+    fill(log, feed, 900 * KIB)
+    settle(log)
+    elsewhere = stream(tmp_path, minPartitions="5")
+    assert tasks(elsewhere, start, kept) == before
+    assert tasks(elsewhere, start, {**kept, "cuts": []}) == [lsns], "what the checkpoint says, and that alone"
+    del kept["cuts"]
+    again = tasks(elsewhere, start, kept)
+    assert again != before, "of an older version: this is what they are for"
+    assert [row for task in again for row in task] == lsns
+    log.close_sync()

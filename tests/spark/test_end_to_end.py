@@ -29,6 +29,7 @@ import paho.mqtt.client as paho
 import pika
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 
 from demo.data import Reading, readings
 from penstock.spark.jobs.sink import start_sink
@@ -37,6 +38,7 @@ from penstock.spark.tables import open_table
 from tests.spark.test_source import wait_for_end
 from tests.spark.test_tables import count_of, lose_last_commit, rows_of, table_at
 from tests.support.brokers import ROOT, Gateway
+from tests.support.limits import LIMIT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +66,9 @@ class Publisher:
         channel.tx_select()
         client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
         client.max_queued_messages_set(0)
-        client.connect("127.0.0.1", self.gateway.mqtt_port)
+        client.connect_timeout = LIMIT_S  # 5 s
+        # With it paho would give up a connection that stood still, and send again what was under way.
+        client.connect("127.0.0.1", self.gateway.mqtt_port, keepalive=0)
         client.loop_start()
         waiting = []
         for index, reading in enumerate(items):
@@ -226,6 +230,9 @@ def all_of(jobs: list[Job], *words: str) -> Iterator[list[tuple[Job, subprocess.
         yield [(job, stack.enter_context(job.program(*words))) for job in jobs]
 
 
+@pytest.mark.timeout(
+    6 * PATIENCE_S
+)  # pytest's own limit is twice of what it takes on a machine that is quick
 def test_the_tables_equal_what_was_published__as_a_whole(
     spark: SparkSession, gateway: Gateway, tmp_path: Path
 ) -> None:

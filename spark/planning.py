@@ -13,7 +13,7 @@ from penstock.spark.errors import SparkOptionError
 from penstock.spark.log_view import LogView, Part
 from penstock.spark.options import ReadOptions
 from penstock.spark.reading import Selection, position_at, report_loss
-from penstock.spark.storage import log_client
+from penstock.spark.storage import patiently
 
 __all__ = [
     "View",
@@ -79,7 +79,8 @@ def ending_position(view: View, options: ReadOptions) -> int:
 def _cursor(options: ReadOptions, option: str, text: str) -> int:
     """Where the gateway says that a query is."""
     assert options.endpoint is not None
-    held = {str(hold["name"]): int(hold["position"]) for hold in log_client(options.endpoint).holds()}
+    holds = patiently(options.endpoint, lambda client: client.holds())
+    held = {str(hold["name"]): int(hold["position"]) for hold in holds}
     name = text.removeprefix("cursor:")
     if name not in held:
         raise SparkOptionError(

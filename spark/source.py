@@ -151,10 +151,11 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         {"0": next LSN of shard 0, "complete_from": LSN, "log": id of the log, "cuts": [LSN, ...]}
 
-    Below `complete_from` the first start of the query found only what some queue still needed. `cuts` is where
-    the tasks of the micro-batch that ends here begin, but for the first one: when it comes again its tasks are
-    the same, though the files are others by then (segments were closed, rewritten, archived) or the machine
-    is. The sink counts on that, since it numbers the rows of a task. A checkpoint of an older version has none.
+    Below `complete_from` the first start of the query found only what some queue still needed. `cuts` is
+    where the tasks of the micro-batch that ends here begin, but for the first one: when it comes again its
+    tasks are the same, though the files are others by then (segments were closed, rewritten, archived) or the
+    machine is. The sink counts on that, since it numbers the rows of a task. A checkpoint of an older version
+    has none.
     """
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:

@@ -11,14 +11,16 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from penstock.log_core._scan import Scanner
 from penstock.log_core.layout import Folder
-from penstock.sdk.errors import ConnectionLost
+from penstock.sdk.errors import ClientError
 from penstock.spark.credentials import with_password
 from penstock.spark.errors import SparkError
+from penstock.spark.patience import PATIENCE_S, Patience
 
 if TYPE_CHECKING:
     from penstock.sdk.log_client import LogClient
@@ -30,8 +32,12 @@ __all__ = [
     "Storage",
     "close_clients",
     "log_client",
+    "patiently",
     "storage_of",
 ]
+
+
+T = TypeVar("T")
 
 
 class SegmentFile(Protocol):
@@ -87,11 +93,11 @@ class Storage(Protocol):
         """Names by log partition, when they are known without looking into the log."""
 
 
-def storage_of(source: Path | str) -> Storage:
-    """The storage of a data folder or a URL. Raises SparkError."""
+def storage_of(source: Path | str, patience_s: float = PATIENCE_S) -> Storage:
+    """The storage of a data folder or a URL, which waits so long for a gateway that is gone."""
     text = str(source)
     if text.startswith(("penstock://", "penstocks://")):
-        return RemoteStorage(text)
+        return RemoteStorage(text, patience_s)
     return LocalStorage(Path(text))
 
 
@@ -184,6 +190,21 @@ def log_client(url: str) -> LogClient:
     return client
 
 
+def patiently(url: str, work: Callable[[LogClient], T], patience_s: float = PATIENCE_S) -> T:
+    """What this does with the connection to a gateway; it is done again over another one when that is lost.
+
+    Raises ClientError, of the last attempt.
+    """
+    patience = Patience(patience_s)
+    while True:
+        try:
+            return work(log_client(url))
+        except ClientError as error:
+            if not error.retryable:
+                raise
+            patience.wait(error)
+
+
 def close_clients() -> None:
     """End the connections of this process."""
     for client in _clients.values():
@@ -194,8 +215,9 @@ def close_clients() -> None:
 class RemoteStorage:
     """A gateway, over the native protocol."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
         self.url = url
+        self._patience_s = patience_s
         self._temporary: Path | None = None
         self._segments: dict[int, tuple[int, int]] = {}
         self._vhosts: dict[int, bytes] = {}
@@ -226,11 +248,8 @@ class RemoteStorage:
         return Folder(Path(str(self))).segment(number)
 
     def refresh(self) -> None:
-        """See `Storage`. A connection that was lost meanwhile is made again."""
-        try:
-            found = log_client(self.url).listing()
-        except ConnectionLost:
-            found = log_client(self.url).listing()
+        """See `Storage`."""
+        found = patiently(self.url, lambda client: client.listing(), self._patience_s)
         self.folder.manifest.write_bytes(found.manifest)
         self._segments = {number: (inode, size) for number, inode, size in found.segments}
         self._vhosts = found.vhosts
@@ -251,11 +270,13 @@ class RemoteStorage:
         """See `Storage`."""
         from penstock.sdk.log_client import READ_MAX
 
-        client = log_client(self.url)
-        parts: list[bytes] = []
-        while not parts or len(parts[-1]) == READ_MAX:
-            parts.append(client.take(client.ask(number, 0, len(parts) * READ_MAX, READ_MAX, "index")))
-        self.folder.time_index(number).write_bytes(b"".join(parts))
+        def fetch(client: LogClient) -> bytes:
+            parts: list[bytes] = []
+            while not parts or len(parts[-1]) == READ_MAX:
+                parts.append(client.take(client.ask(number, 0, len(parts) * READ_MAX, READ_MAX, "index")))
+            return b"".join(parts)
+
+        self.folder.time_index(number).write_bytes(patiently(self.url, fetch, self._patience_s))
 
     def vhosts(self) -> dict[int, bytes] | None:
         """See `Storage`."""
@@ -266,7 +287,9 @@ class _RemoteSegment:
     """Read in chunks, some of which are asked for ahead."""
 
     def __init__(self, url: str, number: int, inode: int, size: int) -> None:
-        self._client = log_client(url)
+        self._url = url
+        self._client: LogClient | None = None
+        """Whom the chunks under way were asked of."""
         self._number = number
         self.inode, self.size = inode, size
         self._end = 0
@@ -284,14 +307,11 @@ class _RemoteSegment:
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         first, end = offset // _CHUNK, -(-(offset + len(buffer)) // _CHUNK)
-        for index in [index for index in self._asked if index < first]:
-            self._client.forget(self._asked.pop(index))
+        self._forget([index for index in self._asked if index < first])
         ahead = max(end, min(-(-self._end // _CHUNK), end + _AHEAD))
         filled = 0
         for index in range(first, end):
-            for later in range(index, min(index + _AHEAD, ahead)):
-                self._ask(later)
-            data = self._take(index)
+            data = self._take(index, min(index + _AHEAD, ahead))
             self._last = (index, data)
             at = max(offset - index * _CHUNK, 0)
             part = memoryview(data)[at : at + len(buffer) - filled]
@@ -301,14 +321,27 @@ class _RemoteSegment:
                 break
         return filled
 
-    def _ask(self, index: int) -> None:
-        if index not in self._asked and (self._last is None or self._last[0] != index):
-            self._asked[index] = self._client.ask(self._number, self.inode, index * _CHUNK, _CHUNK)
+    def _take(self, index: int, ahead: int) -> bytes:
+        """A chunk, with those before `ahead` asked for."""
 
-    def _take(self, index: int) -> bytes:
-        if self._last is not None and self._last[0] == index:
-            return self._last[1]
-        return self._client.take(self._asked.pop(index))
+        def take(client: LogClient) -> bytes:
+            if client is not self._client:
+                # What was asked of the one before is not answered any more.
+                self._client, self._asked = client, {}
+            for later in range(index, ahead):
+                if later not in self._asked and (self._last is None or self._last[0] != later):
+                    self._asked[later] = client.ask(self._number, self.inode, later * _CHUNK, _CHUNK)
+            if self._last is not None and self._last[0] == index:
+                return self._last[1]
+            return client.take(self._asked.pop(index))
+
+        return patiently(self._url, take)
+
+    def _forget(self, indices: list[int]) -> None:
+        for index in indices:
+            asked = self._asked.pop(index)
+            if self._client is not None:
+                self._client.forget(asked)
 
     def fill(self, scanner: Scanner, size: int, offset: int) -> int:
         data = self.read(offset, size)
@@ -320,6 +353,4 @@ class _RemoteSegment:
             os.close(fd)
 
     def close(self) -> None:
-        for asked in self._asked.values():
-            self._client.forget(asked)
-        self._asked.clear()
+        self._forget(list(self._asked))

@@ -10,13 +10,14 @@ from penstock.errors import PenstockError
 from penstock.spark.jobs.common import program, span
 from penstock.spark.jobs.registry import Job, jobs
 from penstock.spark.log_view import LogView
+from penstock.spark.storage import storage_of
 
 __all__ = ["behind", "main"]
 
 
 def behind(job: Job) -> tuple[int, int]:
     """Positions and bytes of the log behind the job's last micro-batch. Raises SparkError, OSError."""
-    view = LogView(job.data)
+    view = LogView(storage_of(job.data, 0.0))  # who asks does not want to wait
     view.refresh()
     end = view.end()
     return span(view, min(job.position, end), end)

@@ -14,8 +14,10 @@ import pika
 import pyarrow as pa
 import pytest
 
+from penstock.spark import amqp
 from penstock.spark.errors import SparkError
 from penstock.spark.messages import Numbers
+from penstock.spark.patience import Patience
 from penstock.spark.sink import WriteOptions, publish
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
@@ -88,7 +90,7 @@ def test_tls_with_a_certificate_authority_of_its_own(
     secure = f"amqps://guest:guest@127.0.0.1:{port}/%2F"
     assert send(f"{secure}?cacertfile={authority.file}", [batch(700)], "tls") == 700
     assert len(taken()) == 700
-    with pytest.raises(SparkError, match="certificate verify failed"):
+    with pytest.raises(SparkError, match=r"is refused: .*certificate verify failed.*cacertfile=PATH"):
         send(secure, [batch(1)])
 
 
@@ -112,7 +114,8 @@ def test_what_the_gateway_refuses_is_told_with_its_words(gateway: Gateway) -> No
         send(good, [batch(20_000)], exchange="none")
 
 
-def test_who_is_no_gateway_is_told(tmp_path: Path) -> None:
+def test_who_is_no_gateway_is_told(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp, "Patience", lambda: Patience(0))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -123,34 +126,73 @@ def test_who_is_no_gateway_is_told(tmp_path: Path) -> None:
                 peer.sendall(said)
             peer.close()
 
-        for said, message in ((b"AMQP\0\1\0\0", "does not speak AMQP 0-9-1"), (b"", "ended the connection")):
+        foreign = "does not speak AMQP 0-9-1; give the address of the gateway's amqp.listen"
+        for said, message in (
+            (b"AMQP\0\1\0\0", foreign),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n", foreign),
+            (b"\1\0\0\0\0\0\4\0\x63\0\x63\xce", foreign),
+            (b"", "ended the connection"),
+        ):
             thread = threading.Thread(target=answer, args=(said,))
             thread.start()
             with pytest.raises(SparkError, match=message):
                 send(f"amqp://127.0.0.1:{port}", [batch(1)])
             thread.join()
-    with pytest.raises(SparkError, match=rf"publishing to 127.0.0.1:{port} failed: .*refused"):
+    with pytest.raises(SparkError, match=rf"publishing to 127.0.0.1:{port} failed: .*refused; see that"):
         send(f"amqp://127.0.0.1:{port}", [batch(1)])
+    with pytest.raises(SparkError, match=r"the files of TLS cannot be used: .*name PEM files"):
+        send(f"amqps://127.0.0.1:{port}?cacertfile=/nowhere.pem", [batch(1)])
 
 
-def test_a_gateway_that_ends_meanwhile_is_told_and_the_rest_comes_with_the_repetition(
-    tmp_path: Path,
+class Returns(Patience):
+    """Has a gateway that is gone start at the third look."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__()
+        self.gateway = gateway
+        self.looks: list[str] = []
+
+    def wait(self, error: Exception) -> None:
+        self.looks.append(str(error))
+        if len(self.looks) == 3:
+            self.gateway.start()
+        super().wait(error)
+
+
+@pytest.mark.parametrize("way", ["killed", "stopped"])
+def test_a_gateway_that_is_started_again_gets_what_is_missing_and_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    with Gateway(tmp_path / "gateway") as gateway:
+    # Who is between two batches does not hear that the gateway stops.
+    with Gateway(tmp_path / "gateway", settings={"server.drain_timeout_s": "0"}) as gateway:
         connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
         connection.channel().queue_declare("taken", durable=True)
         connection.close()
+        losses: list[Returns] = []
+
+        def patience() -> Returns:
+            losses.append(Returns(gateway))
+            return losses[-1]
+
+        monkeypatch.setattr(amqp, "Patience", patience)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            yield batch(3_000)
-            gateway.kill9()
-            yield batch(3_000)
+            for part in range(3):
+                yield batch(3_000, payload=[f"{part}-{index}" for index in range(3_000)])
+                if part < 2:
+                    if way == "killed":
+                        gateway.kill9()
+                    else:
+                        gateway.terminate()
 
         options = WriteOptions.parse({"url": url(gateway), "exchange": "", "routingKey": "taken"})
-        with pytest.raises(SparkError, match=r"publishing to .* failed: .*; see that the gateway runs"):
-            publish(options, batches(), Numbers("job/0"))
-        gateway.start()
-        assert send(url(gateway), [batch(3_000), batch(3_000)]) == 6_000
+        assert publish(options, batches(), Numbers("job/0")).messages == 9_000
+        looks = [one.looks for one in losses if one.looks]
+        assert len(looks) == 2
+        assert all("refused" in last for *_, last in looks), looks
         connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
-        assert connection.channel().queue_declare("taken", passive=True).method.message_count == 6_000
+        channel = connection.channel()
+        bodies = [channel.basic_get("taken", auto_ack=True)[2] for _ in range(9_000)]
+        assert bodies == [f"{part}-{index}".encode() for part in range(3) for index in range(3_000)]
+        assert channel.basic_get("taken", auto_ack=True)[0] is None
         connection.close()

@@ -14,17 +14,19 @@ import pytest
 from penstock.cli import main
 from penstock.sdk.errors import ClientError, ConnectionLost, Refused
 from penstock.sdk.log_client import LogClient
+from penstock.spark import reading, storage
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.jobs.lag import behind
 from penstock.spark.jobs.registry import jobs_folder, registered
 from penstock.spark.log_view import LogView
 from penstock.spark.options import ReadOptions
+from penstock.spark.patience import Patience
 from penstock.spark.planning import open_view, plan, selection_of
-from penstock.spark.reading import read_places
+from penstock.spark.reading import Selection, read_places
 from penstock.spark.schema import COLUMNS
 from penstock.spark.storage import close_clients, storage_of
 from penstock.spark.table_parquet import ParquetFormat
-from tests.support.brokers import Gateway
+from tests.support.brokers import Gateway, free_port
 from tests.support.limits import LIMIT_S
 from tests.support.management import Api
 
@@ -118,18 +120,43 @@ def test_a_view_follows_a_log_that_is_written(gateway: Gateway) -> None:
     holder.close()
 
 
-def test_a_gateway_that_was_killed_is_found_again(gateway: Gateway) -> None:
-    holder = hold_everything(gateway)
-    publish(gateway, 0, 60)
-    view = LogView(url_of(gateway))
-    gateway.kill9()
-    with pytest.raises(ConnectionLost):
+def test_a_gateway_that_was_killed_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a task's reads, and before the planner's; until then it is waited for."""
+    kept = {"log.traffic_retention_bytes": "1GiB", "log.traffic_retention_s": "1000000"}
+    settings = {**SETTINGS, **kept, "native.listen": f"127.0.0.1:{free_port()}"}
+    with Gateway(tmp_path / "gateway", settings=settings) as gateway:
+        publish(gateway, 0, 60, size=200_000)
+        url = url_of(gateway)
+        view = LogView(url)
         view.refresh()
-    gateway.start()
-    view.storage = storage_of(url_of(gateway))  # the port is another one
-    view.refresh()
-    assert [int(row["message_id"]) for row in rows(url_of(gateway))] == list(range(60))
-    holder.close()
+        end = view.end(written=True)
+        gateway.kill9()
+        with pytest.raises(ConnectionLost, match="was lost"):
+            storage_of(url, 0.0).refresh()
+        with pytest.raises(ConnectionLost, match="cannot be reached: Connection refused; is it running"):
+            storage_of(url, 0.0).refresh()
+        looks: list[str] = []
+
+        class Returns(Patience):
+            def wait(self, error: Exception) -> None:
+                looks.append(str(error))
+                if not gateway.running:
+                    gateway.start()
+                super().wait(error)
+
+        monkeypatch.setattr(storage, "Patience", Returns)
+        view.refresh()
+        assert len(looks) == 1
+        monkeypatch.setattr(reading, "_BYTES_MAX", 1 << 20)
+        found: list[int] = []
+        selection = Selection(("message_id", "payload"))
+        for batch in read_places(view.storage, view.places(view.first, end, 1 << 62), selection):
+            found += map(int, batch.column(0).to_pylist())
+            if len(looks) < 4:
+                gateway.kill9()
+        assert found == list(range(60))
+        assert len(looks) == 4
+        close_clients()
 
 
 def wait_until(condition: Any) -> None:

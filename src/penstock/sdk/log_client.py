@@ -79,6 +79,12 @@ class LogClient:
             self._write(kinds.PREFACE + _frame(kinds.HELLO, 0, hello) + _frame(kinds.LOGIN, 0, login))
             self._until(kinds.WELCOME)
             self._until(kinds.READY)
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise ClientError(
+                f"the certificate of {self._address} is refused: {error.verify_message}",
+                remedy="have its authority among those of the system, or name it by $SSL_CERT_FILE",
+            ) from error
         except OSError as error:
             self.close()
             raise self._lost(error) from error

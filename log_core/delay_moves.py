@@ -9,15 +9,15 @@ more is written again than passes through the log anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.log_core._batch import Record
 from penstock.log_core._delays import ENTRY_BYTES, Key, decode_entry
 
 if TYPE_CHECKING:
     from penstock.log_core.delays import Delays
     from penstock.log_core.log import Log
+    from penstock.log_core.reader import Fetched
     from penstock.log_core.segment import Segment
 
 __all__ = ["Mover"]
@@ -39,6 +39,10 @@ class Mover:
         self._delays = delays
         self._moving: Segment | None = None
         self._at: Key = (0, 0)
+        self._again: Callable[[], None] | None = None
+        """What the disk did not answer; done again at the next look."""
+        self._left: Segment | None = None
+        """The last one of which something could not be moved, since it is damaged."""
         self._ended = False
         self.moved = 0
         """Records that were moved, ever."""
@@ -49,6 +53,9 @@ class Mover:
 
     def look(self, held: Sequence[Segment]) -> None:
         """Begin to move when that is worth it; `held`: the oldest segments, kept by delayed records alone."""
+        if self._again is not None:
+            again, self._again = self._again, None
+            again()
         if self._moving is not None or not held:
             return
         size = sum(segment.end for segment in held)
@@ -57,7 +64,7 @@ class Mover:
             return
         # One whose records were moved may still be there, until that is durable.
         full = next((segment for segment in held if segment.delayed_last > self._delays.mark), None)
-        if full is not None:
+        if full is not None and full is not self._left:
             self.move(full)
 
     def move(self, segment: Segment) -> None:
@@ -73,15 +80,15 @@ class Mover:
         assert segment is not None
         wants = [(segment, lsn) for _, _, lsn, _ in entries if segment.base_lsn <= lsn < segment.next_lsn]
 
-        def fetched(found: dict[int, tuple[Key | None, Record]] | None) -> None:
-            if found is None:
-                self._moving = None  # tried again when it is looked at again
+        def fetched(found: Fetched) -> None:
+            if found.unanswered:
+                self._again = lambda: self._fetch(entries)
             else:
                 self._append(entries, found)
 
         self._log.reader.fetch(wants, fetched)
 
-    def _append(self, entries: list[Entry], found: dict[int, tuple[Key | None, Record]]) -> None:
+    def _append(self, entries: list[Entry], found: Fetched) -> None:
         log, segment = self._log, self._moving
         assert segment is not None
         if log.failed is not None or self._ended:
@@ -92,24 +99,30 @@ class Mover:
                 elsewhere = not segment.base_lsn <= lsn < segment.next_lsn
                 if elsewhere or not self._delays.waits_at((due, place), lsn):
                     continue
-                key, record = found.get(lsn, (None, None))
+                key, record = found.records.get(lsn, (None, None))
                 if record is None or key != (due, place):
-                    return  # it stays where it is, and so does its segment; said when it is due
+                    self._left = segment  # it stays where it is; said when it is due
+                    continue
                 self._delays.moved(segment, due, place, size, record)
                 self.moved += 1
         log.flush()
-        log.reader.read_due([(segment, self._at)], _CHUNK, self._read)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._moving is not None
+        self._log.reader.read_due([(self._moving, self._at)], _CHUNK, self._read)
 
     def _read(self, found: list[bytes] | None) -> None:
         segment = self._moving
         assert segment is not None
         if found is None:
-            self._moving = None  # tried again when it is looked at again
+            self._again = self._go_on
             return
         raw = found[0]
         if not raw:
             self._moving = None
-            self._delays.emptied(segment)
+            if self._left is not segment:
+                self._delays.emptied(segment)
             return
         entries = [decode_entry(raw, i) for i in range(len(raw) // ENTRY_BYTES)]
         self._at = entries[-1][:2]

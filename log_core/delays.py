@@ -13,7 +13,8 @@ Where the entries are (see `_delays` for their order):
 A thread refills `_near`. So memory is bounded by the segment size and the refill, not by how many wait.
 Progress is one row, the mark: what has a key up to it was taken. A record that is scheduled before what was
 taken already (the clock was set back) has a row of its own instead, put and removed in the same units. So has
-one that was cancelled.
+one that was cancelled, and one that is due and cannot be read now (`unread`). What is damaged is counted as
+lost, and told with the other damage of the log.
 
 Times are wall-clock milliseconds. When the clock is set forward, what it jumps over is due; when it is set
 back, what waits waits longer: nothing is ever early by the clock of the machine.
@@ -34,9 +35,11 @@ from typing import TYPE_CHECKING, Final
 from penstock.log_core._batch import Record
 from penstock.log_core._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, total_size
 from penstock.log_core.delay_moves import Mover
+from penstock.log_core.unread import Unread
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
+    from penstock.log_core.reader import Fetched
     from penstock.log_core.segment import Segment
 
 __all__ = ["Delays", "Taken"]
@@ -70,8 +73,10 @@ class Taken:
     lsn: int
     size: int
     record: Record | None = None
-    """None: it was cancelled, or it cannot be read any more."""
+    """None: it was cancelled, it is unread, or it is damaged."""
     cancelled: bool = False
+    unread: bool = False
+    """The disk did not answer for it: `done` has it wait and be given again."""
     published: bool = False
     """It was published, by whoever took it: it must not be again, though it is given until `done` is."""
 
@@ -103,9 +108,15 @@ class Delays:
         self._indexed: list[Segment] = []
         """Closed segments whose index file became durable during a refill."""
         self._on_ready: Callable[[], None] = lambda: None
+        self._now_ms = 0
+        """When `take` was called last."""
         self._low = self._candidate = self._candidate_lsn = 0
         self.mover = Mover(log, self)
         """Keeps few records from holding much log."""
+        self.unread = Unread()
+        """What is due and could not be read yet."""
+        self.lost = 0
+        """Records that were due and are damaged."""
         self._active_bytes = 0
         self.waiting = 0
         """Records that wait; after a start with cancelled ones or after a crash, at most that many."""
@@ -184,7 +195,7 @@ class Delays:
             return False
         for one in self._under_way:
             if (one.due, one.place) == (due_ms, place):
-                one.cancelled, one.record = True, None
+                one.cancelled, one.unread, one.record = True, False, None
         self._log.tables.put(_CANCELLED, _row(place), due_ms.to_bytes(8, "little", signed=True))
         self._cancelled.add(place)
         self.waiting -= 1
@@ -204,7 +215,8 @@ class Delays:
         late = self._late.get(place)
         if late == _TAKEN or (late is None and key <= self._floor):
             return None
-        found = max((heap.find(*key) for heap in self._heaps()), default=0)
+        heaps = [*self._heaps(), self.unread.heap]
+        found = max((heap.find(*key) for heap in heaps), default=0)
         if not found and late is None and key > self._horizon:
             stored = (self._log.reader.find_entry(segment, key) for segment in self._stored)
             found = max(stored, default=0)
@@ -217,8 +229,8 @@ class Delays:
             done(record)
             return
 
-        def fetched(found: dict[int, tuple[Key | None, Record]] | None) -> None:
-            key, record = (found or {}).get(lsn, (None, None))
+        def fetched(found: Fetched) -> None:
+            key, record = found.records.get(lsn, (None, None))
             done(record if key == (due_ms, place) else None)
 
         self._log.reader.fetch([(segment, lsn)], fetched)
@@ -236,8 +248,11 @@ class Delays:
             return self._under_way[0].due
         heap = self._first_heap()
         first = None if heap is None else heap.first()
-        if self._stored and (first is None or first > self._horizon):
+        again = self.unread.again
+        if self._stored and (first is None or first > self._horizon) and not self.unread.full:
             return 0
+        if again is not None and (first is None or self.unread.full or again < first[0]):
+            return again
         return None if first is None else first[0]
 
     def _first_heap(self) -> DueHeap | None:
@@ -253,6 +268,10 @@ class Delays:
         held = [segment.waiting for segment in self._held if segment.waiting is not None]
         return [self._active, self._near, *held]
 
+    def _try_again(self, now_ms: int) -> None:
+        """Have those that were put aside among the first that are due, when it is time to."""
+        self._active.push_between(self.unread.take(now_ms), *_FIRST, *_LAST)
+
     def take(self, now_ms: int, count: int, nbytes: int, ready: Callable[[], None]) -> list[Taken]:
         """The next records that are due, in order, at most `count` and about `nbytes` of them; more are read.
 
@@ -264,7 +283,9 @@ class Delays:
         first = self._under_way[0] if self._under_way else None
         if first is not None and not self._missing and first.due > now_ms and not first.published:
             self._give_back()
-        if not self._under_way:
+        self._now_ms = now_ms
+        self._try_again(now_ms)
+        if not self._under_way and not self.unread.full:
             self._gather(now_ms, _AHEAD * count, _AHEAD * nbytes, ready)
         if self._missing:
             return []
@@ -309,8 +330,6 @@ class Delays:
             segment = self._log.segment_of(one.lsn)
             if segment is not None:
                 wants.append((segment, one.lsn))
-            else:
-                _unreadable(one)
         if wants:
             self._missing = True
             self._log.reader.fetch(wants, self._fetched)
@@ -335,17 +354,12 @@ class Delays:
             return None
         return batch.record(lsn - batch.base_lsn)
 
-    def _fetched(self, found: dict[int, tuple[Key | None, Record]] | None) -> None:
-        if found is None:
-            self._missing = False
-            self._give_back()
-            return
+    def _fetched(self, found: Fetched) -> None:
         for one in self._under_way:
             if one.record is None and not one.cancelled:
-                key, one.record = found.get(one.lsn, (None, None))
-                if one.record is None or key != (one.due, one.place):
-                    one.record = None
-                    _unreadable(one)
+                key, record = found.records.get(one.lsn, (None, None))
+                one.record = record if key == (one.due, one.place) else None
+                one.unread = one.lsn in found.unanswered
         self._missing = False
         self._on_ready()
 
@@ -358,6 +372,9 @@ class Delays:
         tables = self._log.tables
         mark = max([self._mark, *((one.due, one.place) for one in taken)])
         for one in taken:
+            if one.unread:
+                tables.put(_LATE, _row(one.place), _PLACE.pack(one.due, one.lsn, one.size))
+                continue
             if one.place in self._late:
                 tables.delete(_LATE, _row(one.place))
             if one.cancelled:
@@ -366,17 +383,30 @@ class Delays:
             tables.put(_TABLE, _MARK, _KEY.pack(*mark))
         self._mark = mark
         for one in taken:
-            self._late.pop(one.place, None)
-            if one.cancelled:
-                self._cancelled.discard(one.place)
+            if one.unread:
+                self._late[one.place] = one.lsn
+                self.unread.add(one.due, one.place, one.lsn, one.size, self._now_ms)
             else:
-                self.waiting -= 1
-            segment = self._log.segment_of(one.lsn)
-            if segment is not None and segment.delayed_last != (0, 0):
-                segment.delayed_bytes -= one.size
-            else:
-                self._active_bytes -= one.size
+                self._end(one)
+        lost = [one.lsn for one in taken if one.record is None and not (one.unread or one.cancelled)]
+        if lost:
+            self.lost += len(lost)
+            _LOG.error("%d delayed records are damaged, at LSN %d and on: they are lost", len(lost), lost[0])
         del self._under_way[: len(taken)]
+
+    def _end(self, one: Taken) -> None:
+        """It waits no more: it was published, cancelled, or is lost."""
+        self.unread.came(one.place)
+        self._late.pop(one.place, None)
+        if one.cancelled:
+            self._cancelled.discard(one.place)
+        else:
+            self.waiting -= 1
+        segment = self._log.segment_of(one.lsn)
+        if segment is not None and segment.delayed_last != (0, 0):
+            segment.delayed_bytes -= one.size
+        else:
+            self._active_bytes -= one.size
 
     # Refills
 
@@ -518,10 +548,6 @@ class Delays:
                 needed.append(segment.base_lsn)
                 break
         return min(needed, default=2**64 - 1)
-
-
-def _unreadable(one: Taken) -> None:
-    _LOG.error("the delayed record at LSN %d cannot be read: it is lost", one.lsn)
 
 
 def _row(place: int) -> bytes:

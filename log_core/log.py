@@ -477,6 +477,8 @@ class Log(Past):
             "scrubbed_segments": self.scrub.segments,
             "delayed": self.delays.waiting,
             "delayed_moved": self.delays.mover.moved,
+            "delayed_unread": len(self.delays.unread),
+            "delayed_lost": self.delays.lost,
             "producers": len(self.producers),
             "duplicates": self.producers.duplicates,
         }

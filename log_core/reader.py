@@ -17,6 +17,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -36,7 +37,7 @@ from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.pool import Pool
 from penstock.log_core.segment import Segment, Segments, entries_behind, scan_closed
 
-__all__ = ["Reader"]
+__all__ = ["Fetched", "Reader"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 _READ_BYTES: Final = 1024 * 1024
@@ -62,6 +63,20 @@ def _without_gaps(batches: list[Batch]) -> list[Batch]:
                 whole.append(lost_batch(lsn, min(batch.base_lsn - lsn, RECORDS_MAX), batch.epoch))
         whole.append(batch)
     return whole
+
+
+def _unanswered(segment: Segment, error: OSError) -> Damage:
+    return Damage(segment.path, 0, f"it cannot be read now: {error.strerror}")
+
+
+@dataclass(slots=True)
+class Fetched:
+    """Single records, as they were read."""
+
+    records: dict[int, tuple[Key | None, Record]]
+    """By LSN: when it is due, None for one that is not delayed; and the record. A damaged one is missing."""
+    unanswered: set[int]
+    """The LSNs for which the disk did not answer, or that an unexpected error kept: that may pass."""
 
 
 class Reader:
@@ -191,7 +206,7 @@ class Reader:
         self, segment: Segment, error: OSError, work: Callable[..., object], *arguments: object
     ) -> None:
         """The disk did not answer: that may pass, and what lies there is not given up for it."""
-        self._damages.note(Damage(segment.path, 0, f"it cannot be read now: {error.strerror}"))
+        self._damages.note(_unanswered(segment, error))
         self._post(self._failed.append, (segment, work, arguments))
 
     def retry(self) -> None:
@@ -233,33 +248,33 @@ class Reader:
     def fetch(
         self,
         wants: list[tuple[Segment, int]],
-        done: Callable[[dict[int, tuple[Key | None, Record]] | None], object],
+        done: Callable[[Fetched], object],
     ) -> None:
-        """Read single records from anywhere, past the cache; `done` gets them on the loop, by LSN.
+        """Read single records from anywhere, past the cache; `done` gets them on the loop."""
+        every = {lsn for _, lsn in wants}
+        self._pool.run(self._fetch, wants, done, failed=lambda _: done(Fetched({}, every)))
 
-        With each record comes when it is due, None for one that is not delayed. Those that cannot be read
-        are missing; None: an error that nobody expected, which may pass.
-        """
-        self._pool.run(self._fetch, wants, done, failed=lambda _: done(None))
-
-    def _fetch(
-        self, wants: list[tuple[Segment, int]], done: Callable[[dict[int, tuple[Key | None, Record]]], object]
-    ) -> None:
+    def _fetch(self, wants: list[tuple[Segment, int]], done: Callable[[Fetched], object]) -> None:
         found: dict[int, tuple[Key | None, Record]] = {}
+        unanswered: set[int] = set()
         batches: list[Batch] = []
         for segment, lsn in sorted(wants, key=lambda want: want[1]):
             if not (batches and batches[0].base_lsn <= lsn < batches[-1].base_lsn + batches[-1].count):
                 self.reads += 1
                 try:
                     batches = self.read(segment, lsn, _SCATTERED_BYTES)
-                except (OSError, Damage) as error:
-                    _LOG.error("%s: LSN %d cannot be read: %s", segment.path, lsn, error)
+                except OSError as error:
+                    self._damages.note(_unanswered(segment, error))
+                    unanswered.add(lsn)
+                    continue
+                except Damage as damage:
+                    self._note(segment, damage)
                     continue
             for batch in batches:
                 if batch.base_lsn <= lsn < batch.base_lsn + batch.count:
                     index = lsn - batch.base_lsn
                     found[lsn] = (batch.delay_of(index), batch.record(index))
-        self._post(done, found)
+        self._post(done, Fetched(found, unanswered))
 
     def read_due(
         self, wants: list[tuple[Segment, Key]], count: int, done: Callable[[list[bytes] | None], object]
@@ -276,23 +291,29 @@ class Reader:
         found: list[bytes] | None = []
         try:
             found = [self._entries_behind(segment, key, count) for segment, key in wants]
-        except OSError as error:
-            _LOG.error("the times of delayed records cannot be read: %s", error)
+        except OSError:
             found = None
         self._post(done, found)
 
     def _entries_behind(self, segment: Segment, key: Key, count: int) -> bytes:
-        """As `entries_behind`; from the segment itself when its index is gone or damaged. Raises OSError."""
+        """As `entries_behind`; from the segment itself when its index cannot be read. Raises OSError."""
         try:
             return entries_behind(self._folder, segment, key, count)
         except FileNotFoundError as error:
             if not segment.path.exists():
                 raise
             self._damages.note(Damage(Path(error.filename), 0, "the file is missing"))
+        except OSError as error:
+            path = self._folder.time_index(segment.number)
+            self._damages.note(Damage(path, 0, f"it cannot be read now: {error.strerror}"))
         except Damage as damage:
             self._damages.note(damage)
         found, behind = DueHeap(), DueHeap()
-        scan_closed(segment, delayed=found)
+        try:
+            scan_closed(segment, delayed=found)
+        except OSError as error:
+            self._damages.note(_unanswered(segment, error))
+            raise
         behind.push_between(found.encode(), *key, *segment.delayed_last)
         return sorted_entries(behind.encode())[: count * ENTRY_BYTES]
 

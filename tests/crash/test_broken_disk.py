@@ -180,6 +180,44 @@ def test_a_read_that_fails_is_told_and_tried_again_and_costs_nothing(gateway: Fa
     assert drained(gateway.amqp_port) == list(range(publisher.confirmed))
 
 
+def test_what_is_due_while_the_disk_cannot_be_read_comes_once_it_can(gateway: FaultyGateway) -> None:
+    gateway.terminate()
+    gateway.settings |= {"log.tail_cache_bytes": "1MiB", "log.scrub_bytes_per_s": "0"}
+    gateway.shim = Shim(gateway.folder / "segments", gateway.data_dir / "shard-000" / "wal")
+    gateway.start()
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, heartbeat=0)
+    connection = pika.BlockingConnection(parameters)
+    channel = connection.channel()
+    for name in ("q", "other"):
+        channel.queue_declare(name, durable=True)
+    channel.confirm_delivery()
+    gateway.shim.fail("pread", errno.EIO)
+    delayed = 0
+    told = "a delayed record at LSN"
+    deadline = time.monotonic() + LIMIT_S
+    while told not in gateway.log_text():  # when it leaves memory before it is due
+        assert time.monotonic() < deadline, f"of {delayed} all were still in memory"
+        properties = pika.BasicProperties(delivery_mode=2, headers={"x-penstock-deliver-after": 300})
+        channel.basic_publish("", "q", b"delayed %d" % delayed, properties)
+        delayed += 1
+        for _ in range(100):
+            channel.basic_publish("", "other", BODY, pika.BasicProperties(delivery_mode=2))
+    gateway.shim.heal()
+    numbers: list[int] = []
+    for method, _, body in channel.consume("q", inactivity_timeout=LIMIT_S):
+        assert body is not None, f"no delivery in {LIMIT_S} s, after {numbers} of {delayed}"
+        channel.basic_ack(method.delivery_tag)
+        numbers.append(int(body.removeprefix(b"delayed ")))
+        if len(numbers) == delayed:
+            break
+    assert sorted(numbers) == list(range(delayed))
+    wait(lambda: "the delayed records that could not be read came" in gateway.log_text(), "log line")
+    channel.cancel()
+    assert channel.queue_declare("q", passive=True).method.message_count == 0
+    connection.close()
+    gateway.terminate()
+
+
 @contextmanager
 def _mounted(folder: Path) -> Iterator[Path]:
     """A file system of 64 MiB."""

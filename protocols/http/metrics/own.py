@@ -39,6 +39,8 @@ def own(api: Management) -> Iterator[str]:
         ("duplicates", "counter", "Messages of named producers that came again and were not appended"),
         ("cold_reads", "counter", "Reads of records that were no longer in memory"),
         ("damaged_places", "gauge", "Places of the log found damaged since the start"),
+        ("delayed_unread", "gauge", "Delayed messages that are due and that the disk does not answer for"),
+        ("delayed_lost", "counter", "Delayed messages that were due and are damaged"),
         ("scrubbed_bytes", "counter", "Bytes of closed segments that were read again to find damage"),
         ("scrubbed_segments", "counter", "Closed segments that were read again to find damage"),
     ):

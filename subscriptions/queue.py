@@ -32,12 +32,17 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queues import Queues
     from penstock.subscriptions.tick import Tick
 
-__all__ = ["Getter", "Queue"]
+__all__ = ["RUNS_PROMISED", "Getter", "Queue"]
 
 logger = logging.getLogger("penstock.subscriptions")
 
 Getter = Callable[[Cursor | None], None]
 """Called with the cursor whose items[0] is the message, or None: the queue is empty (or gone)."""
+
+RUNS_MAX: Final = 1000
+"""Of a state record while the queue is in use: what is left out is delivered again after a crash."""
+RUNS_PROMISED: Final = 1 << 20
+"""The same where that was promised not to be, and at a clean stop."""
 
 NO_LIMIT: Final = 65_536
 """Of deliveries, as a cursor has it."""
@@ -53,6 +58,7 @@ class Queue(Served):
         "_awaiting",
         "_loading",
         "_outlets",
+        "_promises",
         "_queues",
         "_sole",
         "_watching",
@@ -118,6 +124,7 @@ class Queue(Served):
         self._watching: set[Feed] | None = None
         self._loading = 0
         self._awaiting = False
+        self._promises = False
         self.cursor = Cursor(queues.log)
         """What is ready, out and done."""
         self.cursor.queue = self
@@ -210,6 +217,20 @@ class Queue(Served):
     def persist(self) -> int:
         """Put the state record now, if it changed; the LSN of it, or 0."""
         return self._queues.persist_one(self)
+
+    def promise(self) -> int:
+        """The same for who promises that what is settled so far stays so, after a crash, too.
+
+        From now on its records say all of that, however many stretches it makes: one that left some out
+        would take the promise back.
+        """
+        self._promises = True
+        return self.persist()
+
+    @property
+    def runs_max(self) -> int:
+        """How many stretches its state records have at most."""
+        return RUNS_PROMISED if self._promises else RUNS_MAX
 
     def _reap(self) -> None:
         for feed in self.cursor.reap():

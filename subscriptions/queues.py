@@ -20,7 +20,7 @@ from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.guard import guarded
 from penstock.subscriptions.idle import Idle
 from penstock.subscriptions.options import QueueOptions
-from penstock.subscriptions.queue import Queue
+from penstock.subscriptions.queue import RUNS_PROMISED, Queue
 from penstock.subscriptions.replay import Replay
 from penstock.subscriptions.stream import Stream
 
@@ -253,7 +253,7 @@ class Queues:
         if not queue.qid or queue.deleted or not cursor.dirty:
             return 0
         self.tick.schedule()
-        lsn = self.log.tables.put(TABLE, _key(queue.qid), cursor.state())
+        lsn = self.log.tables.put(TABLE, _key(queue.qid), cursor.state(queue.runs_max))
         cursor.clean()
         return lsn
 
@@ -292,7 +292,7 @@ class Queues:
             is_doubtful = self._unclean_until and cursor.low() <= self._unclean_until
             if queue.qid and (cursor.dirty or cursor.outstanding or is_doubtful):
                 cursor.clean()
-                self.log.tables.put(TABLE, _key(queue.qid), cursor.state(1 << 20, True))
+                self.log.tables.put(TABLE, _key(queue.qid), cursor.state(RUNS_PROMISED, True))
         self._dirty.clear()
 
     def _anchor(self) -> None:

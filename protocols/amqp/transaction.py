@@ -73,7 +73,7 @@ class Transaction:
             for message, route in zip(self._messages, routes, strict=True):
                 lsn = append(channel, message, route).lsn
             for queue in channel.core.settle_planned():
-                lsn = max(lsn, queue.persist())
+                lsn = max(lsn, queue.promise())
         self.forget()
         channel.core.feed_starved()
         return lsn

@@ -158,7 +158,7 @@ class Consuming:
     def acknowledged(self, consumer: Consumer, request: int) -> None:
         """Answer when what is settled is kept."""
         queue = consumer.queue
-        self._session.answer(request, {}, 0 if queue.deleted else queue.persist())
+        self._session.answer(request, {}, 0 if queue.deleted else queue.promise())
 
     def give_back_later(
         self, consumer: Consumer, cursor: Cursor, seq: int, count: int, delay_ms: int

@@ -392,7 +392,7 @@ class Producing:
             for consumer, ranges in consumers:
                 for first, last in ranges:
                     consumer.ack(first, last)
-                lsn = max(lsn, consumer.queue.persist())
+                lsn = max(lsn, consumer.queue.promise())
         for consumer, _ in consumers:
             consumer.feed()
         session.answer(request, {"positions": positions}, lsn)

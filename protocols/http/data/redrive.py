@@ -90,7 +90,7 @@ class Redrive:
             run.append()
             for letter in moved:
                 letter.taken.settle()
-            lsn = queue.persist() if moved else 0
+            lsn = queue.promise() if moved else 0
         give_back([one for one in taken if id(one) not in gone])
         queue.credit_gained()
         await access.kept(lsn, "fsync")

@@ -199,7 +199,7 @@ class Transactions:
             for lease, how in ending:
                 self._all_leases.end(lease, how)
             queues = list(dict.fromkeys(lease.taken.queue for lease, _ in ending))
-            lsns.append(max((queue.persist() for queue in queues), default=0))
+            lsns.append(max((queue.promise() for queue in queues), default=0))
             if once is not None:
                 self._idempotency.keep(once, lsns)
         for queue in queues:

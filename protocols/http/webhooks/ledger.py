@@ -93,7 +93,7 @@ class Ledger:
             self._bury(item, held)
             held.feeder.settle(held)
             # In the same unit as its letter: the two never disagree after a crash.
-            held.taken.queue.persist()
+            held.taken.queue.promise()
         for item in verdict.again:
             held = item.name
             assert isinstance(held, Held)

@@ -39,7 +39,7 @@ class Failover:
         """The timer while the active one settles what it holds."""
 
     def changed(self) -> None:
-        """Consumers came or went."""
+        """Consumers came or went; the subscription is woken by that."""
         takers, name = self._subscription.takers, self._subscription.name
         self._places = {one: self._places.get(one) or place_of(one.name, name) for one in takers}
         if self.active not in self._places:
@@ -57,9 +57,6 @@ class Failover:
         elif self._handover is None:
             self._handover = self._subscription.tick.after(HANDOVER_S, self._hand_over)
             self._told(self.active, self.active.told, False)
-            self._subscription.wake()
-        else:
-            self._subscription.wake()
 
     def share_out(self, budget: int) -> Pause:
         """Everything to the active one; nothing while another takes over."""

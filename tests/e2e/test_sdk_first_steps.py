@@ -84,9 +84,9 @@ async def test_options_of_another_kind_are_named(
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        ({"deliver_after_s": "5"}, "deliver_after_s is a number of seconds, not str"),
+        ({"deliver_after_s": "5"}, "deliver_after_s is a number, not str"),
         ({"deliver_at": "tomorrow"}, "deliver_at is a datetime or a number of seconds, not str"),
-        ({"ttl_s": "5"}, "ttl_s is a number of seconds, not str"),
+        ({"ttl_s": "5"}, "ttl_s is a number, not str"),
     ],
 )
 async def test_times_are_numbers(client: penstock.Client, said: dict[str, Any], says: str) -> None:

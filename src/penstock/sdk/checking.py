@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["number"]
+from typing import Final
+
+__all__ = ["FOREVER_S", "number", "text", "whole"]
+
+FOREVER_S: Final = 10**9
+"""Longer than anything waits, in seconds."""
 
 
 def number(name: str, value: object, least: float, most: float) -> float:
@@ -17,4 +22,21 @@ def number(name: str, value: object, least: float, most: float) -> float:
         raise TypeError(f"{name} is a number, not {type(value).__name__}")
     if not least <= value <= most:
         raise ValueError(f"{name} is a number from {least:,} to {most:,}, not {value!r}")
+    return value
+
+
+def whole(name: str, value: object, least: int, most: int) -> int:
+    """`value`, which must be a whole number in [least, most]. Raises as `number`."""
+    found = number(name, value, least, most)
+    if found != int(found):
+        raise ValueError(f"{name} is a whole number, not {value!r}")
+    return int(found)
+
+
+def text(name: str, value: object) -> str:
+    """`value`, which must be text that is not empty. Raises TypeError, ValueError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is text, not {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{name} is empty")
     return value

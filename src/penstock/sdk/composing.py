@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.sdk.checking import number
 from penstock.sdk.message import PLAIN, properties_block
 from penstock.sdk.schema import body_of
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Composer", "due_ms"]
 
+_TTL_MAX_S: Final = (2**32 - 1) // 1000
+_LATEST_S: Final = 10**11
+"""Beyond any horizon."""
 _NO_SPAN: Final = nullcontext()
 
 
@@ -29,8 +33,12 @@ class Composer:
         codec: Codec[Any] | None,
         key: Callable[[Any], bytes | str | None] | None,
         tracing: Tracing | None,
+        user: Callable[[], str],
     ) -> None:
-        """`place`: where they go, in words, as spans have it. Raises TypeError: `key` is no function."""
+        """`place`: where they go, in words, as spans have it; `user`: who is logged in.
+
+        Raises TypeError: `key` is no function.
+        """
         if key is not None and not callable(key):
             raise TypeError(
                 f"a producer's key is a function of what is sent, not {type(key).__name__}; the key of one "
@@ -40,6 +48,7 @@ class Composer:
         self._codec = codec
         self._key = key
         self._tracing = tracing
+        self._user = user
 
     @property
     def is_plain(self) -> bool:
@@ -62,13 +71,15 @@ class Composer:
             data = body if type(body) is bytes else body_of(body)
         else:
             data, properties = self._codec.encode(body), self._described(properties)
-        if ttl_s is not None and not isinstance(ttl_s, int | float):
-            raise TypeError(f"ttl_s is a number of seconds, not {type(ttl_s).__name__}")
-        ttl_ms = None if ttl_s is None else max(int(ttl_s * 1000), 1)
+        if "user_id" in properties and properties["user_id"] != self._user():
+            raise ValueError(f"user_id is {self._user()!r}, who is logged in, or left out")
+        ttl_ms = None if ttl_s is None else max(int(number("ttl_s", ttl_s, 0, _TTL_MAX_S) * 1000), 1)
         return data, properties_block(key, headers, ttl_ms, persistent, properties)
 
     def many(self, values: Sequence[Any], key: bytes | str | None) -> tuple[list[bytes], bytes]:
         """Bodies, and the properties that all of them have. Raises as `message`."""
+        if isinstance(values, str | bytes):
+            raise TypeError(f"send_many sends a list of messages; a message of {type(values).__name__}: send")
         block = PLAIN
         if key is not None or self._codec is not None:
             block = properties_block(key, None, None, True, self._described({}))
@@ -97,8 +108,7 @@ def due_ms(at: datetime | float | None, after_s: float | None, clock: Callable[[
     if at is not None and after_s is not None:
         raise ValueError("deliver_at and deliver_after_s in one message; set one of them")
     if after_s is not None:
-        if not isinstance(after_s, int | float):
-            raise TypeError(f"deliver_after_s is a number of seconds, not {type(after_s).__name__}")
+        number("deliver_after_s", after_s, -_LATEST_S, _LATEST_S)
         return int((clock() + after_s) * 1000) + 1 if after_s > 0 else 0
     if at is None:
         return 0
@@ -110,4 +120,4 @@ def due_ms(at: datetime | float | None, after_s: float | None, clock: Callable[[
         if at.tzinfo is None:
             raise ValueError("deliver_at is a datetime with a time zone")
         at = at.timestamp()
-    return max(int(at * 1000), 1)
+    return max(int(number("deliver_at", at, 0, _LATEST_S) * 1000), 1)

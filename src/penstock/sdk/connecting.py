@@ -111,6 +111,7 @@ class Connecting:
         self._members: dict[int, Resumable] = {}
         self._next_handle = 0
         self._reconnecting: asyncio.Task[None] | None = None
+        self._user = ""
         self._connected = asyncio.Event()
         self._closed = False
         self.reconnects = 0
@@ -135,7 +136,7 @@ class Connecting:
         if self._token is not None:
             token = self._token if isinstance(self._token, str) else self._token()
             target = target._replace(user="", password=token)
-        return await open_link(
+        link = await open_link(
             target,
             self._tls,
             self._certified,
@@ -144,6 +145,8 @@ class Connecting:
             self._timeout_s,
             self._on_lost,
         )
+        self._user = link.user
+        return link
 
     def _on_lost(self, link: Link, why: ClientError) -> None:
         if link is not self._link or self._closed:
@@ -251,6 +254,11 @@ class Connecting:
     def connected(self) -> bool:
         """Whether there is a connection now."""
         return self._link is not None and self._link.alive
+
+    @property
+    def user(self) -> str:
+        """Who is logged in, by the gateway's word; "": nobody was yet."""
+        return self._user
 
     @property
     def reconnecting(self) -> bool:

@@ -52,6 +52,8 @@ class Link(asyncio.Protocol):
         self._writable.set()
         self._error: ClientError | None = None
         self.welcome: dict[str, Any] = {}
+        self.user = ""
+        """Who is logged in."""
         self.packs = ""
         """How batches are compressed; "": they are not."""
         self.stores = False
@@ -304,6 +306,8 @@ class Link(asyncio.Protocol):
                 raise step
             if "version" in step:
                 self.welcome = step
+            else:
+                self.user = str(step.get("user", ""))
         if compression is not None and compression not in self.welcome["capabilities"]:
             raise ClientError(
                 f"the gateway does not compress with {compression}",

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native._records import MessageId, Record
-from penstock.protocols.native.kinds import KEY_HEADER
+from penstock.protocols.native.kinds import KEY_HEADER, PROPERTIES_MAX
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,6 +28,9 @@ __all__ = ["Message", "MessageId", "properties_block"]
 
 _KEY: Final = KEY_HEADER.encode()
 
+_RESERVED: Final = ("CC", "BCC", "x-mqtt-retain")
+_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+
 PLAIN: Final = b"\x10\x00\x02"
 """The properties of a message that has none but to be kept: delivery-mode 2."""
 
@@ -42,7 +45,7 @@ def properties_block(
     """The properties of a message, encoded.
 
     Raises:
-        ValueError: a name or a value is too long.
+        ValueError: a name or a value is too long, or the gateway would refuse it.
         TypeError: there is no such property, or a value is of a type that none can have.
 
     """
@@ -50,6 +53,8 @@ def properties_block(
         return PLAIN
     from penstock.protocols.properties import FIELDS, encode_properties
 
+    if properties and "delivery_mode" in properties:
+        raise TypeError("delivery_mode is said by persistent: True for 2, False for 1")
     made: dict[str, Any] = {**(properties or {}), "delivery_mode": 2 if persistent else 1}
     if key is not None and not isinstance(key, str | bytes):
         raise TypeError(f"a key is text or bytes, not {type(key).__name__}")
@@ -71,9 +76,32 @@ def properties_block(
             f"there is no property {sorted(unknown)[0]!r}: there are {', '.join(names)}, and headers"
         )
     try:
-        return encode_properties(made)
+        block = encode_properties(made)
     except (TypeError, ValueError, OverflowError, struct.error) as error:
         raise _culprit(made, error) from error
+    # The gateway refuses a batch whole: what it would refuse is told here, or others' messages went with it.
+    found = _parser()(block)
+    if found is None or found[4] or len(block) > PROPERTIES_MAX:
+        raise ValueError(_refused(made, len(block)))
+    return block
+
+
+def _refused(properties: Mapping[str, Any], size: int) -> str:
+    """Why the gateway takes no message with these properties, which are encoded in `size` bytes."""
+    if size > PROPERTIES_MAX:
+        return (
+            f"headers and properties of {size:,} bytes: {PROPERTIES_MAX:,} are taken; send more in the body"
+        )
+    for name in properties.get("headers", {}):
+        if name in _RESERVED or name.startswith("x-penstock-"):
+            return f"the header {name!r} is the gateway's own; leave it out"
+    if str(properties.get("reply_to", "")).startswith(_REPLY_TO):
+        return f"the property 'reply_to' cannot be {_REPLY_TO}: that serves AMQP clients only; name a queue"
+    if "expiration" in properties:
+        return (
+            f"the property 'expiration' is no number of ms: {properties['expiration']!r}; say ttl_s instead"
+        )
+    return "the properties are none that the gateway takes"
 
 
 def _culprit(properties: Mapping[str, Any], error: Exception) -> Exception:
@@ -92,6 +120,14 @@ def _culprit(properties: Mapping[str, Any], error: Exception) -> Exception:
         except (TypeError, ValueError, OverflowError, struct.error) as found:
             return kind(f"the {what} cannot be sent: {found}")
     return kind(f"the headers cannot be sent: {error}")
+
+
+@cache
+def _parser() -> Callable[[bytes], tuple[int, int, int, bytes | None, bool] | None]:
+    """Loaded when it is needed, as all that has to do with properties is."""
+    from penstock.protocols._properties import parse
+
+    return parse
 
 
 @cache

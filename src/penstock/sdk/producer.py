@@ -88,7 +88,7 @@ class Producer(Generic[T]):
 
             self._answering = Answering(client, group.check)
         self._linger_s = linger_s
-        self._composer = Composer(self.place, codec, key, client.tracing)
+        self._composer = Composer(self.place, codec, key, client.tracing, lambda: client.user)
         self._gathering = Gathering(PLAIN, batch_bytes, batch_messages, buffer_bytes)
         self._gathering.is_plain = self._composer.is_plain and not numbered
         self._room = Room(self._gathering)

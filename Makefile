@@ -96,7 +96,11 @@ spark-docs: $(STAMPS)/extras kernels  ## run the command lines of docs/spark.md
 
 .PHONY: spark-cluster
 spark-cluster: $(STAMPS)/extras kernels  ## run Spark's tests with two executors in processes of their own
-	PENSTOCK_TEST_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest -q -p no:xdist -W default --ignore tests/spark/test_pages.py tests/spark $(ARGS)
+	PENSTOCK_TEST_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest -q -p no:xdist -W default --ignore tests/spark/test_pages.py --ignore tests/spark/test_kills.py tests/spark $(ARGS)
+
+.PHONY: spark-kills
+spark-kills: $(STAMPS)/extras kernels  ## kill executors, workers, drivers and the gateway while Spark writes
+	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_kills.py $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does

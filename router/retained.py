@@ -53,13 +53,15 @@ _LEAF: Final[dict[bytes, _Level]] = {}
 
 
 class _Level:
-    """One level of topics. `row` is the key of the message of exactly this topic, empty: there is none."""
+    """One level of topics. `row` is the key of the message of exactly this topic, empty: there is none; `set`
+    how many walks had begun when it was set (one object for all that were set between two walks)."""
 
-    __slots__ = ("children", "row")
+    __slots__ = ("children", "row", "set")
 
     def __init__(self) -> None:
         self.children = _LEAF
         self.row = b""
+        self.set = 0
 
     def child(self, word: bytes) -> _Level:
         """The level below with this word, made when there is none."""
@@ -85,6 +87,7 @@ class Retained:
         self._tables = tables
         self._root = _Level()
         self._count = 0
+        self._begun = 0
 
     def __len__(self) -> int:
         """How many topics have one, expired ones that nobody asked for included."""
@@ -148,30 +151,36 @@ class Retained:
             level = child
         return self._message(level.row, now_ms)
 
-    def match(self, topic_filter: str, now_ms: int) -> Iterator[RetainedMessage]:
+    def begin(self) -> int:
+        """For `match`: only what is retained now is walked, not what is set from now on."""
+        self._begun += 1
+        return self._begun
+
+    def match(self, topic_filter: str, now_ms: int, begun: int) -> Iterator[RetainedMessage]:
         """The messages of the topics that a filter matches, one at a time.
 
-        Messages may be set and deleted while it is walked: one that is there all the time comes exactly once.
+        Messages may be set and deleted while it is walked: one that is there all the time comes exactly once,
+        one that was set since `begin` gave `begun` does not come.
         """
-        for row in self._rows(wire(topic_filter).split(b"/")):
-            message = self._message(row, now_ms)
+        for level in self._levels(wire(topic_filter).split(b"/")):
+            message = self._message(level.row, now_ms) if level.set < begun else None
             if message is not None:
                 yield message
 
-    def _rows(self, words: list[bytes]) -> Iterator[bytes]:
-        """Depth first over the levels that match; a level's children are taken at once when it is reached."""
+    def _levels(self, words: list[bytes]) -> Iterator[_Level]:
+        """Those that match and have a message, depth first; children are taken when theirs is reached."""
         ahead = [(self._root, 0)]
         while ahead:
             level, at = ahead.pop()
             if at == len(words):
                 if level.row:
-                    yield level.row
+                    yield level
                 continue
             word = words[at]
             if word == b"#":
                 # Everything from here on: at stays, so the children come here again.
                 if level.row:
-                    yield level.row
+                    yield level
                 ahead.extend((child, at) for child in self._wild(level))
             elif word == b"+":
                 ahead.extend((child, at + 1) for child in self._wild(level))
@@ -197,6 +206,7 @@ class Retained:
         level = self._root
         for word in topic.split(b"/"):
             level = level.child(word)
+        level.set = self._begun
         if not level.row:
             # The same object as the table's key, not a copy of it.
             level.row = row or row_key(self._vhost, topic)
@@ -206,8 +216,8 @@ class Retained:
     def clear(self) -> int:
         """Delete all, with the vhost; the LSN to wait for."""
         lsn = 0
-        for row in list(self._rows([b"#"])):
-            lsn = max(lsn, self._tables.delete(_TABLE, row))
+        for level in list(self._levels([b"#"])):
+            lsn = max(lsn, self._tables.delete(_TABLE, level.row))
         self._root = _Level()
         self._count = 0
         return lsn

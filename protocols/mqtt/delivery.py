@@ -148,11 +148,12 @@ class Delivery:
         if self._open:
             self._join_shares()
 
-    def retained(self, subscriptions: list[Subscription]) -> None:
-        """Deliver what is retained under these."""
+    def retained(self, subscriptions: list[Subscription], begun: int) -> None:
+        """Deliver what was retained under these when they began (`Retained.begin`); the rest comes as it is
+        published."""
         for subscription in subscriptions:
             topic, now_ms = filter_of(subscription.topic), self._log.now_ms()
-            walk = self._client.vhost.retained.match(topic, now_ms)
+            walk = self._client.vhost.retained.match(topic, now_ms, begun)
             if self._clients.sys is not None and is_sys(topic):
                 walk = chain(walk, self._clients.sys.match(topic))
             self._retained.add(subscription, walk)

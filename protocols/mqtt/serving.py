@@ -94,7 +94,8 @@ class Serving(Opening):
         )
         delivery.subscribed()
         suback = words.suback(packet.packet_id, results, [line.topic for line in packet.filters])
-        self._replies.send(suback, lsn, lambda: delivery.retained(wanted))
+        begun = self.client.vhost.retained.begin() if wanted else 0
+        self._replies.send(suback, lsn, lambda: delivery.retained(wanted, begun))
 
     def _on_unsubscribe(self, packet: packets.Unsubscribe) -> None:
         words = self._words

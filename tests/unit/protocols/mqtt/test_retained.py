@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from penstock.protocols.mqtt._runs import forget_runs
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
 
@@ -102,3 +107,23 @@ def test_retained_messages_survive_a_restart(gateway: Gateway) -> None:
     sub.subscribe(("#", 0))
     assert [m.payload for m in sub.publishes()] == [b"kept"]
     again.stop()
+
+
+@pytest.mark.parametrize("kept_before", [False, True])
+def test_what_is_retained_between_subscribe_and_suback_comes_once(tmp_path: Path, kept_before: bool) -> None:
+    """SUBACK of a session that lasts waits for the disk."""
+    gateway = Gateway(tmp_path, fsync="group")
+    pub = gateway.connect("p", 5)
+    if kept_before:
+        pub.publish("t/a", b"old", qos=1, packet_id=1, retain=True)
+    pub.publish("t/b", b"kept", qos=1, packet_id=1, retain=True).take()
+    sub = gateway.connect("s", 5, clean=False, props=b"\x11\0\0\1\0")
+    sub.send(f.subscribe(9, ("t/+", 1), version=5), settle=False)
+    sub.flush()
+    assert not sub.received, "SUBACK has not left yet"
+    pub.publish("t/a", b"new", qos=1, packet_id=1, retain=True, settle=False)
+    came = [p for p in sub.take() if p.kind == f.PUBLISH]
+    found = sorted((m.payload, m.retain) for m in (f.parse_publish(p, 5) for p in came))
+    assert found == [(b"kept", True), (b"new", False)]
+    forget_runs()
+    gateway.stop()

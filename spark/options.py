@@ -50,6 +50,8 @@ _KNOWN: Final = (
     "report",
 )
 _OF_TRAFFIC: Final = ("archive", "payload", "exchanges", "topics", "routingKeys", "protocols")
+_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""What a batch query refuses."""
 DEFAULT_EXCHANGE: Final = "amq.default"
 """The name of the one that has none, as in permissions."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -89,6 +91,8 @@ class ReadOptions:
     min_offsets: int | None
     max_delay_s: float
     min_partitions: int
+    of_streams: tuple[tuple[str, str], ...]
+    """What was given that only streams have, as it was given."""
     task_bytes: int | None
     """How much a task reads at most; None: the planner says."""
     report: str = ""
@@ -108,6 +112,10 @@ class ReadOptions:
 
     def for_batch(self) -> ReadOptions:
         """These. Raises SparkOptionError when they say what only a stream does."""
+        for name, value in self.of_streams:
+            raise SparkOptionError(
+                name, value, "a batch query has no triggers: leave it out, or read with spark.readStream"
+            )
         if self.starting == "latest":
             raise SparkOptionError(
                 "startingOffsets", "latest", "a batch query ends there: give earliest, an offset or a time"
@@ -191,6 +199,7 @@ class ReadOptions:
             min_offsets=_number(given, "minOffsetsPerTrigger", 1),
             max_delay_s=parse_duration_s("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
             min_partitions=_number(given, "minPartitions", 1) or 1,
+            of_streams=tuple((name, given[name.lower()]) for name in _OF_STREAMS if name.lower() in given),
             task_bytes=_number(given, "taskBytes", 65536),
             report=_report(given),
         )

@@ -76,6 +76,22 @@ def test_ends_are_of_batch_queries_and_lie_behind_starts() -> None:
     assert parse(startingOffsets="latest").for_stream().starting == options.starting
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("maxOffsetsPerTrigger", "5"),
+        ("maxBytesPerTrigger", "5000"),
+        ("minOffsetsPerTrigger", "5"),
+        ("maxTriggerDelay", "15m"),
+    ],
+)
+def test_what_triggers_do_is_refused_by_batch_queries(option: str, value: str) -> None:
+    options = parse(**{option: value})
+    with pytest.raises(SparkOptionError, match=rf"'{option}': '{value}'.*a batch query has no triggers"):
+        options.for_batch()
+    assert options.for_stream() == options
+
+
 def test_a_cursor_needs_a_gateway() -> None:
     given = {"path": "/d", "startingOffsets": "cursor:ml"}
     with pytest.raises(SparkOptionError, match="by the option endpoint"):

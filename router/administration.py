@@ -28,7 +28,7 @@ from penstock.router.vhost_state import VhostMetadata
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
 
-__all__ = ["Administration"]
+__all__ = ["Administration", "check_name"]
 
 logger = logging.getLogger("penstock.router")
 
@@ -55,7 +55,7 @@ class Administration:
             InvalidParameter: the name is empty or longer than 255 bytes.
 
         """
-        _check_name("user", name)
+        check_name("user", name)
         lsn = self._users.set_user(name, stored, tags)
         self._schedule()
         self._tell(user=name)
@@ -164,16 +164,10 @@ class Administration:
                 worker, or the vhost belongs to another worker.
 
         """
-        _check_name("vhost", name)
-        if default_queue_type not in (None, "", "undefined", *TYPES):
-            raise InvalidParameter(
-                f"Unsupported queue type '{default_queue_type}'", f"use {', '.join(TYPES)}"
-            )
+        self.check_vhost(name, default_queue_type, worker)
         broker = self._broker
         found = broker.vhosts.get(name)
         metadata, limits, home = VhostMetadata(), dict[str, int](), broker.elsewhere(name)
-        if worker is not None:
-            _check_worker(broker, name, worker)
         if found is not None:
             metadata = found.metadata
         elif home is not None:
@@ -196,6 +190,16 @@ class Administration:
         vhost = found or broker.add_vhost(name)
         vhost.metadata = metadata
         return broker.save_vhost(vhost)
+
+    def check_vhost(self, name: str, default_queue_type: str | None, worker: object) -> None:
+        """Whether `put_vhost` takes these; raises what it does."""
+        check_name("vhost", name)
+        if default_queue_type not in (None, "", "undefined", *TYPES):
+            raise InvalidParameter(
+                f"Unsupported queue type '{default_queue_type}'", f"use {', '.join(TYPES)}"
+            )
+        if worker is not None:
+            _check_worker(self._broker, name, worker)
 
     def delete_vhost(self, name: str) -> int:
         """Remove a vhost with all that is in it; its connections are closed.
@@ -329,6 +333,7 @@ def _check_worker(broker: Broker, name: str, worker: object) -> None:
         )
 
 
-def _check_name(kind: str, name: str) -> None:
+def check_name(kind: str, name: str) -> None:
+    """Whether a user or vhost may be called so. Raises InvalidParameter."""
     if not 1 <= len(wire(name)) <= _NAME_MAX:
         raise InvalidParameter(f"a {kind} needs a name of 1 to {_NAME_MAX} bytes", "give it another name")

@@ -404,6 +404,27 @@ def test_all_mistakes_are_named_at_once(api: Api, unique: str) -> None:
         assert any(one.startswith(thing) and about in one for one in found), (thing, found)
     assert any("vhost 'nowhere' does not exist" in one for one in found)
     assert api.get("definitions") == before
+    body = {
+        "vhosts": [{"name": unique}, {"name": "v", "limits": {"max-queues": 5, "max-nonsense": 1}}],
+        "users": [
+            {"name": "fine", "limits": [], "tags": []},
+            {"name": "u", "tags": [], "limits": {"max-channels": "many"}},
+            {"name": "w", "tags": [], "limits": [5]},
+            {"name": "x" * 256, "tags": []},
+        ],
+    }
+    answer = api.send("POST", "definitions", body)
+    assert answer.status_code == 400
+    for wanted in (
+        "vhosts[1].limits: 'v': Unrecognised limit 'max-nonsense'",
+        "users[1].limits: 'u': max-channels should be a number, actually was 'many'",
+        "users[2].limits: 'w': an object is wanted",
+        "a user needs a name of 1 to 255 bytes",
+    ):
+        assert wanted in answer.json()["reason"], answer.json()
+    body = {"vhosts": [{"name": unique}, {"name": "v", "default_queue_type": "odd"}]}
+    assert "Unsupported queue type 'odd'" in api.send("POST", "definitions", body).json()["reason"]
+    assert api.get("definitions") == before
     many = {"queues": [{"name": f"q{n}", "vhost": "nowhere"} for n in range(500)]}
     assert api.send("POST", "definitions", many).json()["reason"].endswith("; and 480 more")
 

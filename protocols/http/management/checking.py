@@ -2,8 +2,7 @@
 
 A thing is judged by itself and by what is there: whether its vhost and user are there or in the file, whether
 a queue, an exchange or a policy can be so, and whether one that is there is so already. What only shows when
-it is done (limits that users and vhosts name themselves, ends of bindings, what front ends keep) is not
-known here.
+it is done (ends of bindings, what front ends keep) is not known here.
 """
 
 from __future__ import annotations
@@ -21,13 +20,16 @@ from penstock.protocols.http.management.defined import (
     exchange_of,
     is_own,
     is_session,
+    limits_of,
     named,
     queue_of,
+    vhost_said,
 )
 from penstock.protocols.http.management.users import stored_hash, tags_of
 from penstock.protocols.http.messages import HttpError
+from penstock.router.administration import check_name
 from penstock.router.exchange_arguments import check_exchange, check_exchange_type, check_same_exchange
-from penstock.router.limits import VHOST_LIMITS, check_limits
+from penstock.router.limits import USER_LIMITS, VHOST_LIMITS, check_limits
 from penstock.router.policies import checked
 from penstock.router.queue_arguments import check_arguments
 
@@ -38,6 +40,7 @@ __all__ = ["check"]
 
 _AT_ONCE: Final = 200
 """Things looked at before the loop does something else."""
+_LIMITS: Final = {"vhosts": VHOST_LIMITS, "users": USER_LIMITS}
 _NAMED: Final = 20
 """Mistakes that an answer names."""
 
@@ -61,14 +64,17 @@ async def check(
     mistakes: list[str] = []
     seen = 0
     for part, judge in checks.by_part.items():
-        for item in file.items(part):
+        for at, item in enumerate(file.items(part)):
+            where = f"{part}: {named(item)}"
             try:
                 checks.place(part, item)
                 judge(item)
+                where = f"{part}[{at}].limits: {named(item)}"
+                checks.limits(part, item)
             except HttpError as error:
-                mistakes.append(f"{part}: {named(item)}: {error.detail}")
+                mistakes.append(f"{where}: {error.detail}")
             except PenstockError as error:
-                mistakes.append(f"{part}: {named(item)}: {told(error)}")
+                mistakes.append(f"{where}: {told(error)}")
             seen += 1
             if seen % _AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -87,6 +93,7 @@ class _Checks:
         self._vhosts = {*broker.names(), *(text_of(item, "name") for item in file.items("vhosts"))}
         self._users = {*broker.users.names(), *(text_of(item, "name") for item in file.items("users"))}
         self.by_part: dict[str, Callable[[Item], None]] = {
+            "vhosts": self._vhost,
             "users": self._user,
             "permissions": self._permission,
             "topic_permissions": self._permission,
@@ -103,7 +110,7 @@ class _Checks:
         permission = part in ("permissions", "topic_permissions")
         if part == "parameters" and item.get("component") not in COMPONENTS:
             return
-        if part == "users" or (self._file.vhost is not None and not permission):
+        if part in ("vhosts", "users") or (self._file.vhost is not None and not permission):
             return
         vhost = text_of(item, "vhost")
         if vhost not in self._vhosts:
@@ -113,7 +120,20 @@ class _Checks:
     def _any(self, item: Item) -> None:
         """What a front end keeps: it says itself what it makes of it."""
 
+    def _vhost(self, item: Item) -> None:
+        if self._file.vhost is not None:
+            return  # it is not imported
+        name, said = text_of(item, "name"), vhost_said(item)
+        worker = None if self._broker.knows(name) else said["worker"]
+        self._broker.administration.check_vhost(name, said["default_queue_type"], worker)
+
+    def limits(self, part: str, item: Item) -> None:
+        """Those that a vhost or a user names itself."""
+        if self._file.vhost is None and part in _LIMITS:
+            check_limits(limits_of(item), _LIMITS[part])
+
     def _user(self, item: Item) -> None:
+        check_name("user", text_of(item, "name"))
         if "password_hash" in item:
             stored_hash(item)
         tags_of(item.get("tags", []))

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from penstock.protocols.definitions import OF_FRONTS, OF_VHOST, Item
 from penstock.protocols.http.management.context import flag_of, table_of, text_of
+from penstock.protocols.http.management.users import tags_of
 from penstock.protocols.http.messages import HttpError
 from penstock.router.names import RESERVED_PREFIX
 
@@ -121,6 +122,28 @@ def exchange_of(item: Item) -> dict[str, Any]:
         "internal": flag_of(item, "internal"),
         "arguments": table_of(item),
     }
+
+
+def vhost_said(item: Item) -> dict[str, Any]:
+    """What is said of a vhost, its name and its limits apart; None of what is not. Raises HttpError 400."""
+    said = {**table_of(item, "metadata"), **item}
+    kind = said.get("default_queue_type")
+    return {
+        "description": text_of(said, "description") if "description" in said else None,
+        "tags": tags_of(said["tags"]) if "tags" in said else None,
+        "default_queue_type": kind if isinstance(kind, str) and kind != "undefined" else None,
+        "worker": said.get("worker"),
+    }
+
+
+def limits_of(item: Item) -> Item:
+    """The limits that a user or vhost names itself; RabbitMQ has [] for none. Raises HttpError 400."""
+    limits = item.get("limits")
+    if isinstance(limits, dict):
+        return limits
+    if limits in (None, []):
+        return {}
+    raise HttpError(400, "bad_request", "an object is wanted, of limits by name")
 
 
 def is_own(name: str) -> bool:

@@ -30,8 +30,10 @@ from penstock.protocols.http.management.defined import (
     exchange_of,
     is_own,
     is_session,
+    limits_of,
     named,
     queue_of,
+    vhost_said,
 )
 from penstock.protocols.http.management.users import stored_hash, tags_of
 from penstock.protocols.http.management.vhosts import GLOBAL_TABLE
@@ -228,17 +230,11 @@ class Import:
     def _put_vhost(self, item: Item) -> int:
         admin = self._broker.administration
         name = text_of(item, "name")
-        said = {**table_of(item, "metadata"), **item}
-        kind = said.get("default_queue_type")
-        lsn = admin.put_vhost(
-            name,
-            description=text_of(said, "description") if "description" in said else None,
-            tags=tags_of(said["tags"]) if "tags" in said else None,
-            default_queue_type=kind if isinstance(kind, str) and kind != "undefined" else None,
-            worker=None if self._broker.knows(name) else said.get("worker"),
-        )
-        limits = item.get("limits")
-        if isinstance(limits, dict) and limits:
+        said = vhost_said(item)
+        if self._broker.knows(name):
+            said["worker"] = None
+        lsn = admin.put_vhost(name, **said)
+        if limits := limits_of(item):
             lsn = max(lsn, admin.set_vhost_limits(name, limits))
         return lsn
 
@@ -247,8 +243,7 @@ class Import:
         name = text_of(item, "name")
         stored = stored_hash(item) if "password_hash" in item else ""
         lsn = admin.put_user(name, stored, tags_of(item.get("tags", [])))
-        limits = item.get("limits")
-        if isinstance(limits, dict) and limits:
+        if limits := limits_of(item):
             lsn = max(lsn, admin.set_user_limits(name, limits))
         return lsn
 

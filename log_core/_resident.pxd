@@ -1,6 +1,6 @@
 """Runs of batches out of the page cache. The words are in _resident.pyx."""
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.log_core._batch cimport BatchHeader
 from penstock.log_core._feed cimport Feed
@@ -34,6 +34,12 @@ cdef class Place:                           # where one reader is
     cdef BatchHeader head                   # of the batch at `head_at`; 0: none was read yet
     cdef uint64_t head_at
     cdef uint64_t behind                    # up to this offset the page cache was looked at
+    cdef uint64_t whole_from, whole_to      # it had these bytes of the file
+    cdef int64_t whole_at                   # when that was asked, in ns
+
+    # Whether `lsn` comes next to who reads on in files, and lies in one that is open.
+    cdef bint goes_on(self, Resident resident, uint64_t lsn)
+    cdef bint has_pages(self, uint64_t offset, size_t size) noexcept
 
     cdef bint read_head(self, uint64_t offset) noexcept
     cdef int look_ahead(self, Resident resident, uint64_t offset) except -1

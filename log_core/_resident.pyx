@@ -15,7 +15,8 @@ a second is closed, so that the file of a segment that is deleted does not stay.
 the next one is opened, too.
 """
 
-from libc.stdint cimport uint8_t, uint16_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
+from posix.time cimport clock_gettime, timespec
 
 from penstock.log_core._batch cimport (
     ATTR_AMQP091, ATTR_LASTING, BATCH_HEADER, BATCH_MAGIC, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader, Found,
@@ -24,6 +25,10 @@ from penstock.log_core._batch cimport (
 from penstock.log_core._feed cimport Feed
 from penstock.log_core._segment_file cimport SegmentFile, Stretch, stretch_of
 
+cdef extern from "<time.h>" nogil:
+    enum:
+        CLOCK_MONOTONIC_COARSE
+
 cdef enum:
     FILES_MAX = 16
     HEADS_MAX = 256                 # of batches that a seek looks at
@@ -31,6 +36,14 @@ cdef enum:
     COUNT_MIN = 16                  # records of a batch that is worth its head, however few bytes they have
     AHEAD = 4194304                 # bytes that are looked for ahead of a reader, at least half of it
     SENT_MIN = 8192                 # bytes of a batch that is worth it, however few its records are
+    FRESH_NS = 10000000             # what the page cache had then, it has still: one look is for what is sent and
+                                    # what is ahead of it
+
+
+cdef int64_t coarse_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
+    return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef class Resident:
@@ -124,6 +137,30 @@ cdef class Place:
         self.head_at = offset
         return True
 
+    cdef bint goes_on(self, Resident resident, uint64_t lsn):
+        cdef SegmentFile file = self.file
+        if lsn != self.lsn or file is None:
+            return False
+        return file.is_open() if lsn < file.next_lsn else resident.find(lsn) is not None
+
+    cdef bint has_pages(self, uint64_t offset, size_t size) noexcept:
+        """`SegmentFile.has_pages`, unless the look ahead asked that a moment ago."""
+        cdef int64_t now = coarse_ns()
+        if now - self.whole_at >= FRESH_NS:
+            self.whole_from = self.whole_to = 0
+        if self.whole_from <= offset and offset + size <= self.whole_to:
+            return True
+        # Up to where it was looked ahead, so that this and what is asked for next are one range.
+        if offset + size < self.behind and self.file.has_pages(offset, self.behind - offset):
+            size = self.behind - offset
+        elif not self.file.has_pages(offset, size):
+            return False
+        if offset != self.whole_to:
+            self.whole_from = offset
+            self.whole_at = now
+        self.whole_to = offset + size
+        return True
+
     cdef int look_ahead(self, Resident resident, uint64_t offset) except -1:
         """Have what a reader at `offset` wants next come into the page cache, before somebody would wait for it."""
         cdef SegmentFile file = self.file
@@ -132,7 +169,7 @@ cdef class Place:
             return 0
         self.behind = max(self.behind, offset)
         size = <size_t>min(offset + AHEAD, file.end) - self.behind
-        if not file.has_pages(self.behind, size):
+        if not self.has_pages(self.behind, size):
             stretch_of(file, self.behind, size, False).bring()
             resident.brought += 1
         self.behind += size
@@ -144,7 +181,7 @@ cdef class Place:
         cdef int looks
         if file is None or not file.is_open() or not file.base_lsn <= lsn < file.next_lsn:
             file = self.file = resident.find(lsn)
-            self.lsn = self.head_at = self.behind = 0
+            self.lsn = self.head_at = self.behind = self.whole_to = 0
             if file is None:
                 return 0
             resident.begin(file)
@@ -181,7 +218,7 @@ cdef class Place:
             lsn += head.count
             run.count += head.count
             run.blobs += head.blob_raw
-        if run.count == 0 or not file.whole or not file.has_pages(self.offset, offset - self.offset):
+        if run.count == 0 or not file.whole or not self.has_pages(self.offset, offset - self.offset):
             return None
         file.used = True
         resident.sent += offset - self.offset

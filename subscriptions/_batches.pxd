@@ -24,7 +24,11 @@ cdef struct Next:               # what a cursor would take next
 
 # The next batch, when all of it is the cursor's next `most` or fewer; None: take as always. Nothing changes.
 cdef Batch next_batch(Cursor cursor, Py_ssize_t most, Next* next)
-# The size of the next batch, when it is not in memory but in the page cache and the like; 0: it is not. Nothing changes.
+# Whether what is next follows, in files, what the place was used for last: it goes out of the page cache with less
+# work than out of memory, which it is copied from twice.
+cdef bint goes_on(Cursor cursor, Place place)
+# The size of the next batch, when it is not in memory, or goes on, and is in the page cache and the like; 0: it is not.
+# Nothing changes.
 cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) except? 0
 # Behind next_run: read that batch and whole ones that follow, as `room` has place for; bytes, or 0.
 cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0

@@ -79,12 +79,18 @@ cdef Batch next_batch(Cursor cursor, Py_ssize_t most, Next* next):
     return batch
 
 
+cdef bint goes_on(Cursor cursor, Place place):
+    cdef Next next
+    return takes_whole(cursor, &next) and place.goes_on(cursor._log.resident, next.first)
+
+
 cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) except? 0:
     if not takes_whole(cursor, next):
         return 0
-    begin_take()
-    if find_record(cursor._log, next.first):
-        return 0
+    if not place.goes_on(cursor._log.resident, next.first):
+        begin_take()
+        if find_record(cursor._log, next.first):
+            return 0
     next.limit = min(next.limit, next.index + most)
     return place.seek(cursor._log.resident, next.first, <Feed>next.feed, next.index, next.limit)
 

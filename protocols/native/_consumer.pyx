@@ -35,7 +35,7 @@ from penstock.protocols.native.packing import pack
 from penstock.protocols.outbuffer cimport FILE_BYTES, OutBuffer
 from penstock.log_core._resident cimport Place, Run
 from penstock.log_core._segment_file cimport Stretch
-from penstock.subscriptions._batches cimport BatchOutlet, Next, find_run, next_batch, next_run, read_run, take_whole
+from penstock.subscriptions._batches cimport BatchOutlet, Next, find_run, goes_on, next_batch, next_run, read_run, take_whole
 from penstock.subscriptions._cursor cimport Cursor
 from penstock.subscriptions._taken cimport TAKEN, Item
 from penstock.subscriptions._keys cimport slot_of
@@ -330,11 +330,16 @@ cdef class Consumer(BatchOutlet):
         cdef Batch batch
         # A batch that is small beside the credit may overdraw it: else each window would end with one taken apart.
         cdef int64_t most = self.messages + self.window // 4, size_most = self.size + self.size_window // 4
+        cdef Py_ssize_t took
         cdef uint8_t* p
         if not self.outgoing.stores or self.outgoing.packs or self.pulls or self.messages <= 0 or self.size <= 0:
             return 0
         if not self.auto:
             most = min(most, self.unacked_max - self.held.unacked)
+        if self.place is not None and goes_on(cursor, self.place):
+            took = self.deliver_run(cursor, most, size_most)
+            if took:
+                return took
         next.small = self.small
         batch = next_batch(cursor, most, &next)
         if batch is None:
@@ -348,8 +353,8 @@ cdef class Consumer(BatchOutlet):
         return self.put_stored(cursor, p, batch.nbytes, None, batch.base_lsn, batch.count, batch.header.blob_raw)
 
     cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most, int64_t size_most) except -1:
-        """What is not in memory goes out of the page cache, if it need not be waited for: as a stretch of its file, or
-        read to where it is sent from."""
+        """What is not in memory, or follows what was not, goes out of the page cache, if it need not be waited for: as a
+        stretch of its file, or read to where it is sent from."""
         cdef Next next
         cdef Run run
         cdef Py_ssize_t room = self.room()

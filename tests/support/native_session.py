@@ -33,18 +33,24 @@ class World:
     """A broker over a log in `folder`, and its time."""
 
     def __init__(
-        self, folder: Path, options: NativeOptions | None = None, *, segment_bytes: int = 1 << 20
+        self,
+        folder: Path,
+        options: NativeOptions | None = None,
+        *,
+        segment_bytes: int = 1 << 20,
+        tail_cache_bytes: int = 128 << 20,
     ) -> None:
         self.folder = folder
-        self.segment_bytes = segment_bytes
+        self.log_options = LogOptions(
+            segment_bytes=segment_bytes, tail_cache_bytes=tail_cache_bytes, fsync="never", min_free_bytes=0
+        )
         self.options = options or NativeOptions()
         self.clock = Clock()
         self._open()
 
     def _open(self) -> None:
         self.loop = Loop()
-        options = LogOptions(segment_bytes=self.segment_bytes, fsync="never", min_free_bytes=0)
-        self.log = Log.open(self.folder, options, clock=self.clock, files=Unsynced())
+        self.log = Log.open(self.folder, self.log_options, clock=self.clock, files=Unsynced())
         self.tick = Tick(self.log, self.loop)
         self.broker = Broker.open(self.log, self.tick, rewrite=rewrite, delay_words=WORDS)
         self.broker.headers_of = headers_of

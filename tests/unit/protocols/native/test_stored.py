@@ -352,6 +352,24 @@ def test_what_is_in_the_page_cache_comes_in_runs_of_batches(large: World) -> Non
     assert max(len(some) for _, _, some in found) > 32
 
 
+def test_who_comes_out_of_a_file_goes_on_in_it_though_memory_has_the_rest(tmp_path: Path) -> None:
+    world = World(tmp_path / "data", segment_bytes=6 << 20, tail_cache_bytes=4 << 20)
+    client = stored(world)
+    bodies = [b"%d %s" % (i, b"x" * 1000) for i in range(32 * 250)]
+    for i in range(250):
+        client.produce(1, *bodies[32 * i : 32 * i + 32])
+    assert joined(everything(world, len(bodies))) == bodies
+    missing = 1000 * len(bodies) - world.log.cache.tail_bytes
+    assert world.log.resident.bytes > missing > 0  # what memory has of the file, too
+    # Who begins in memory stays there.
+    before = world.log.resident.bytes
+    client.request("read", handle=3, topic="t", start=f"pos:{world.log.cache.tail_start}")
+    client.send(wire.credit(3, 1000, 1 << 20))
+    world.wait(lambda: deliveries(client))
+    assert world.log.resident.bytes == before
+    world.close()
+
+
 def test_credit_ends_a_run(large: World) -> None:
     bodies = filled(large)
     for credit in (wire.credit(2, 96, 1 << 20), wire.credit(2, 1000, 50_000)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pika
 import pytest
 
 import penstock
@@ -140,3 +141,44 @@ async def test_a_paused_consumer_and_a_paused_subscription_get_nothing(client: p
         await second.pause()
         await client.admin.resume("t", "s")
         assert (await next_of(first)).body == b"later"
+
+
+async def test_what_amqp_alone_may_say_holds_up_no_retry(client: penstock.Client, gateway: Gateway) -> None:
+    """Headers of the gateway's own and direct replies come with AMQP's messages, and no native client may
+    send them: the retry topic had refused such a message for ever."""
+    await client.admin.create_topic("t")
+
+    def publish() -> None:
+        with pika.BlockingConnection(pika.URLParameters(gateway.amqp_url)) as connection:
+            channel = connection.channel()
+            channel.basic_consume("amq.rabbitmq.reply-to", lambda *_: None, auto_ack=True)
+            said = pika.BasicProperties(headers={"CC": ["none"], "h": 1}, reply_to="amq.rabbitmq.reply-to")
+            channel.basic_publish("", "t", b"x", said)
+            channel.queue_declare("t", passive=True)  # it has come when this is answered
+
+    await asyncio.to_thread(publish)
+    async with client.retrying("t", "s", penstock.Retry(SOON, max=2), start="earliest") as consumer:
+        message = await next_of(consumer)
+        assert "CC" in message.headers and message.properties["reply_to"].startswith("amq.rabbitmq.reply-to")
+        with pytest.raises(ZeroDivisionError):
+            async with message.process():
+                1 / 0  # noqa: B018
+        again = await next_of(consumer)
+        assert (again.body, again.headers["h"], again.headers["x-retries"]) == (b"x", 1, 1)
+        await consumer.ack(again)
+
+
+async def test_what_the_retry_topic_does_not_take_is_given_back_as_it_is(
+    client: penstock.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client.producer("t") as producer:
+        await producer.send("x")
+    async with client.retrying("t", "s", penstock.Retry(SOON), start="earliest") as consumer:
+        await client.admin.delete_topic("t-s-RETRY")
+        with pytest.raises(ZeroDivisionError):
+            async with (await next_of(consumer)).process():
+                1 / 0  # noqa: B018
+        assert "could not be put off; it is given back as it is: there is no topic" in caplog.text
+        (topic, _) = consumer._consumers
+        again = await topic.receive(WAIT_S)
+        assert again is not None and (again.body, again.redelivered) == (b"x", True)

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.protocols.properties import encode_properties
 from penstock.sdk.errors import Refused
 from tests.support.limits import LIMIT_S
 
 
 async def sent(producer: penstock.Producer[Any], messages: Iterable[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Send all at once, each as a batch of its own: "kept" or the code of the refusal, of each."""
-    sending = [asyncio.ensure_future(producer.send(body, headers=headers)) for body, headers in messages]
+    """Send all at once, each as a batch of its own: "kept" or the code of the refusal, of each.
+
+    Past what the client looks at, which would send no message with headers of the gateway's own.
+    """
+    blocks = [(body, encode_properties({"headers": headers})) for body, headers in messages]
+    sending = [producer._add(body.encode(), block, None) for body, block in blocks]
     found = []
     for one in sending:
         try:

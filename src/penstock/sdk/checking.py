@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-__all__ = ["FOREVER_S", "number", "text", "whole"]
+__all__ = ["FOREVER_S", "number", "pairs", "text", "whole"]
 
 FOREVER_S: Final = 10**9
 """Longer than anything waits, in seconds."""
@@ -40,3 +41,13 @@ def text(name: str, value: object) -> str:
     if not value:
         raise ValueError(f"{name} is empty")
     return value
+
+
+def pairs(name: str, value: object) -> list[list[int]]:
+    """`value`, which must be pairs of numbers, as lists. Raises TypeError."""
+    some: list[Any] = (
+        list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else [value]
+    )
+    if not all(isinstance(one, list | tuple) and len(one) == 2 for one in some):
+        raise TypeError(f"{name} is a list of pairs, (first, last), not {value!r}")
+    return [[first, last] for first, last in some]

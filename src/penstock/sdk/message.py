@@ -24,12 +24,13 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["Message", "MessageId", "properties_block"]
+__all__ = ["REPLY_TO", "Message", "MessageId", "is_reserved", "properties_block"]
 
 _KEY: Final = KEY_HEADER.encode()
 
 _RESERVED: Final = ("CC", "BCC", "x-mqtt-retain")
-_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
+"""How an address begins that only AMQP clients can be answered at."""
 
 PLAIN: Final = b"\x10\x00\x02"
 """The properties of a message that has none but to be kept: delivery-mode 2."""
@@ -86,6 +87,11 @@ def properties_block(
     return block
 
 
+def is_reserved(name: str) -> bool:
+    """Whether a header is one of the gateway's own, which no client of this protocol may send."""
+    return name in _RESERVED or name.startswith("x-penstock-")
+
+
 def _refused(properties: Mapping[str, Any], size: int) -> str:
     """Why the gateway takes no message with these properties, which are encoded in `size` bytes."""
     if size > PROPERTIES_MAX:
@@ -93,10 +99,10 @@ def _refused(properties: Mapping[str, Any], size: int) -> str:
             f"headers and properties of {size:,} bytes: {PROPERTIES_MAX:,} are taken; send more in the body"
         )
     for name in properties.get("headers", {}):
-        if name in _RESERVED or name.startswith("x-penstock-"):
+        if is_reserved(name):
             return f"the header {name!r} is the gateway's own; leave it out"
-    if str(properties.get("reply_to", "")).startswith(_REPLY_TO):
-        return f"the property 'reply_to' cannot be {_REPLY_TO}: that serves AMQP clients only; name a queue"
+    if str(properties.get("reply_to", "")).startswith(REPLY_TO):
+        return f"the property 'reply_to' cannot be {REPLY_TO}: that serves AMQP clients only; name a queue"
     if "expiration" in properties:
         return (
             f"the property 'expiration' is no number of ms: {properties['expiration']!r}; say ttl_s instead"

@@ -21,7 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.sdk.message import Message
+from penstock.sdk.checking import FOREVER_S, number, whole
+from penstock.sdk.message import REPLY_TO, Message, is_reserved
 from penstock.sdk.several import Several
 
 if TYPE_CHECKING:
@@ -61,6 +62,16 @@ class Retry:
     """"": TOPIC-SUBSCRIPTION-RETRY. It is made when it is not there."""
     dead_letter: str = ""
     """"": TOPIC-SUBSCRIPTION-DLQ. It is made when it is not there."""
+
+    def __post_init__(self) -> None:
+        """Raises TypeError, ValueError: one of them cannot be."""
+        if not (isinstance(self.delay_s, tuple | list) and len(self.delay_s) == 2):
+            raise TypeError(
+                f"delay_s is a pair, the first and the longest wait: (1, 60), not {self.delay_s!r}"
+            )
+        for seconds in self.delay_s:
+            number("delay_s", seconds, 0, FOREVER_S)
+        whole("max", self.max, 0, FOREVER_S)
 
     def delay_of(self, retries: int) -> float:
         """How long one waits that was given back so often before."""
@@ -143,10 +154,12 @@ class RetryingConsumer(Several[T]):
         headers: dict[str, Any] = {
             FIRST_TOPIC: self._topic,
             FIRST_POSITION: message.position,
-            **message.headers,
+            **{name: value for name, value in message.headers.items() if not is_reserved(name)},
             RETRIES: retries + 1,
         }
         properties = {name: value for name, value in message.properties.items() if name not in _OURS}
+        if str(properties.get("reply_to", "")).startswith(REPLY_TO):
+            del properties["reply_to"]  # who waits for that answer waits on an AMQP channel
         if retries >= self.retry.max:
             headers[RETRIES] = retries
             async with self.client.transaction() as tx:

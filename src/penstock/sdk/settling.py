@@ -185,8 +185,9 @@ class Settling(Receiving[T]):
             told = await link.request("extend", handle=self.handle, ranges=some)
             if told["extended"] < count:
                 raise StaleDelivery(
-                    f"{count - told['extended']} of {count} messages of {self.place} took too long",
-                    remedy="extend sooner than ack_timeout_s; they come again, flagged as redelivered",
+                    f"{count - told['extended']} of {count} messages of {self.place} are not out any more",
+                    remedy="nothing is left to do for those that were settled; those that took too long come "
+                    "again: extend sooner than ack_timeout_s",
                 )
 
     def processing(self, message: Message[T]) -> AbstractAsyncContextManager[Message[T]]:

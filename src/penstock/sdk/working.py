@@ -19,7 +19,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from penstock.sdk.errors import Closed, ConnectionLost, StaleDelivery
+from penstock.sdk.checking import whole
+from penstock.sdk.errors import ClientError, Closed, ConnectionLost, StaleDelivery
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -77,15 +78,20 @@ async def given_back(message: Message[Any], error: BaseException) -> None:
             await consumer.nack(message, delay_s=0)
     except (StaleDelivery, Closed, ConnectionLost) as second:
         logger.info("%s was not given back, and comes again: %s", message.id, second)
+    except (ClientError, ValueError) as second:
+        # Of a retry topic, which is gone, or takes nothing like this.
+        logger.warning("%s could not be put off; it is given back as it is: %s", message.id, second)
+        await consumer.nack(message)
 
 
 class Working(Generic[T]):
     """The handlers that run for one call of `workers`."""
 
     def __init__(self, consumer: Receiving[T], n: int, handler: Handler[T], by: By) -> None:
-        """Raises ValueError."""
-        if n < 1:
-            raise ValueError(f"workers: there are at least 1, not {n}")
+        """Raises TypeError, ValueError."""
+        whole("workers: n", n, 1, 2**31)
+        if not callable(handler):
+            raise TypeError(f"workers: the handler is a function, not {type(handler).__name__}")
         if by not in ("key", "message"):
             raise ValueError(f'workers: by is "key" or "message", not {by!r}')
         self._consumer = consumer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,11 +57,20 @@ async def test_a_connection_that_is_lost_while_rows_are_sent_keeps_each_once(
     assert await kept(client) == [b"%d" % i for i in range(0, 600, 2)]
 
 
-async def test_a_refused_row_lets_none_pass(client: penstock.Client) -> None:
-    bad = {"headers": {"CC": "x"}}
-    with pytest.raises(penstock.Refused, match="CC, BCC"):
+@pytest.mark.parametrize(
+    ("bad", "kind", "says"),
+    [
+        ((2, "2", {"headers": {"CC": "x"}}), ValueError, "the header 'CC'"),
+        ((2, 2), TypeError, "a body is bytes or text, not int"),
+        ((2, "2", {"headers": {"x": object()}}), TypeError, "the header 'x'"),
+    ],
+)
+async def test_a_row_that_cannot_be_sent_lets_none_pass(
+    client: penstock.Client, bad: Any, kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
         async with client.producer("t", name="shop", numbered=True) as producer:
-            async for _ in penstock.sent(producer, [(1, "1"), (2, "2", bad), (3, "3")]):
+            async for _ in penstock.sent(producer, [(1, "1"), bad, (3, "3")]):
                 pass
     assert await kept(client) == [b"1"]
     async with client.producer("t", name="shop", numbered=True) as producer:
@@ -70,6 +80,19 @@ async def test_a_refused_row_lets_none_pass(client: penstock.Client) -> None:
             3,
         ]
     assert await kept(client) == [b"1", b"2", b"3"]
+
+
+async def test_a_refused_row_lets_none_pass(client: penstock.Client) -> None:
+    arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    await client.admin.declare_queue("q", arguments=arguments)
+    with pytest.raises(penstock.Refused, match="no room"):
+        async with client.producer(queue="q", name="shop", numbered=True) as producer:
+            async for _ in penstock.sent(producer, [(1, "1"), (2, "2"), (3, "3")]):
+                pass
+    assert await client.admin.purge_queue("q") == 1
+    async with client.producer(queue="q", name="shop", numbered=True) as producer:
+        assert [number async for number in penstock.sent(producer, [(1, "1"), (2, "2")])] == [1, 2]
+    assert await client.admin.purge_queue("q") == 1
 
 
 async def test_numbers_rise_and_are_said(client: penstock.Client) -> None:

@@ -38,14 +38,27 @@ async def sent(producer: Producer[T], rows: Iterable[Row[T]], *, ahead: int = 10
     Raises:
         ClientError: one was refused, and the producer is closed: it and those behind it are not kept. Open it
             again to send them again, or without that row.
+        TypeError, ValueError: one cannot be sent as it is; it and those behind it are not.
 
     """
+    failed = False
+
+    async def send(number: int, body: T, options: Mapping[str, Any]) -> MessageId:
+        nonlocal failed
+        if failed:
+            # The gateway takes no number below one that it has: a row that is mended would be lost.
+            raise asyncio.CancelledError
+        try:
+            return await producer.send(body, number=number, **options)
+        except BaseException:
+            failed = True
+            raise
+
     waiting: deque[tuple[int, asyncio.Task[MessageId]]] = deque()
     try:
         for number, body, *options in rows:
-            sending = producer.send(body, number=number, **(options[0] if options else {}))
             # Begun at once, so that they are sent in this order.
-            task = asyncio.get_running_loop().create_task(sending)
+            task = asyncio.create_task(send(number, body, options[0] if options else {}))
             waiting.append((number, task))
             if len(waiting) >= ahead or waiting[0][1].done():
                 first, task = waiting.popleft()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from penstock.sdk.checking import pairs
 from penstock.sdk.connecting import Connecting
 from penstock.sdk.message import MessageId
 from penstock.sdk.places import of_producer, of_reader, of_subscription, options_of
@@ -97,7 +98,7 @@ class Client(Connecting):
             name=name,
             numbered=numbered,
             acks=acks,
-            linger_s=linger_ms / 1000,
+            linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             batch_messages=batch_messages,
             buffer_bytes=buffer_bytes,
@@ -164,7 +165,7 @@ class Client(Connecting):
             "priority": priority or None,
             "max_unacked": max_unacked,
             "consumer": consumer,
-            "ranges": None if ranges is None else [list(one) for one in ranges],
+            "ranges": None if ranges is None else pairs("ranges", ranges),
         }
         options = options_of(
             kind=kind,
@@ -209,6 +210,8 @@ class Client(Connecting):
         """
         from penstock.sdk.retrying import Retry, RetryingConsumer
 
+        if retry is not None and not isinstance(retry, Retry):
+            raise TypeError(f"retry is a penstock.Retry, not {type(retry).__name__}")
         return RetryingConsumer(
             self,
             topic,

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from penstock.sdk.checking import FOREVER_S, number
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
 from penstock.sdk.home import Home
 from penstock.sdk.link import Link, Receiver, open_link
-from penstock.sdk.url import parse_url
+from penstock.sdk.url import Target, parse_url
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -86,8 +87,19 @@ class Connecting:
             tracing: Spans of OpenTelemetry: `penstock.OpenTelemetry()`.
             clock: Seconds since the epoch, from which `deliver_after_s` counts. In tests: `Gateway.now`.
 
+        Raises:
+            TypeError, ValueError: one of them is none such.
+            ClientError: `url` is none, or has no TLS although `tls` is given.
+
         """
         target = parse_url(url)
+        _check_options(target, tls, user, password, token)
+        for what, seconds in (
+            ("connect_timeout_s", connect_timeout_s),
+            ("close_timeout_s", close_timeout_s),
+            ("reconnect_timeout_s", 0 if reconnect_timeout_s is None else reconnect_timeout_s),
+        ):
+            number(what, seconds, 0, FOREVER_S)
         if user is not None:
             target = target._replace(user=user)
         if password is not None:
@@ -135,6 +147,8 @@ class Connecting:
         target = self.target
         if self._token is not None:
             token = self._token if isinstance(self._token, str) else self._token()
+            if not isinstance(token, str):
+                raise TypeError(f"the function token gives text, not {type(token).__name__}")
             target = target._replace(user="", password=token)
         link = await open_link(
             target,
@@ -334,3 +348,19 @@ class Connecting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _check_options(target: Target, tls: object, user: object, password: object, token: object) -> None:
+    """What is said of a client besides times. Raises TypeError, ClientError."""
+    if tls is not None and not isinstance(tls, ssl.SSLContext):
+        raise TypeError(f"tls is an ssl.SSLContext, not {type(tls).__name__}: ssl.create_default_context()")
+    if tls is not None and not target.tls:
+        raise ClientError(
+            f"tls= is given, and {target.address} is an address without TLS",
+            remedy="write penstocks://, at the port of native.tls_listen",
+        )
+    for name, value in (("user", user), ("password", password)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} is text, not {type(value).__name__}")
+    if token is not None and not isinstance(token, str) and not callable(token):
+        raise TypeError(f"token is text, or a function that gives one, not {type(token).__name__}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast, overload
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._inbox import Inbox
-from penstock.sdk.checking import number
+from penstock.sdk.checking import number, whole
 from penstock.sdk.columns import Batch
 from penstock.sdk.errors import ClientError, Closed, NotFound
 from penstock.sdk.message import Message
@@ -72,8 +72,8 @@ class Consumer(Settling[T]):
         self._next: int | None = None
         """Of a reader: where it goes on; None: at its start."""
         self._codec = codec
-        if prefetch < 0 or prefetch_bytes < 0:
-            raise ValueError("prefetch and prefetch_bytes are at least 0")
+        prefetch = whole("prefetch", prefetch, 0, _CREDIT_MAX)
+        prefetch_bytes = whole("prefetch_bytes", prefetch_bytes, 0, 2**63 - 1)
         self._prefetch = prefetch
         self._prefetch_bytes = min(prefetch_bytes, _CREDIT_MAX)
         self.source = Source(self)
@@ -388,8 +388,7 @@ class Consumer(Settling[T]):
             ("least", least, 0),
             ("least_bytes", least_bytes, 0),
         ):
-            if number(name, value, lowest, _CREDIT_MAX) != int(value):
-                raise ValueError(f"{name} is a whole number, not {value!r}")
+            whole(name, value, lowest, _CREDIT_MAX)
         number("wait_s", wait_s, 0, DELAY_MAX_S)
         link = await self.client.link()
         self._check()

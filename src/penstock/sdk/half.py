@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native import kinds
+from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.errors import ClientError, ConnectionLost
 from penstock.sdk.message import Described, MessageId
 
@@ -74,6 +75,15 @@ class Group:
     """... or when it is so old, ..."""
     dead_letter: str = ""
     """... and goes to this topic; "": nowhere."""
+
+    def __post_init__(self) -> None:
+        """Raises TypeError, ValueError: one of them cannot be."""
+        text("the name of a group", self.name)
+        if not callable(self.check):
+            raise TypeError(f"the check of a group is a function, not {type(self.check).__name__}")
+        for name in ("check_after_s", "check_each_s", "expires_s"):
+            number(name, getattr(self, name), 0, FOREVER_S)
+        whole("max_checks", self.max_checks, 1, 1000)
 
     def fields(self) -> dict[str, Any]:
         """What `open_producer` has of it."""

@@ -403,6 +403,11 @@ async def open_link(
             f"no gateway answers at {target.host}:{target.port}: {str(error) or 'it took too long'}",
             remedy=_remedy(error),
         ) from error
+    except ValueError as error:
+        # Of names, before anybody is asked: a label that is too long, a NUL.
+        raise ClientError(
+            f"{target.host[:100]!r} cannot be connected to: {error}", remedy="correct the address"
+        ) from error
     finally:
         if link is not None and not ready:
             link.abort()

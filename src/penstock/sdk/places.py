@@ -5,10 +5,12 @@ An MQTT topic is a routing key of the exchange `amq.topic`, with `.` for `/`; a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.message import MessageId
 
 if TYPE_CHECKING:
@@ -92,8 +94,8 @@ def start_of(start: Start) -> str:
     )
 
 
-def _one_of(what: str, **places: str | None) -> str:
-    """Which of these is given. Raises TypeError: none, or several."""
+def _one_of(what: str, routing_key: str, **places: str | None) -> str:
+    """Which of these is given. Raises TypeError: none, or several, or a routing key without an exchange."""
     given = [name for name, value in places.items() if value is not None]
     for name in given:
         if not isinstance(places[name], str):
@@ -102,6 +104,10 @@ def _one_of(what: str, **places: str | None) -> str:
             raise ValueError(f"{name} is empty: {what} needs a name")
     if len(given) != 1:
         raise TypeError(f"{what} needs one of {', '.join(places)}; given: {', '.join(given) or 'none'}")
+    if not isinstance(routing_key, str):
+        raise TypeError(f"routing_key is text, not {type(routing_key).__name__}")
+    if routing_key and given[0] != "exchange":
+        raise TypeError(f"routing_key= goes with exchange=, not with {given[0]}=")
     return given[0]
 
 
@@ -111,6 +117,9 @@ def _key(filter: str) -> str:
         raise ValueError(
             f"{filter!r}: there are no $share filters here; name the group as subscription of the rest of it"
         )
+    levels = filter.split("/")
+    if "#" in levels[:-1] or any(len(level) > 1 and {"+", "#"} & set(level) for level in levels):
+        raise ValueError(f"{filter!r} is no MQTT filter: + and # are levels of their own, # the last one")
     return filter.replace("/", ".").replace("+", "*")
 
 
@@ -123,7 +132,9 @@ def of_producer(
     create: bool,
 ) -> Mapping[str, Any]:
     """The fields of `open_producer`. Raises TypeError."""
-    match _one_of("a producer", topic=topic, queue=queue, exchange=exchange, mqtt_topic=mqtt_topic):
+    match _one_of(
+        "a producer", routing_key, topic=topic, queue=queue, exchange=exchange, mqtt_topic=mqtt_topic
+    ):
         case "topic":
             return {"topic": topic, "create": create}
         case "queue":
@@ -146,7 +157,9 @@ def of_reader(
 ) -> Opening:
     """Raises TypeError, ValueError."""
     begins = start_of(start)
-    match _one_of("a reader", topic=topic, queue=queue, exchange=exchange, mqtt_filter=mqtt_filter):
+    match _one_of(
+        "a reader", routing_key, topic=topic, queue=queue, exchange=exchange, mqtt_filter=mqtt_filter
+    ):
         case "topic":
             return Opening("read", {"topic": topic}, start=begins, takes=False)
         case "queue":
@@ -180,7 +193,9 @@ def of_subscription(
 
     """
     begins = start_of(start)
-    place = _one_of("subscribe", topic=topic, queue=queue, exchange=exchange, mqtt_filter=mqtt_filter)
+    place = _one_of(
+        "subscribe", routing_key, topic=topic, queue=queue, exchange=exchange, mqtt_filter=mqtt_filter
+    )
     said = {**consumer, **options, **({} if begins == "latest" else {"start": begins})}
     if place == "queue":
         wrong = [name for name in said if name not in _OF_QUEUES and name != "create"]
@@ -193,6 +208,7 @@ def of_subscription(
         raise TypeError(f"subscribe to {place}= needs a name: subscription={remedy}")
     if consumer.get("exclusive"):
         raise TypeError('exclusive=True is for queues; a subscription has kind="exclusive"')
+    text("subscription", subscription)
     if place == "topic":
         return Opening(
             "subscribe", {"topic": topic, "subscription": subscription, **consumer, **options}, start=begins
@@ -244,18 +260,29 @@ def options_of(
     ranges: Sequence[tuple[int, int]] | None,
 ) -> dict[str, Any]:
     """The fields of a subscription, without those that are as usual."""
-    if isinstance(nack_backoff_s, int | float):
-        raise TypeError(f"nack_backoff_s is a pair, the first and the longest wait: ({nack_backoff_s}, 60)")
+    if nack_backoff_s is not None and not (
+        isinstance(nack_backoff_s, tuple | list) and len(nack_backoff_s) == 2
+    ):
+        raise TypeError(
+            f"nack_backoff_s is a pair, the first and the longest wait: (1, 60), not {nack_backoff_s!r}"
+        )
     least, most = (None, None) if nack_backoff_s is None else nack_backoff_s
+    if max_deliveries is not None:
+        whole("max_deliveries", max_deliveries, 1, 65_535)
     fields = {
         "kind": None if kind == "shared" else kind,
         "durable": None if durable else False,
         "create": create or None,
-        "ack_timeout_ms": None if ack_timeout_s is None else int(ack_timeout_s * 1000),
-        "nack_min_ms": None if least is None else int(least * 1000),
-        "nack_max_ms": None if most is None else int(most * 1000),
+        "ack_timeout_ms": _ms("ack_timeout_s", ack_timeout_s),
+        "nack_min_ms": _ms("nack_backoff_s", least),
+        "nack_max_ms": _ms("nack_backoff_s", most),
         "max_deliveries": max_deliveries,
         "dead_letter": dead_letter,
         "sticky": None if ranges is None else True,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _ms(name: str, seconds: float | None) -> int | None:
+    """Seconds in ms, of which there is one at least if there is something. Raises TypeError, ValueError."""
+    return None if seconds is None else math.ceil(number(name, seconds, 0, FOREVER_S) * 1000)

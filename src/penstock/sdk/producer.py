@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native import kinds
 from penstock.protocols.native._gathering import MESSAGE_BYTES, Gathering
+from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.composing import Composer, due_ms
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, too_large
 from penstock.sdk.message import PLAIN, MessageId
@@ -44,6 +45,7 @@ else:
 __all__ = ["Producer"]
 
 _ACKS: Final = {"all": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN, "none": kinds.ACKS_NONE}
+_SIZE_MAX: Final = 2**40
 logger: Final = logging.getLogger("penstock.sdk")
 
 
@@ -57,7 +59,7 @@ class Producer(Generic[T]):
         *,
         name: str | None,
         acks: str,
-        linger_s: float,
+        linger_ms: float,
         batch_bytes: int,
         batch_messages: int,
         buffer_bytes: int,
@@ -68,6 +70,12 @@ class Producer(Generic[T]):
     ) -> None:
         if acks not in _ACKS:
             raise ValueError(f"acks is one of {', '.join(_ACKS)}, not {acks!r}")
+        if name is not None:
+            text("name", name)
+        number("linger_ms", linger_ms, 0, FOREVER_S)
+        batch_bytes = whole("batch_bytes", batch_bytes, 1, _SIZE_MAX)
+        batch_messages = whole("batch_messages", batch_messages, 1, _SIZE_MAX)
+        buffer_bytes = whole("buffer_bytes", buffer_bytes, 1, _SIZE_MAX)
         self.client = client
         self.handle = 0
         self.name = name
@@ -76,6 +84,8 @@ class Producer(Generic[T]):
         """Where it sends, in words."""
         if numbered and name is None:
             raise TypeError("a producer that numbers its messages needs a name: name=")
+        if group is not None and not hasattr(group, "fields"):
+            raise TypeError(f"group is a penstock.Group, not {type(group).__name__}")
         self._numbered = numbered
         self._place = {
             **place,
@@ -87,7 +97,7 @@ class Producer(Generic[T]):
             from penstock.sdk.half import Answering
 
             self._answering = Answering(client, group.check)
-        self._linger_s = linger_s
+        self._linger_s = linger_ms / 1000
         self._composer = Composer(self.place, codec, key, client.tracing, lambda: client.user)
         self._gathering = Gathering(PLAIN, batch_bytes, batch_messages, buffer_bytes)
         self._gathering.is_plain = self._composer.is_plain and not numbered

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.sdk.checking import FOREVER_S, number
 from penstock.sdk.errors import ClientError
 from penstock.sdk.several import Several
 
@@ -63,13 +64,15 @@ class TopicsConsumer(Several[T]):
             what = f"the topics {topics.pattern!r}"
             names: list[str] = []
         else:
+            if not isinstance(topics, Iterable):
+                raise TypeError(f"topics is a list or a compiled pattern, not {type(topics).__name__}")
             names = list(topics)
             what = f"{len(names)} topics"
             if not names:
                 raise ValueError("topics is empty: name one at least, or a pattern")
             if len(set(names)) < len(names):
                 raise ValueError("topics has a name twice")
-        if look_s <= 0:
+        if number("look_s", look_s, 0, FOREVER_S) <= 0:
             raise ValueError("look_s is above 0")
         super().__init__(f"subscription {subscription!r} of {what}")
         self.client = client

@@ -39,14 +39,27 @@ def parse_url(url: str) -> Target:
         raise TypeError(f"an address of a gateway is text, not {type(url).__name__}")
     from urllib.parse import unquote, urlsplit
 
-    parts = urlsplit(url)
     try:
-        port = parts.port
+        parts = urlsplit(url)
     except ValueError as error:
         raise ClientError(
-            f"the port of {parts.hostname!r} is none: {error}",
-            remedy=f"write a number, or none for {PORT} ({TLS_PORT} with TLS)",
+            "the host of the address is none", remedy="write an address of IPv6 in brackets: penstock://[::1]"
         ) from error
+    if parts.query or parts.fragment:
+        # Not shown: a password has such characters.
+        raise ClientError(
+            "an address of a gateway has nothing behind a ? or #",
+            remedy="write options as arguments of connect; in a password or vhost %3F is ? and %23 is #",
+        )
+    try:
+        port = parts.port
+    except ValueError:
+        # Not with what it is: behind a / in a password it is a part of that.
+        raise ClientError(
+            f"the port of {parts.hostname!r} is none",
+            remedy=f"write a number up to 65535, or none for {PORT} ({TLS_PORT} with TLS); in a password "
+            "%2F is /, %40 is @ and %3A is :",
+        ) from None
     if parts.scheme not in ("penstock", "penstocks") or not parts.hostname:
         raise ClientError(
             f"{parts.scheme or url!r} is no address of a gateway",

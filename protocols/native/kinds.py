@@ -63,5 +63,3 @@ STORED: Final = "stored"
 """The capability of batches as they are stored."""
 KEY_HEADER: Final = "x-key"
 """The header that has a message's ordering key."""
-PROPERTIES_MAX: Final = 131_052
-"""Bytes of a message's properties: what fits the header frame of an AMQP client with the usual frame_max."""

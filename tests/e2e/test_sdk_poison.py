@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.protocols.native.kinds import PROPERTIES_MAX
-from penstock.sdk.message import properties_block
+from penstock.sdk.message import PROPERTIES_MAX, properties_block
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "CC": ({"headers": {"CC": ["q"]}}, "the header 'CC' is the gateway's own"),

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from penstock.protocols.native._records import MessageId, Record
-from penstock.protocols.native.kinds import KEY_HEADER, PROPERTIES_MAX
+from penstock.protocols.native.kinds import KEY_HEADER
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,11 +24,13 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["REPLY_TO", "Message", "MessageId", "is_reserved", "properties_block"]
+__all__ = ["PROPERTIES_MAX", "REPLY_TO", "Message", "MessageId", "is_reserved", "properties_block"]
 
 _KEY: Final = KEY_HEADER.encode()
 
 _RESERVED: Final = ("CC", "BCC", "x-mqtt-retain")
+PROPERTIES_MAX: Final = 131_052
+"""Bytes of a message's properties that the gateway takes; see docs/protocols/native.md."""
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """How an address begins that only AMQP clients can be answered at."""
 

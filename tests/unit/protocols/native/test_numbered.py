@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.sdk.message import properties_block
+from penstock.protocols.properties import encode_properties
 from tests.reference import native_frames as wire
 from tests.support.native_golden import FRAMES
 from tests.support.native_session import PLAIN, Client, World
@@ -55,7 +55,7 @@ def test_a_number_is_kept_once_over_restarts_of_either_side(world: World) -> Non
 
 def test_nothing_passes_what_was_refused(world: World) -> None:
     client = producer(world)
-    reserved = wire.produce(6, 1, 2, [(properties_block(None, {"CC": "x"}, None, True), b"no")])
+    reserved = wire.produce(6, 1, 2, [(encode_properties({"headers": {"CC": "x"}}), b"no")])
     client.send(reserved + wire.produce(6, 2, 2, [(PLAIN, b"2")]))
     world.settle()
     assert [kind for kind, _, _ in client.take()] == [0x13, 0x13]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.protocols.properties import encode_properties
 from penstock.router import half
 from penstock.router.errors import HalfUnknown, NotFound
 from penstock.router.half import Half, HalfMessage, Place, Rules
@@ -264,7 +265,7 @@ def test_what_cannot_be_promised_is_not_prepared(world: World) -> None:
     assert client.prepare(3, b"a")["code"] == "unknown_handle"
     assert client.prepare(4, b"a")["code"] == "unknown_handle"
     assert client.prepare(1, b"a", b"\xff")["code"] == "malformed"
-    copied = properties_block(None, {"CC": "elsewhere"}, None, True)
+    copied = encode_properties({"headers": {"CC": "elsewhere"}})
     assert client.prepare(1, b"a", copied)["code"] == "reserved_header"
     assert (
         client.request("open_producer", handle=5, topic="t", group="g", max_checks=0)["code"] == "bad_field"

@@ -8,8 +8,8 @@ Most queues have none, and pay nothing. A queue with `Limits` is looked after be
               the end; then the head is looked at, and a timer set for the moment it expires
 
 What is refused or has expired is out until it is buried: handed to `bury`, and its place settled afterwards.
-The copy stands in the log before the cursor's record that says the original is done. A crash between the two
-makes a duplicate, never a loss. A record that is no longer in memory is loaded first.
+The copy and the cursor's record that says the original is done are one unit of the log: a crash leaves one of
+the two messages. A record that is no longer in memory is loaded first.
 
 Only a queue with `bury` or a time to live looks at its head in time; in others expired records are dropped
 when they are met.
@@ -208,9 +208,17 @@ class Limits:
 
     def _bury_refused(self) -> bool:
         """Let go of what was refused; False: some of it must be loaded first."""
-        queue, cursor, bury = self._queue, self._queue.cursor, self._rules.bury
-        if self._retry is not None:
+        if self._retry is not None or not self._refused:
             return True
+        with self._queue.log.unit():
+            done = self._bury_some()
+            self._queue.promise()
+        if done and self._refused and self._retry is None:
+            self._queue.wake()
+        return done
+
+    def _bury_some(self) -> bool:
+        queue, cursor, bury = self._queue, self._queue.cursor, self._rules.bury
         for _ in range(min(len(self._refused), _BURIED_AT_ONCE)):
             assert bury is not None
             seq, reason = self._refused[0]
@@ -229,8 +237,6 @@ class Limits:
                 settled_as(cursor, seq, "dead_letter", reason)
                 queue.tick.schedule()
             self._refused.popleft()
-        if self._refused:
-            queue.wake()
         return True
 
     def _try_again(self) -> None:
@@ -311,6 +317,15 @@ class Limits:
 
     def _drop(self, taken: int) -> int:
         """Drop the items of the last take, until what is left keeps to the limits; how many."""
+        if self._rules.bury is None:
+            return self._drop_some(taken)
+        with self._queue.log.unit():
+            dropped = self._drop_some(taken)
+            self._queue.promise()
+        self._queue.tick.schedule()
+        return dropped
+
+    def _drop_some(self, taken: int) -> int:
         rules, cursor = self._rules, self._queue.cursor
         items = cursor.records()
         sizes = cursor.sizes()
@@ -330,8 +345,6 @@ class Limits:
         for seq, *_ in items[:dropped]:
             settled_as(cursor, seq, kind, "maxlen")
         cursor.put_back(dropped)
-        if rules.bury is not None:
-            self._queue.tick.schedule()
         return dropped
 
     def after(self) -> None:

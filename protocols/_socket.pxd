@@ -19,6 +19,7 @@ cdef class SocketTransport(Wire):
     cdef int fd
     cdef bint watched_read, watched_write       # by the loop
     cdef bint reading, lost, write_paused
+    cdef bint broken                # the peer takes no more: what it sent is read, and then it is lost
     cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet
     cdef Py_ssize_t front_sent      # of its first element
     cdef object early               # deque of what is read before whatever the socket has
@@ -37,5 +38,6 @@ cdef class SocketTransport(Wire):
     cdef int send_stretches(self, bytes data, list stretches) except -1
     cdef int watch(self) except -1
     cdef int lose(self, object exc) except -1
+    cdef int fail_to_send(self, object exc) except -1
     cdef int mark(self) except -1
     cdef int read_nothing(self, ssize_t n, int code) except -1

@@ -19,7 +19,8 @@ class SocketTransport(Wire):
 
     Other than asyncio's own it writes at once, not at the end of the loop's iteration, and reads once per
     iteration. Reading begins at once. `protocol.connection_lost` is called from the loop, never from inside a
-    call of the protocol's.
+    call of the protocol's. When a write fails, what the peer sent before it went is read first, if the
+    protocol reads.
     """
 
     def __init__(

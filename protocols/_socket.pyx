@@ -29,6 +29,7 @@ cdef extern from "sys/socket.h" nogil:
 
 cdef enum:
     HIGH_DEFAULT = 65536
+    REST_READS = 64             # of what a peer said before it went: more than sockets keep
 
 
 cdef object _error(int code):
@@ -174,6 +175,28 @@ cdef class SocketTransport:
         self.loop.call_soon(self._finish, exc)
         return 0
 
+    cdef int fail_to_send(self, object exc) except -1:
+        """The peer takes no more. What it said before it went, its last acknowledgements and its goodbye, counts.
+
+        It closed with something unread, as a rule: then what we send meets a reset, while its last words lie here.
+        """
+        if self.lost or self.broken:
+            return 0
+        self.broken = True
+        self.waiting.clear()
+        self.waiting_size = self.front_sent = 0
+        self.watch()
+        self.loop.call_soon(self._read_rest, exc)
+        return 0
+
+    def _read_rest(self, exc):
+        cdef Py_ssize_t i
+        for i in range(REST_READS):
+            if not self.reading:
+                break
+            self._readable()
+        self.lose(exc)
+
     def _finish(self, exc):
         protocol, self.protocol = self.protocol, None
         self.stream = None
@@ -261,6 +284,8 @@ cdef class SocketTransport:
         cdef bint waits = self.waiting_size > 0
         cdef Py_ssize_t at = 0
         cdef Stretch stretch
+        if self.broken:
+            return 0
         for stretch in stretches:
             stretch.there = stretch.there and not waits
             if stretch.at > at:
@@ -282,12 +307,14 @@ cdef class SocketTransport:
         cdef ssize_t sent
         if self.waiting_size:
             return 0
+        if self.broken:
+            return -1
         sent = c_send(self.fd, start, size, MSG_NOSIGNAL)
         if sent >= 0:
             return sent
         if errno == EAGAIN or errno == EINTR:
             return 0
-        self.lose(_error(errno))
+        self.fail_to_send(_error(errno))
         return -1
 
     cdef int keep(self, bytes data, Py_ssize_t sent) except -1:
@@ -303,7 +330,7 @@ cdef class SocketTransport:
         """Send what waits, until the socket takes no more."""
         while self.waiting_size and not self.loading and self.send_front():
             pass
-        if self.lost:
+        if self.lost or self.broken:
             return 0
         if self.waiting_size == 0:
             if self.closing:
@@ -344,7 +371,7 @@ cdef class SocketTransport:
             over = sent == wanted
         if sent < 0:
             if errno != EAGAIN and errno != EINTR:
-                self.lose(_error(errno))
+                self.fail_to_send(_error(errno))
             return 0
         self.waiting_size -= sent
         if over:

@@ -155,6 +155,31 @@ async def test_a_peer_that_went_away_while_output_waits(pair: Pair) -> None:
     assert isinstance(await pair.end(), OSError)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_the_last_words_of_a_peer_count_though_a_write_finds_it_gone(pair: Pair, waits: bool) -> None:
+    """More than a read takes; nobody is called back inside the write."""
+    if waits:
+        for chunk in chunks():
+            pair.transport.write(chunk)
+    pair.peer.sendall(b"x" * 10_000 + b"goodbye")
+    pair.peer.close()
+    if not waits:
+        pair.transport.write(b"too late")
+        pair.transport.write(b"this, too")
+    assert pair.protocol.got == b""
+    await pair.end()
+    assert pair.protocol.got == b"x" * 10_000 + b"goodbye"
+
+
+async def test_a_protocol_that_does_not_read_is_told_at_once_that_its_peer_is_gone(pair: Pair) -> None:
+    pair.transport.pause_reading()
+    pair.peer.sendall(b"goodbye")
+    pair.peer.close()
+    pair.transport.write(b"too late")
+    assert isinstance(await pair.end(), OSError)
+    assert pair.protocol.got == b""
+
+
 async def test_a_bug_of_the_protocol_ends_its_connection_and_is_reported(pair: Pair) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))

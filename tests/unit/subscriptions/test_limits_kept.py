@@ -1,4 +1,4 @@
-"""What was buried is so after a crash, whatever the moment: its copy and its place are one unit of the log."""
+"""What was buried is so after a crash at any moment: its copy and its place are one unit of the log."""
 
 from __future__ import annotations
 

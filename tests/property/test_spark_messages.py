@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.spark.messages import SHARES, Envelope, Numbers, encoder, parts
@@ -74,6 +74,16 @@ rows = st.fixed_dictionaries(
 )
 
 
+@example(
+    [{**dict.fromkeys(COLUMNS), "event_time": datetime(4148, 1, 1, 0, 0, 0, 999_993, tzinfo=UTC)}],
+    set(),
+    None,
+    None,
+    0,
+    1,
+    True,
+    None,
+)
 @given(
     st.lists(rows, min_size=1, max_size=12),
     st.sets(st.sampled_from(COLUMNS)),

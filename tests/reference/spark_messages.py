@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import struct
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 LETTERS = {
@@ -87,7 +87,8 @@ def field(row: dict[str, Any], name: str, producer: str, sequence: int) -> bytes
     if value is None:
         return None
     if name == "event_time":
-        return struct.pack(">Q", (value - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds().__floor__())
+        # Not by a float, which has no room for the microseconds of times that are far away.
+        return struct.pack(">Q", (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1))
     return short(value)
 
 

@@ -60,6 +60,8 @@ class Link(asyncio.Protocol):
         """Batches may come as they are stored, and overdraw credit in messages by a quarter."""
         self.damaged = False
         """It was dropped, because a stored batch came that is damaged."""
+        self.stranger = b""
+        """How what answers begins, which is no gateway."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._heard = False
         self._missed = 0
@@ -77,6 +79,11 @@ class Link(asyncio.Protocol):
         buffer = self._buffer
         buffer += data
         at, end = 0, len(buffer)
+        if not self.welcome and not _is_gateway(buffer):
+            self.stranger = bytes(buffer[:16])
+            del buffer[:]
+            self.abort()
+            return
         while end - at >= 4 and not self.damaged:
             size = int.from_bytes(buffer[at : at + 4], "big") + 4
             if end - at < size:
@@ -337,6 +344,11 @@ class Link(asyncio.Protocol):
                 raise
 
 
+def _is_gateway(first: bytes | bytearray) -> bool:
+    """Whether a gateway's WELCOME, or its ERROR, may begin so; both are smaller than 64 KiB."""
+    return not any(first[:2]) and (len(first) < 5 or first[4] in (kinds.WELCOME, kinds.ERROR))
+
+
 def _seen(answer: asyncio.Future[dict[str, Any]]) -> None:
     """What it raises is nobody's loss: who waited for it has given up, or is told."""
     if not answer.cancelled():
@@ -393,10 +405,13 @@ async def open_link(
     except ConnectionLost as error:
         if link is None or link.welcome:
             raise
+        how = f"begins with {link.stranger!r}" if link.stranger else "closed the connection"
+        nobody = (
+            "" if link.stranger else " If it is, it lets nobody in now: it stops, or has too many connections"
+        )
         raise ConnectionLost(
-            f"{target.host}:{target.port} closed the connection and did not say that it is a gateway",
-            remedy="is this the address of native.listen? AMQP, MQTT and HTTP have others. If it is, it lets "
-            "nobody in now: it stops, or has too many connections",
+            f"{target.host}:{target.port} {how} and did not say that it is a gateway",
+            remedy=f"is this the address of native.listen? TLS, AMQP, MQTT and HTTP have others.{nobody}",
         ) from error
     except (OSError, TimeoutError) as error:
         raise ConnectionLost(

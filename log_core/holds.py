@@ -2,8 +2,8 @@
 
 A reader renews its lease while it lives; what it does not renew ends by itself. Leases hold back deletion and
 rewriting, but of all closed segments only the newest `lease_bytes`: a reader that falls further behind loses
-what it has not read, and is told so by what it finds missing. They are in memory; after a restart readers
-renew them before anything is old enough to go. Used on the loop.
+what it has not read, and is told so by what it finds missing. They are in memory: after a restart, what
+retention does not keep anyway may go before a reader has renewed its lease. Used on the loop.
 """
 
 from __future__ import annotations

@@ -40,6 +40,12 @@ _HEARTBEAT: Final = frame.marshal(heartbeat.Heartbeat(), 0)
 _COMMIT: Final = frame.marshal(commands.Tx.Commit(), _CHANNEL)
 _TLS_FILES: Final = ("cacertfile", "certfile", "keyfile")
 _REMEDY: Final = "see that the gateway runs there; what is repeated then is not sent twice"
+_REMEDIES: Final = {
+    403: "give the user this permission, or publish as another one",
+    404: "declare the exchange first, or say another one",
+    530: "correct the vhost of the option 'url', or give the user permissions in it",
+}
+"""By reply code."""
 _STOPS: Final = 320
 """The reply code of a gateway that is stopped."""
 
@@ -77,6 +83,14 @@ def _tls(url: str) -> ssl.SSLContext:
             remedy=f"name PEM files that Spark's processes may read: {', '.join(_TLS_FILES)}",
         ) from error
     return context
+
+
+def _refusal(told: commands.Channel.Close | commands.Connection.Close) -> SparkError:
+    code, text = told.reply_code or 0, told.reply_text or ""
+    remedy = _REMEDIES.get(code, "")
+    if "Login" in text:
+        remedy = "correct the user and the password of the option 'url'"
+    return SparkError(f"the gateway refused it: {code} {text}", remedy=remedy)
 
 
 class Publisher:
@@ -176,6 +190,12 @@ class Publisher:
         except ssl.SSLCertVerificationError as error:
             remedy = "name the authority that signed it in the URL: ?cacertfile=PATH"
             what = f"the certificate of {self._place} is refused: {error}"
+            raise SparkError(what, remedy=remedy) from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise self._lost(error) from error
+        except ssl.SSLError as error:
+            what = f"{self._place} does not speak TLS: {error.reason}"
+            remedy = "give the address of the gateway's amqp.tls_listen, or write amqp:// for one without TLS"
             raise SparkError(what, remedy=remedy) from error
         except OSError as error:
             raise self._lost(error) from error
@@ -297,7 +317,7 @@ class Publisher:
             elif isinstance(found, commands.Connection.Close) and found.reply_code == _STOPS:
                 raise self._lost(ConnectionResetError(f"{found.reply_code} {found.reply_text}"))
             elif isinstance(found, commands.Channel.Close | commands.Connection.Close):
-                raise SparkError(f"the gateway refused it: {found.reply_code} {found.reply_text}")
+                raise _refusal(found)
             elif not isinstance(found, heartbeat.Heartbeat):
                 self._answers.append(found)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.errors import PenstockError
 
-__all__ = ["DataLoss", "SparkError", "SparkOptionError"]
+__all__ = ["DataLoss", "SparkError", "SparkOptionError", "said_by_penstock"]
+
+_OURS: Final = re.compile(r"^\s*penstock\.(?:\w+\.)*\w+: (.+)$", re.MULTILINE)
 
 
 class SparkError(PenstockError):
@@ -45,3 +49,11 @@ def _data_loss(text: str, ranges: tuple[tuple[int, int], ...]) -> DataLoss:
     SparkError.__init__(error, text)
     error.ranges = ranges
     return error
+
+
+def said_by_penstock(text: str) -> str | None:
+    """The error of ours that one of Spark's tells, in whose text it is a line of a Python traceback among
+    those of the JVM; None: there is none. Of several the last one, which those before it are the causes of.
+    """
+    found = _OURS.findall(text)
+    return found[-1] if found else None

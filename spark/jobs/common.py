@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.spark.errors import said_by_penstock
 from penstock.spark.jobs.progress import Progress, add_output, progress_of
 from penstock.spark.jobs.registry import Job, registered
 from penstock.spark.log_view import LogView
@@ -128,6 +129,12 @@ def program(
         print(
             f"penstock: error: there is no {error.name}; {INSTALL} (penstock spark doctor)", file=sys.stderr
         )
+    except Exception as error:
+        # Spark's own errors quote ours, among hundreds of lines of its JVM. pyspark may not be installed.
+        said = said_by_penstock(str(error)) if type(error).__module__.startswith("pyspark.") else None
+        if said is None:
+            raise
+        print(f"penstock: error: {said}", file=sys.stderr)
     return 1
 
 

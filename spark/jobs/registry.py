@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from penstock.spark.errors import SparkError
+from penstock.spark.errors import SparkError, said_by_penstock
 
 __all__ = ["Job", "jobs", "jobs_folder", "registered"]
 
@@ -104,7 +104,9 @@ def registered(name: str, verb: str, data: Path | str, to: str) -> Iterator[Job]
     try:
         yield job
     except BaseException as error:
-        job.end = f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"[:500]
+        text = str(error)
+        said = said_by_penstock(text) or (text.splitlines()[0] if text else type(error).__name__)
+        job.end = f"failed: {said}"[:500]
         job.save()
         raise
     job.end = "ended"

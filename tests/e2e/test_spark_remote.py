@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +159,30 @@ def test_a_gateway_that_was_killed_is_found_again(tmp_path: Path, monkeypatch: p
         assert found == list(range(60))
         assert len(looks) == 4
         close_clients()
+
+
+def test_who_is_no_gateway_is_told(gateway: Gateway) -> None:
+    remedy = r"is this the address of native\.listen\? AMQP, MQTT and HTTP have others"
+    for port in (gateway.amqp_port, gateway.mqtt_port, gateway.ports["management"]):
+        with pytest.raises(ClientError, match=rf"127\.0\.0\.1:{port} (does not speak|closed).*; {remedy}"):
+            LogClient(f"penstock://guest:guest@127.0.0.1:{port}")
+    with pytest.raises(ClientError) as caught:
+        LogClient(url_of(gateway).replace("penstock:", "penstocks:"))
+    assert "native.tls_listen" in str(caught.value) or "did not say that it is" in str(caught.value)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(8)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ClientError, match="does not speak the native protocol") as caught:
+            LogClient(f"penstock://127.0.0.1:{server.getsockname()[1]}")
+        assert not caught.value.retryable, "nobody waits for it to become a gateway"
+        thread.join()
 
 
 def wait_until(condition: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pika
 import pytest
 
+from penstock.spark.jobs.common import program
 from penstock.spark.running import run_to_end
 from tests.spark.test_source import publish, read, wait_for_end
 from tests.support.brokers import Gateway
@@ -107,13 +109,38 @@ def test_a_replayed_micro_batch_makes_no_duplicates(
     assert taken(gateway) == []
 
 
-def test_what_cannot_be_sent_is_refused(spark: SparkSession, gateway: Gateway) -> None:
+def test_what_cannot_be_sent_is_refused(
+    spark: SparkSession, gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     frame = spark.range(1).selectExpr("'x' AS payload")
     writer = frame.write.format("penstock").mode("append").option("url", url(gateway))
     with pytest.raises(Exception, match="it is not said to which exchange"):
         writer.save()
-    with pytest.raises(Exception, match="no exchange 'nowhere'"):
-        writer.option("exchange", "nowhere").option("routingKey", "k").save()
+    writer = writer.option("exchange", "nowhere").option("routingKey", "k")
+    refused = "no exchange 'nowhere' in vhost '/'; declare the exchange first"
+    with pytest.raises(Exception, match=refused):
+        writer.save()
     with pytest.raises(Exception, match="column 'id' is none of a message"):
         spark.range(1).write.format("penstock").mode("append").option("url", url(gateway)).save()
     assert read(spark, gateway).count() == 0
+
+    # A job says it in one line, though Spark says it in a hundred.
+    def stream(_: argparse.Namespace) -> int:
+        options = {"url": url(gateway), "exchange": "nowhere"}
+        source = spark.readStream.format("penstock").option("startingOffsets", "earliest")
+        writer = source.load(str(gateway.data_dir)).writeStream.format("penstock").options(**options)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        run_to_end(writer.start)
+        return 0
+
+    publish(gateway, 0, 2)
+    wait_for_end(gateway, 0)
+    for run in (lambda _: writer.save() or 0, stream):
+        capsys.readouterr()
+        assert program("test", "", lambda _: None, run, []) == 1
+        (line,) = [
+            line for line in capsys.readouterr().err.splitlines() if line.startswith("penstock: error:")
+        ]
+        assert f"refused it: 404 NOT_FOUND - {refused}" in line
+    with pytest.raises(Exception, match="cannot be resolved"):  # that is Spark's own to say, as it does
+        program("test", "", lambda _: None, lambda _: frame.select("nothing").count(), [])

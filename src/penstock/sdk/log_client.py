@@ -25,6 +25,11 @@ READ_MAX: Final = 4 << 20
 _HEAD: Final = struct.Struct(">IBBHI")
 _TIMEOUT_S: Final = 60.0
 _RECEIVE_BYTES: Final = 1 << 20
+_FIRST: Final = (kinds.WELCOME, kinds.ERROR, kinds.PING)
+"""What a gateway says first,"""
+_WELCOME_MAX: Final = 1 << 20
+"""of so many bytes at most."""
+_ELSEWHERE: Final = "is this the address of native.listen? AMQP, MQTT and HTTP have others"
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class LogClient:
         self._unwanted: set[int] = set()
         self.lost = False
         """The connection is gone: make another client."""
+        self._welcome = False
+        """The peer has shown that it is a gateway."""
         self._in = bytearray()
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -78,12 +85,22 @@ class LogClient:
             }
             self._write(kinds.PREFACE + _frame(kinds.HELLO, 0, hello) + _frame(kinds.LOGIN, 0, login))
             self._until(kinds.WELCOME)
+            self._welcome = True
             self._until(kinds.READY)
         except ssl.SSLCertVerificationError as error:
             self.close()
             raise ClientError(
                 f"the certificate of {self._address} is refused: {error.verify_message}",
                 remedy="have its authority among those of the system, or name it by $SSL_CERT_FILE",
+            ) from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            self.close()
+            raise self._lost(error) from error
+        except ssl.SSLError as error:
+            self.close()
+            raise ClientError(
+                f"{self._address} does not speak TLS: {error.reason}",
+                remedy="is this the address of native.tls_listen? Without TLS write penstock://",
             ) from error
         except OSError as error:
             self.close()
@@ -194,6 +211,9 @@ class LogClient:
         """The next frame that is no PING."""
         while True:
             size, kind, _, _, id = _HEAD.unpack(self._receive(_HEAD.size))
+            if not self._welcome and (kind not in _FIRST or not 0 <= size - (_HEAD.size - 4) <= _WELCOME_MAX):
+                self.close()
+                raise ClientError(f"{self._address} does not speak the native protocol", remedy=_ELSEWHERE)
             payload = self._receive(size + 4 - _HEAD.size)
             if kind == kinds.PING:
                 self._write(_HEAD.pack(_HEAD.size - 4, kinds.PONG, 0, 0, id))
@@ -232,6 +252,11 @@ class LogClient:
     def _lost(self, error: OSError | None) -> ClientError:
         self.lost = True
         self.close()
+        if error is None and not self._welcome:
+            return ConnectionLost(
+                f"{self._address} closed the connection and did not say that it is a gateway",
+                remedy=f"{_ELSEWHERE}. If it is, it lets nobody in now: it stops, or has too many clients",
+            )
         why = "" if error is None else f": {error.strerror or error}"
         return ConnectionLost(
             f"the connection to {self._address} was lost{why}", remedy="see that the gateway runs; try again"

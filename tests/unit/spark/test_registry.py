@@ -63,6 +63,10 @@ def test_a_job_is_listed_while_it_runs_and_after_it(
     with pytest.raises(ValueError), registered("two", "dedup", tmp_path, "delta:/u"):
         raise ValueError("no space")
     assert {job.name: job.end for job in jobs()} == {"one": "ended", "two": "failed: no space"}
+    told = "[STREAM_FAILED] it ended\npenstock.spark.errors.DataLoss: gone; keep it longer\n\tat x"
+    with pytest.raises(ValueError), registered("two", "dedup", tmp_path, "delta:/u"):
+        raise ValueError(told)
+    assert [job.end for job in jobs() if job.name == "two"] == ["failed: gone; keep it longer"]
 
 
 def test_what_a_job_has_still_to_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

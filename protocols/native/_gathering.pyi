@@ -19,6 +19,7 @@ class Pending:
     """What it counts for as bytes under way: bodies, properties, and 64 for each message."""
     sequence: int
     due_ms: int
+    name: bytes | None
     whole: asyncio.Future[list[MessageId]] | None
     """Who waits for all of it."""
 

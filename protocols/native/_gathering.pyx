@@ -53,6 +53,7 @@ cdef class Pending:
     cdef readonly Py_ssize_t count, size
     cdef readonly uint64_t sequence
     cdef public int64_t due_ms
+    cdef public bytes name
     cdef public object whole
 
     def __cinit__(self, loop):

@@ -54,6 +54,7 @@ CAPABILITIES: Final = (
     "queues",
     "numbered",
     "max_unacked",
+    "delay_names",
 )
 """Every client may have these, and the SDK asks for them all."""
 ZSTD: Final = "zstd"

@@ -19,9 +19,10 @@ from penstock.protocols.native._codec import Codec
 from penstock.protocols.native._producer import Producer, split_records
 from penstock.protocols.native.errors import RequestError, code_of, refusal, unknown_handle
 from penstock.protocols.native.options import HANDLES_MAX, SINGLES_MAX
+from penstock.router.delay_names import delay_name
 from penstock.router.delayed import HORIZON_MS
 from penstock.router.entries import QueueEntry
-from penstock.router.names import ENC_AMQP091
+from penstock.router.names import ENC_AMQP091, split_key_block
 from penstock.router.room import Room, full
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = ["Producing", "check_records", "open_route"]
 
 _NUMBERS: Final = 2**31
 _AT: Final = struct.Struct(">QBBHIq")
+_NAME_MAX: Final = 255
 _PART: Final = struct.Struct(">II")
 _ACKED: Final = struct.Struct(">QQ")
 _ACKS_NONE, _ACKS_FSYNC = 0, 2
@@ -287,13 +289,15 @@ class Producing:
         if len(payload) < _AT.size:
             self._session.fault("malformed", f"PRODUCE_AT has at least {_AT.size} bytes")
             return
-        sequence, acks, compression, reserved, count, due_ms = _AT.unpack_from(payload)
-        if acks > _ACKS_FSYNC or compression > 2 or reserved:
+        sequence, acks, compression, name_size, count, due_ms = _AT.unpack_from(payload)
+        named = payload[_AT.size : _AT.size + name_size]
+        if acks > _ACKS_FSYNC or compression > 2 or name_size > _NAME_MAX or len(named) < name_size:
             self._session.fault(
-                "malformed", "PRODUCE_AT: acks is 0, 1 or 2, compression 0, 1 or 2; reserved bytes are 0"
+                "malformed",
+                f"PRODUCE_AT: acks is 0, 1 or 2, compression 0, 1 or 2; a name has at most {_NAME_MAX} bytes",
             )
             return
-        session, records = self._session, payload[_AT.size :]
+        session, records = self._session, payload[_AT.size + name_size :]
         if compression:
             unpacked = session.unpacked(records)
             if unpacked is None:
@@ -328,10 +332,40 @@ class Producing:
                     f"due at {due_ms} ms: before 1970, or beyond the horizon of 100 years",
                     remedy="due is a time in ms since the epoch",
                 )
+            name = self._delay_name(producer.key, named, count)
         except PenstockError as error:
             self.refused(id, sequence, count, error)
             return
-        first = lsn = 0
+        if name is None:
+            first, lsn = self._schedule(producer.key, due_ms, records, count)
+        else:
+            with session.log.unit():
+                session.broker.delayed.cancel_named(session.vhost, session.identity, name)
+                first, lsn = self._schedule(producer.key, due_ms, records, count, name)
+        if acks != _ACKS_NONE:
+            session.codec.expect(id, sequence, count, first, lsn, acks == _ACKS_FSYNC)
+
+    def _delay_name(self, key: bytes, named: bytes, count: int) -> bytes | None:
+        """What stands for the name of a delayed message; None: it has none. Raises RequestError."""
+        if not named:
+            return None
+        if count != 1:
+            raise RequestError(
+                "bad_field", f"{count} messages of one name", remedy="send each in a batch of its own"
+            )
+        try:
+            name = named.decode()
+        except UnicodeDecodeError:
+            raise RequestError("bad_field", "the name is no UTF-8", remedy="give it as text") from None
+        parts = split_key_block(key)
+        assert parts is not None  # the producer was opened with it
+        return delay_name(self._session.vhost.name, parts[0], name)
+
+    def _schedule(
+        self, key: bytes, due_ms: int, records: bytes, count: int, name: bytes | None = None
+    ) -> tuple[int, int]:
+        """The first and the last LSN of what waits now."""
+        session, first, lsn = self._session, 0, 0
         for props, body in split_records(records, count):
             found = parse(props)
             assert found is not None
@@ -340,16 +374,16 @@ class Producing:
                 session.vhost.name,
                 due_ms,
                 ENC_AMQP091,
-                producer.key,
+                key,
                 props,
                 body,
                 flags=PERSISTENT if mode == 2 else 0,
                 priority=priority,
                 ttl_ms=ttl,
+                name=name,
             )
             first = first or lsn
-        if acks != _ACKS_NONE:
-            session.codec.expect(id, sequence, count, first, lsn, acks == _ACKS_FSYNC)
+        return first, lsn
 
     # All or nothing
 

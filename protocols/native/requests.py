@@ -15,6 +15,7 @@ from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import CHOOSERS_MAX, HANDLES_MAX
 from penstock.protocols.native.preparing import rules_of
 from penstock.router.arguments import Arguments
+from penstock.router.delay_names import delay_name
 from penstock.router.errors import NotFound
 from penstock.router.metadata import producer_key
 from penstock.router.names import join_key_block
@@ -108,13 +109,18 @@ def _may_write(session: Session, key: bytes) -> None:
 
 def _exchange_key(fields: Fields) -> bytes:
     """The key block of what is published where no topic is named."""
+    return join_key_block(*_exchange_of(fields))
+
+
+def _exchange_of(fields: Fields) -> tuple[str, str]:
+    """The exchange and the routing key of that."""
     if not fields.has("exchange"):
         raise RequestError(
             "bad_field",
             "neither the field 'topic' nor 'exchange' is there",
             remedy="name one of them, an exchange with the routing_key that it needs",
         )
-    return join_key_block(fields.text("exchange"), fields.text("routing_key", ""))
+    return fields.text("exchange"), fields.text("routing_key", "")
 
 
 def open_producer(session: Session, id: int, fields: Fields) -> None:
@@ -443,12 +449,23 @@ def delete_subscription(session: Session, id: int, fields: Fields) -> None:
 def cancel(session: Session, id: int, fields: Fields) -> None:
     """{due_ms, position, topic} or {due_ms, position, exchange, routing_key}: a delayed message, as its
     confirm named it, never comes. One that was published elsewhere is as good as none.
+
+    {name, topic} or {name, exchange, routing_key}: the same by the name that its publisher gave it.
     """
-    due_ms, position = fields.number("due_ms"), fields.number("position")
     if fields.has("topic"):
-        key = join_key_block("", fields.text("topic"))
+        exchange, routing_key = "", fields.text("topic")
     else:
-        key = _exchange_key(fields)
+        exchange, routing_key = _exchange_of(fields)
+    key = join_key_block(exchange, routing_key)
+    if fields.has("name"):
+        name = fields.text("name")
+        fields.done()
+        _may_write(session, key)
+        named = delay_name(session.vhost.name, exchange, name)
+        cancelled = session.broker.delayed.cancel_named(session.vhost, session.identity, named)
+        session.answer(id, {"cancelled": cancelled}, session.log.appender.next_lsn - 1 if cancelled else 0)
+        return
+    due_ms, position = fields.number("due_ms"), fields.number("position")
     fields.done()
     _may_write(session, key)
     session.opening.begin_search()

@@ -14,6 +14,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 import penstock
+from penstock.sdk.errors import ClientError
 from tests.e2e.mqtt_clients import connected
 from tests.support.brokers import Gateway, free_port
 from tests.support.data_plane import SERVED, open_client
@@ -105,8 +106,29 @@ def http_cancels(gateway: Gateway, name: str) -> bool:
     return status == 204
 
 
-SCHEDULES = [amqp_schedules, mqtt_schedules, http_schedules, http_schedules_to_a_topic]
-CANCELS = [amqp_cancels, mqtt_cancels, http_cancels]
+def native_schedules(gateway: Gateway, name: str) -> None:
+    async def schedule() -> None:
+        address = {"exchange": "amq.topic", "routing_key": "later.t"}
+        async with sdk(gateway) as client, client.producer(**address) as producer:
+            await producer.send("native", deliver_after_s=DAY_MS / 1000, delay_id=name)
+
+    asyncio.run(schedule())
+
+
+def native_cancels(gateway: Gateway, name: str) -> bool:
+    async def cancel() -> bool:
+        async with sdk(gateway) as client:
+            return await client.cancel(None, name, exchange="amq.topic", routing_key="later.t")
+
+    return asyncio.run(cancel())
+
+
+def sdk(gateway: Gateway) -> penstock.Client:
+    return penstock.connect(f"penstock://{gateway.settings['native.listen']}", connect_timeout_s=60)
+
+
+SCHEDULES = [amqp_schedules, mqtt_schedules, http_schedules, http_schedules_to_a_topic, native_schedules]
+CANCELS = [amqp_cancels, mqtt_cancels, http_cancels, native_cancels]
 
 
 @pytest.mark.parametrize("cancels", CANCELS)
@@ -116,8 +138,8 @@ def test_a_name_is_cancelled_whoever_gave_it(
     before = waiting(gateway)
     for schedules in SCHEDULES:
         schedules(gateway, f"{unique}-{schedules.__name__}")
-    assert waiting(gateway) == before + 4
-    for left, schedules in zip((3, 2, 1, 0), SCHEDULES, strict=True):
+    assert waiting(gateway) == before + len(SCHEDULES)
+    for left, schedules in zip((4, 3, 2, 1, 0), SCHEDULES, strict=True):
         assert cancels(gateway, f"{unique}-{schedules.__name__}")
         assert waiting(gateway) == before + left
         assert not cancels(gateway, f"{unique}-{schedules.__name__}"), "none of this name waits"
@@ -133,6 +155,36 @@ def test_a_name_given_again_replaces(
     assert waiting(gateway) == before + 1
     assert http_cancels(gateway, unique)
     assert waiting(gateway) == before
+
+
+def test_names_of_a_topics_messages_are_those_of_the_default_exchange(gateway: Gateway, unique: str) -> None:
+    """One that the SDK gave is replaced by HTTP, and the other way round; without a delay it comes now."""
+    before = waiting(gateway)
+
+    async def replaced(http: httpx.Client) -> None:
+        async with sdk(gateway) as client, client.producer(unique) as producer:
+            later = {"value": "http", "delay_ms": DAY_MS, "delay_id": "n"}
+            for _ in range(2):
+                sent = await producer.send("sdk", deliver_after_s=DAY_MS / 1000, delay_id="n")
+                assert waiting(gateway) == before + 1
+                assert http.post(f"streams/{unique}/messages", json=later).status_code == 200
+                assert waiting(gateway) == before + 1
+            assert not await client.cancel(unique, sent), "it was replaced"
+            await producer.send("now", delay_id="n")
+            async with client.reader(unique, start="earliest") as reader:
+                message = await reader.receive(LIMIT_S)
+            assert message is not None and message.body == b"now"
+            assert waiting(gateway) == before and not await client.cancel(unique, "n")
+            for wrong, error in ((7, TypeError), ("", ValueError), ("x" * 256, ValueError)):
+                with pytest.raises(error, match="delay_id"):
+                    await producer.send("x", deliver_after_s=1, delay_id=wrong)  # type: ignore[arg-type]
+            (await client.link()).welcome["capabilities"].remove("delay_names")  # as an older gateway
+            with pytest.raises(ClientError, match="this gateway knows no names"):
+                await producer.send("x", deliver_after_s=1, delay_id="n")
+            await producer.send("others go on")
+
+    with open_client(gateway) as http:
+        asyncio.run(replaced(http))
 
 
 def test_what_is_said_to_be_cancelled_is_so_after_a_kill(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ async def test_arguments_that_are_none_are_named_at_the_call(client: penstock.Cl
     sent = penstock.MessageId(1, 1)
     wrong: Any = "orders"
     for arguments, says in (
-        (("orders", "abc"), "id is the MessageId that send gave.*, not str"),
+        (("orders", 5), "id is the MessageId that send gave.*, or its delay_id, not int"),
         ((None, sent), "cancel needs one of topic and exchange"),
     ):
         with pytest.raises(TypeError, match=says):

@@ -330,7 +330,7 @@ class Client(Connecting):
     async def cancel(
         self,
         topic: str | None,
-        id: MessageId,
+        id: MessageId | str,
         *,
         exchange: str | None = None,
         routing_key: str = "",
@@ -339,23 +339,30 @@ class Client(Connecting):
 
         Args:
             topic: What it was sent to; None: to `exchange`, by `routing_key`.
-            id: What `Producer.send` gave for it.
+            id: What `Producer.send` gave for it; or its name (`delay_id`), by whatever protocol it was
+                published. A name is one of the exchange, and one of all topics and queues together.
 
         Returns:
-            False: it came already, or none of this id was sent there.
+            False: it came already, or none of this id was sent there, or none of this name waits that this
+                user may publish.
 
         Raises:
-            TypeError: `id` is no MessageId, or it is not said what it was sent to.
+            TypeError: `id` is no MessageId and no name, or it is not said what it was sent to.
 
         """
-        if not isinstance(id, MessageId):
+        if not isinstance(id, MessageId | str):
             raise TypeError(
-                f"id is the MessageId that send gave for the delayed message, not {type(id).__name__}"
+                "id is the MessageId that send gave for the delayed message, or its delay_id, "
+                f"not {type(id).__name__}"
             )
         if (topic is None) == (exchange is None):
             raise TypeError("cancel needs one of topic and exchange: what the message was sent to")
         where = {"topic": topic} if exchange is None else {"exchange": exchange, "routing_key": routing_key}
-        answer = await self.request("cancel", **where, position=id.position, due_ms=id.due_ms)
+        if isinstance(id, str):
+            which: dict[str, str | int] = {"name": id}
+        else:
+            which = {"position": id.position, "due_ms": id.due_ms}
+        answer = await self.request("cancel", **where, **which)
         return bool(answer["cancelled"])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.sdk.checking import number
+from penstock.sdk.checking import number, text
 from penstock.sdk.message import PLAIN, properties_block
 from penstock.sdk.schema import body_of
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from penstock.sdk.schema import Codec
     from penstock.sdk.tracing import Tracing
 
-__all__ = ["Composer", "due_ms"]
+__all__ = ["Composer", "delay_name", "due_ms"]
 
 _TTL_MAX_S: Final = (2**32 - 1) // 1000
 _LATEST_S: Final = 10**11
 """Beyond any horizon."""
+_DELAY_ID_MAX: Final = 255
 _NO_SPAN: Final = nullcontext()
 
 
@@ -121,3 +122,13 @@ def due_ms(at: datetime | float | None, after_s: float | None, clock: Callable[[
             raise ValueError("deliver_at is a datetime with a time zone")
         at = at.timestamp()
     return max(int(number("deliver_at", at, 0, _LATEST_S) * 1000), 1)
+
+
+def delay_name(delay_id: str | None) -> bytes | None:
+    """The name of a delayed message in bytes. Raises TypeError, ValueError."""
+    if delay_id is None:
+        return None
+    name = text("delay_id", delay_id).encode()
+    if len(name) > _DELAY_ID_MAX:
+        raise ValueError(f"delay_id has 1 to {_DELAY_ID_MAX} bytes, not {len(name)}")
+    return name

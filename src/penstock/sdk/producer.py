@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from penstock.protocols.native import kinds
 from penstock.protocols.native._gathering import MESSAGE_BYTES, Gathering
 from penstock.sdk.checking import FOREVER_S, number, text, whole
-from penstock.sdk.composing import Composer, due_ms
+from penstock.sdk.composing import Composer, delay_name, due_ms
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, too_large
 from penstock.sdk.message import PLAIN, MessageId
 from penstock.sdk.room import Room
@@ -44,6 +44,8 @@ else:
 
 __all__ = ["Producer"]
 
+_AT_ONCE_MS: Final = 1
+"""A due time that is over."""
 _ACKS: Final = {"all": kinds.ACKS_FSYNC, "written": kinds.ACKS_WRITTEN, "none": kinds.ACKS_NONE}
 _SIZE_MAX: Final = 2**40
 logger: Final = logging.getLogger("penstock.sdk")
@@ -223,6 +225,7 @@ class Producer(Generic[T]):
         headers: Mapping[str, Any] | None = None,
         deliver_at: datetime | float | None = None,
         deliver_after_s: float | None = None,
+        delay_id: str | None = None,
         ttl_s: float | None = None,
         persistent: bool = True,
         number: int | None = None,
@@ -236,6 +239,8 @@ class Producer(Generic[T]):
             headers: Text, bytes, numbers, booleans, None, lists and dicts of such, by name.
             deliver_at: When it is published: a datetime with a zone, or seconds since the epoch.
             deliver_after_s: The same, from now.
+            delay_id: Its name while it waits, 1 to 255 bytes: by it `Client.cancel` finds it, and other
+                protocols do. One of that name that waits is replaced, by this one at once without a delay.
             ttl_s: How long it is good for, once it is published.
             persistent: False: it may be lost by a restart.
             number: Of a producer with `numbered=True`: above those before; sent again, it is kept once.
@@ -251,11 +256,11 @@ class Producer(Generic[T]):
         headers, span = self._composer.traced(headers)
         with span:
             data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
-            due = due_ms(deliver_at, deliver_after_s, self.client.clock)
+            due, name = due_ms(deliver_at, deliver_after_s, self.client.clock), delay_name(delay_id)
             if self._gathering.under_way:
                 await self._wait_for_room(len(data) + len(block))
-            if due:
-                return await self._send_later(data, block, due)
+            if due or name:
+                return await self._send_later(data, block, due, name)
             return await self._add(data, block, number)
 
     def send_nowait(
@@ -266,6 +271,7 @@ class Producer(Generic[T]):
         headers: Mapping[str, Any] | None = None,
         deliver_at: datetime | float | None = None,
         deliver_after_s: float | None = None,
+        delay_id: str | None = None,
         ttl_s: float | None = None,
         persistent: bool = True,
         number: int | None = None,
@@ -282,6 +288,7 @@ class Producer(Generic[T]):
             and headers is None
             and deliver_at is None
             and deliver_after_s is None
+            and delay_id is None
             and ttl_s is None
             and number is None
             and persistent
@@ -295,14 +302,14 @@ class Producer(Generic[T]):
         headers, span = self._composer.traced(headers)
         with span:
             data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
-            due = due_ms(deliver_at, deliver_after_s, self.client.clock)
+            due, name = due_ms(deliver_at, deliver_after_s, self.client.clock), delay_name(delay_id)
             if not self._gathering.has_room(len(data) + len(block) + MESSAGE_BYTES):
                 raise BufferFull(
                     f"{self.under_way} bytes are under way to {self.place}",
                     remedy="await send, or raise buffer_bytes",
                 )
-            if due:
-                return self._send_later(data, block, due)
+            if due or name:
+                return self._send_later(data, block, due, name)
             return self._add(data, block, number)
 
     async def send_many(self, values: Sequence[T], *, key: bytes | str | None = None) -> list[MessageId]:
@@ -460,7 +467,9 @@ class Producer(Generic[T]):
         if batch is not None:
             self._unconfirmed.send(batch, self._link, self.handle)
 
-    def _send_later(self, body: bytes, block: bytes, due: int) -> asyncio.Future[MessageId]:
+    def _send_later(
+        self, body: bytes, block: bytes, due: int, name: bytes | None
+    ) -> asyncio.Future[MessageId]:
         if self.name is not None:
             raise ClientError(
                 "a named producer cannot delay messages", remedy="open a producer without a name for these"
@@ -468,7 +477,7 @@ class Producer(Generic[T]):
         self.check()
         self._flush()
         batch = self._gathering.whole([body], 0, block)
-        batch.due_ms = due
+        batch.due_ms, batch.name = due or _AT_ONCE_MS, name
         sent: asyncio.Future[MessageId] = self._gathering.loop.create_future()
 
         def told(whole: asyncio.Future[list[MessageId]]) -> None:

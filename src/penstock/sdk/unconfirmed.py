@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native import kinds
-from penstock.sdk.errors import Fenced, from_wire
+from penstock.sdk.errors import ClientError, Fenced, from_wire
 
 if TYPE_CHECKING:
     from penstock.protocols.native._gathering import Gathering, Pending
@@ -74,6 +74,15 @@ class Unconfirmed:
     def _transmit(self, batch: Pending, link: Link, handle: int) -> None:
         frame = batch.frame
         assert frame is not None  # it is sealed, and not confirmed
+        if batch.name and "delay_names" not in link.welcome["capabilities"]:
+            self._taken(batch.sequence)
+            batch.failed(
+                ClientError(
+                    "this gateway knows no names of delayed messages",
+                    remedy="leave delay_id out and cancel by the MessageId, or update the gateway",
+                )
+            )
+            return
         if not batch.due_ms and not link.packs:
             link.write(frame)
         else:
@@ -82,9 +91,10 @@ class Unconfirmed:
                 from penstock.protocols.native.packing import code_of, pack
 
                 records, packed = pack(records, link.packs), code_of(link.packs)
-            head = _BATCH.pack(batch.sequence, self._acks, packed, 0, batch.count)
+            name = batch.name or b""
+            head = _BATCH.pack(batch.sequence, self._acks, packed, len(name), batch.count)
             if batch.due_ms:
-                link.send(kinds.PRODUCE_AT, handle, head + _DUE.pack(batch.due_ms) + records)
+                link.send(kinds.PRODUCE_AT, handle, head + _DUE.pack(batch.due_ms) + name + records)
             else:
                 link.send(kinds.PRODUCE, handle, head + records)
         if self._acks == kinds.ACKS_NONE:

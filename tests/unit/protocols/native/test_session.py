@@ -560,3 +560,46 @@ def test_the_log_that_fails_refuses_what_waits_and_ends_the_connection(world: Wo
         (0x13, "log_failed"),
         (0x0F, "log_failed"),
     ]
+
+
+def later(client: Client, sequence: int, due_ms: int, name: bytes, *bodies: bytes) -> list[tuple[int, Any]]:
+    """Send a delayed batch; what comes of it: (type of frame, code of a refusal or None)."""
+    head = struct.pack(">QBBHIq", sequence, 2, 0, len(name), len(bodies), due_ms)
+    records = wire.records([(PLAIN, body) for body in bodies])
+    client.send(wire.frame(0x11, 1, head + name + records))
+    return [(kind, json.loads(told)["code"] if kind == 0x13 else None) for kind, _, told in client.take()]
+
+
+def test_a_delayed_message_is_replaced_and_cancelled_by_its_name(world: World) -> None:
+    client = opened(world)
+    due_ms = int(world.clock() * 1000) + 60_000
+    assert later(client, 0, due_ms, b"n", b"first") == [(0x12, None)]
+    assert later(client, 1, due_ms, b"n", b"second") == [(0x12, None)]
+    assert later(client, 2, due_ms, "é".encode(), b"other") == [(0x12, None)]
+    assert world.log.delays.waiting == 2
+    world.restart()
+    client = opened(world)
+    assert client.request("cancel", topic="t", name="é") == {"cancelled": True}
+    assert client.request("cancel", topic="t", name="é") == {"cancelled": False}
+    assert client.request("cancel", exchange="amq.direct", name="n") == {"cancelled": False}
+    for _ in range(61):
+        world.pass_time(1)
+    assert read_all(client) == [b"second"]
+    assert client.request("cancel", topic="t", name="n") == {"cancelled": False}
+    # Due in the past: it replaces the one that waits, and comes at once.
+    due_ms = int(world.clock() * 1000) + 60_000
+    assert later(client, 3, due_ms, b"n", b"third") == [(0x12, None)]
+    assert later(client, 4, 1, b"n", b"fourth") == [(0x12, None)]
+    world.pass_time(1)
+    assert world.log.delays.waiting == 0
+
+
+def test_names_of_delayed_messages_are_checked(world: World) -> None:
+    client = opened(world)
+    due_ms = int(world.clock() * 1000) + 60_000
+    assert later(client, 0, due_ms, b"n", b"a", b"b") == [(0x13, "bad_field")]
+    assert later(client, 1, due_ms, b"\xff", b"a") == [(0x13, "bad_field")]
+    assert world.log.delays.waiting == 0
+    assert later(client, 2, due_ms, b"n" * 255, b"a") == [(0x12, None)]
+    assert [kind for kind, _ in later(client, 3, due_ms, b"n" * 256, b"a")] == [0x0F]
+    assert not client.session.running

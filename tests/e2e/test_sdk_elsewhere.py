@@ -71,6 +71,13 @@ async def test_what_is_made_without_a_loop_may_be_used_in_the_first_one(gateway:
         await producer.send(b"x")
 
 
+def test_without_a_loop_of_asyncio_there_is_no_client(gateway: Gateway) -> None:
+    """As under trio, whose tasks are coroutines, too."""
+    connecting = penstock.connect(gateway.url).connect()
+    with pytest.raises(penstock.Elsewhere, match=r"an event loop of asyncio, and none runs here; connect in"):
+        connecting.send(None)
+
+
 CHILD = """
 import asyncio, gc, multiprocessing, os, sys, penstock, penstock.sync
 url = sys.argv[1]

@@ -20,8 +20,14 @@ class Home:
     __slots__ = ("_address", "_pid", "loop")
 
     def __init__(self, address: str) -> None:
-        """In the running loop; `address`: of the gateway, for errors."""
-        self.loop = asyncio.get_running_loop()
+        """In the running loop; `address`: of the gateway, for errors. Raises Elsewhere: there is none."""
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            raise Elsewhere(
+                f"the client of {address} needs an event loop of asyncio, and none runs here",
+                remedy="connect in what asyncio.run runs; with trio, or without a loop: penstock.sync.connect",
+            )
+        self.loop = loop
         self._pid = os.getpid()
         self._address = address
 

@@ -25,7 +25,7 @@ class Home:
         if loop is None:
             raise Elsewhere(
                 f"the client of {address} needs an event loop of asyncio, and none runs here",
-                remedy="connect in what asyncio.run runs; with trio, or without a loop: penstock.sync.connect",
+                remedy="connect in what asyncio.run runs; with trio, or without a loop: penstock.sync",
             )
         self.loop = loop
         self._pid = os.getpid()

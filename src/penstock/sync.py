@@ -406,6 +406,7 @@ class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer[V], V], Generic[V])
 
     ack = _waits(aio_retrying.RetryingConsumer[V].ack)
     nack = _waits(aio_retrying.RetryingConsumer[V].nack)
+    reject = _waits(aio_retrying.RetryingConsumer[V].reject)
     retry_later = _waits(aio_retrying.RetryingConsumer[V].retry_later)
 
 

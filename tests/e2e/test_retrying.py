@@ -182,3 +182,27 @@ async def test_what_the_retry_topic_does_not_take_is_given_back_as_it_is(
         (topic, _) = consumer._consumers
         again = await topic.receive(WAIT_S)
         assert again is not None and (again.body, again.redelivered) == (b"x", True)
+
+
+async def test_what_no_try_helps_is_rejected_to_the_dead_letter_topic(client: penstock.Client) -> None:
+    async with client.producer("t") as producer:
+        await producer.send_many([b"no order", b"5", b"nor this"])
+    async with client.retrying("t", "s", penstock.Retry(SOON), schema=int, start="earliest") as consumer:
+        kept: list[int] = []
+        for _ in range(3):
+            message = await next_of(consumer)
+            try:
+                kept.append(message.value)
+            except penstock.BadBody:
+                await consumer.reject(message)
+                with pytest.raises(StaleDelivery):
+                    await consumer.reject(message)
+            else:
+                await consumer.ack(message, durable=True)
+        assert kept == [5]
+    assert (await backlog(client, "t"), await backlog(client, "t-s-RETRY")) == (0, 0)
+    async with client.reader("t-s-DLQ", start="earliest") as reader:
+        dead = [await next_of(reader), await next_of(reader)]
+    assert [message.body for message in dead] == [b"no order", b"nor this"]
+    assert [message.headers["x-retries"] for message in dead] == [0, 0]
+    assert dead[0].headers["x-first-topic"] == "t"

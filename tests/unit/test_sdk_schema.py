@@ -41,7 +41,18 @@ def test_values_come_back_as_they_were(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", [OfMsgspec, OfPydantic, Plain])
 @pytest.mark.parametrize(
-    "body", [b"", b"no json", b'{"price": 1}', b'{"name": "x", "price": "much"}', b"\xff"]
+    "body",
+    [
+        b"",
+        b"no json",
+        b'{"price": 1}',
+        b'{"name": "x", "price": "much"}',
+        b"\xff",
+        b'{"name": "\xff"}',
+        b'{"name": "x", "price": ' + b"[" * 100_000,
+        b'{"name": "x", "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=lambda body: str(body[:24]),
 )
 def test_what_is_no_value_says_so(kind: type, body: bytes) -> None:
     with pytest.raises(BadBody, match=f"no {kind.__name__}"):

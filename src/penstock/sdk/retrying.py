@@ -18,6 +18,7 @@ Its headers say what happened to it: `x-retries` how often it was given back, `x
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -151,24 +152,41 @@ class RetryingConsumer(Several[T]):
         consumer = message.source.consumer
         consumer.ranges(message)
         retries = retries_of(message)
+        if retries >= self.retry.max:
+            await self._bury(message)
+            return
+        headers, properties = self._carried(message, retries + 1)
+        delay = self.retry.delay_of(retries) if delay_s is None else delay_s
+        await self._later.send(message.body, deliver_after_s=delay, headers=headers, **properties)
+        await consumer.ack(message)
+
+    async def reject(self, messages: Message[T] | Iterable[Message[T]]) -> None:
+        """They go to the dead-letter topic at once: more tries would not help, as of a body that is none.
+
+        Raises StaleDelivery, ClientError.
+        """
+        for _, some in self._by_consumer(messages):
+            for message in some:
+                await self._bury(message)
+
+    async def _bury(self, message: Message[T]) -> None:
+        headers, properties = self._carried(message, retries_of(message))
+        async with self.client.transaction() as tx:
+            tx.send(message.body, to=self._dead, headers=headers, properties=properties)
+            tx.ack(message)
+
+    def _carried(self, message: Message[T], retries: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Headers and properties that it goes on with."""
         headers: dict[str, Any] = {
             FIRST_TOPIC: self._topic,
             FIRST_POSITION: message.position,
             **{name: value for name, value in message.headers.items() if not is_reserved(name)},
-            RETRIES: retries + 1,
+            RETRIES: retries,
         }
         properties = {name: value for name, value in message.properties.items() if name not in _OURS}
         if str(properties.get("reply_to", "")).startswith(REPLY_TO):
             del properties["reply_to"]  # who waits for that answer waits on an AMQP channel
-        if retries >= self.retry.max:
-            headers[RETRIES] = retries
-            async with self.client.transaction() as tx:
-                tx.send(message.body, to=self._dead, headers=headers, properties=properties)
-                tx.ack(message)
-            return
-        delay = self.retry.delay_of(retries) if delay_s is None else delay_s
-        await self._later.send(message.body, deliver_after_s=delay, headers=headers, **properties)
-        await consumer.ack(message)
+        return headers, properties
 
 
 def retries_of(message: Message[Any]) -> int:

@@ -111,7 +111,8 @@ def _functions(
             return (
                 _checked(kind, msgspec.json.encode),
                 msgspec.json.Decoder(kind).decode,
-                (msgspec.DecodeError,),
+                # Not of its own are those of text that is no UTF-8, and of JSON that is too deep.
+                (msgspec.DecodeError, UnicodeDecodeError, RecursionError),
             )
     try:
         from pydantic import TypeAdapter, ValidationError

@@ -1,6 +1,7 @@
 """What Spark jobs on a gateway's log cost, and Spark's own readers and Kafka beside it, on this machine.
 
     python -m bench.spark [--records 2000000] [--size 100] [--only REGEX] [--runs 2] [--no-kafka] [--no-write]
+    python -m bench.spark --short    # does every work run? some minutes; its figures say nothing
 
 A gateway takes `--records` messages of 100 B and a fifth as many of 1 KiB, random letters, by the native
 protocol; the same messages lie in Parquet and in a topic of Kafka, both filled through penstock's reader.
@@ -71,10 +72,16 @@ SIZES = (100, 1024)
 WATCHED_S = 10.0
 """How long the gateway is looked at, read and unread."""
 REPLAYED = 200_000
+"""At most; of few messages, half."""
+SHORT_RECORDS = 100_000
+SHORT_SEGMENT = "4MiB"
+"""So that `tier`, which takes closed segments, has some."""
 STARTED = 1000
 """Rows of a stream that is little more than its start."""
 STREAMS = ("stream of files", "stream of Kafka")
 START = "the start"
+_TICK_S = 0.01
+"""Of the kernel's account of CPU: a short work may have none."""
 BEHIND_THE_START = 1000
 """A position: what a gateway writes when it starts lies before it."""
 
@@ -99,11 +106,12 @@ class Figure:
     def cells(self) -> list[str]:
         """A row of the table."""
         mega = self.rows * self.size / 1e6
+        cpu_s = max(self.cpu_s, _TICK_S)
         return [
             self.work,
             f"{self.size} B",
-            f"{self.rows / self.cpu_s / 1000:,.0f}",
-            f"{mega / self.cpu_s:,.0f}",
+            f"{self.rows / cpu_s / 1000:,.0f}",
+            f"{mega / cpu_s:,.0f}",
             f"{mega / self.seconds:,.0f}",
             f"{self.broker_cpu_s / self.rows * 1e6:.2f}",
         ]
@@ -123,16 +131,27 @@ class Stand:
     """The messages of one size, wherever they are read from."""
 
     def __init__(
-        self, folder: Path, size: int, records: int, spark: SparkSession, kafka: Kafka | None
+        self,
+        folder: Path,
+        size: int,
+        records: int,
+        spark: SparkSession,
+        kafka: Kafka | None,
+        segment: str = "",
     ) -> None:
+        """`segment`: the size of the log's segments; "": the default."""
         self.folder, self.size, self.spark, self.kafka = folder, size, spark, kafka
-        retention = {"log.traffic_retention_bytes": "1TiB", "log.traffic_retention_s": "1000000"}
-        self.gateway = Gateway(
-            folder / "gateway", settings={"native.listen": "127.0.0.1:0", "log.fsync": "never", **retention}
-        )
+        settings = {
+            "log.fsync": "never",
+            "log.traffic_retention_bytes": "1TiB",
+            "log.traffic_retention_s": "1000000",
+        }
+        if segment:
+            settings["log.segment_bytes"] = segment
+        self.gateway = Gateway(folder / "gateway", settings={"native.listen": "127.0.0.1:0", **settings})
         self.gateway.start()
         # What is sent again goes into another gateway, since the works that read come again after it.
-        self.other = Gateway(folder / "other", settings={"log.fsync": "never", **retention})
+        self.other = Gateway(folder / "other", settings=settings)
         self.other.start()
         port = self.gateway.ports["native"]
         batch = 262_144 // size
@@ -233,7 +252,8 @@ class Stand:
 
     def replay(self, tasks: int = 1, *, by_rows: bool = False) -> None:
         """Some of the messages back into the gateway; `by_rows` of Spark's, as with a condition."""
-        bounds = {"startingOffsets": str(BEHIND_THE_START), "endingOffsets": str(BEHIND_THE_START + REPLAYED)}
+        end = BEHIND_THE_START + min(REPLAYED, self.records // 2)
+        bounds = {"startingOffsets": str(BEHIND_THE_START), "endingOffsets": str(end)}
         url = f"amqp://guest:guest@127.0.0.1:{self.other.amqp_port}/%2F"
         if not self.replayed:  # when it warms up
             self.replayed = self.read(str(self.data), **{**bounds, "columns": "offset"}).count()
@@ -359,14 +379,18 @@ def table(figures: list[Figure]) -> str:
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--records", type=int, help="of the smaller size (default: 2,000,000)")
+    parser.add_argument("--short", action="store_true", help="see that all runs; nothing is written")
     parser.add_argument("--size", type=int, choices=SIZES, help="of messages (default: both)")
     parser.add_argument("--only", default=re.compile(""), type=re.compile, metavar="REGEX")
-    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--runs", type=int, help="after one to warm up (default: 2)")
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-write", action="store_true")
     parser.add_argument("--jars", type=Path, default=Path.home() / ".cache" / "penstock-bench")
     arguments = parser.parse_args()
+    short = arguments.short
+    most = arguments.records or (SHORT_RECORDS if short else 2_000_000)
+    runs = arguments.runs or (1 if short else 2)
     told, figures, loads = machine(), [], []
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder = Path(name)
@@ -385,10 +409,11 @@ def main() -> None:
             spark.dataSource.register(source)
         try:
             for size in SIZES if arguments.size is None else (arguments.size,):
-                records = arguments.records if size == SIZES[0] else arguments.records // 5
-                stand = Stand(folder / str(size), size, records, spark, kafka)
+                records = most if size == SIZES[0] else most // 5
+                segment = SHORT_SEGMENT if short else ""
+                stand = Stand(folder / str(size), size, records, spark, kafka, segment)
                 try:
-                    figures += stand.best(arguments.only, arguments.runs)
+                    figures += stand.best(arguments.only, runs)
                     if arguments.only.search("load"):
                         loads.append(stand.load_on_the_gateway())
                         print(loads[-1], flush=True)
@@ -398,9 +423,10 @@ def main() -> None:
             spark.stop()
             if kafka is not None:
                 kafka.close()
-    text = "\n\n".join([table(figures), *beyond_the_start(figures), *loads])
+    beyond = [] if short else beyond_the_start(figures)  # of so little there is nothing beyond it
+    text = "\n\n".join([table(figures), *beyond, *loads])
     print(text)
-    if not arguments.no_write:
+    if not (arguments.no_write or short):
         import pyspark
 
         versions = f"penstock {penstock.__version__}, pyspark {pyspark.__version__}, {KAFKA_SOURCE}"

@@ -63,6 +63,10 @@ _REFILL_EACH: Final = 64
 """The least that it reads of one file."""
 
 
+Found = Callable[[Record | None, bool], object]
+"""Gets a record, None: there is none that waits; and whether the disk answered."""
+
+
 @dataclass(slots=True)
 class Taken:
     """A record whose time has come."""
@@ -187,11 +191,11 @@ class Delays:
         return place
 
     def cancel(self, due_ms: int, place: int) -> bool:
-        """Have a record that waits never come; False when there is no such one (any more).
+        """Have a record that was scheduled never come; False when it does not wait any more.
 
-        It is so after a crash too when the next flush is durable. May look into index files: a few reads.
+        It is so after a crash too when the next flush is durable.
         """
-        if self.where(due_ms, place) is None:
+        if not self._waits(due_ms, place):
             return False
         for one in self._under_way:
             if (one.due, one.place) == (due_ms, place):
@@ -201,37 +205,52 @@ class Delays:
         self.waiting -= 1
         return True
 
-    def where(self, due_ms: int, place: int) -> int | None:
-        """The LSN of a record that waits, its newest copy; None: there is no such one (any more).
-
-        May look into index files: a few reads.
-        """
-        key = (due_ms, place)
+    def _waits(self, due_ms: int, place: int) -> bool:
+        """Whether a record that was scheduled waits; of others it says nothing."""
         if place in self._cancelled:
-            return None
+            return False
         for one in self._under_way:
-            if (one.due, one.place) == key:
-                return None if one.published else one.lsn
+            if (one.due, one.place) == (due_ms, place):
+                return not one.published
         late = self._late.get(place)
-        if late == _TAKEN or (late is None and key <= self._floor):
-            return None
-        heaps = [*self._heaps(), self.unread.heap]
-        found = max((heap.find(*key) for heap in heaps), default=0)
-        if not found and late is None and key > self._horizon:
-            stored = (self._log.reader.find_entry(segment, key) for segment in self._stored)
-            found = max(stored, default=0)
-        return found or None
+        return late != _TAKEN if late is not None else (due_ms, place) > self._floor
 
-    def read(self, due_ms: int, place: int, lsn: int, done: Callable[[Record | None], object]) -> None:
-        """Read the record that `where` found, past the cache when it is not in memory. None: it cannot be."""
-        record, segment = self._in_memory((due_ms, place), lsn), self._log.segment_of(lsn)
+    def find(self, due_ms: int, place: int, done: Found) -> None:
+        """Look for a record that waits, and read it; `done` is called now or later, on the loop.
+
+        What is not in memory is looked for in index files, by a thread; it may have come meanwhile, which
+        `cancel` knows.
+        """
+        if not self._waits(due_ms, place):
+            done(None, True)
+            return
+        key = (due_ms, place)
+        heaps = [*self._heaps(), self.unread.heap]
+        found = [one.lsn for one in self._under_way if (one.due, one.place) == key]
+        found += filter(None, (heap.find(*key) for heap in heaps))
+        if found:
+            self._read_found(key, max(found), done)
+        elif place in self._late or key <= self._horizon or not self._stored:
+            done(None, True)
+        else:
+
+            def looked(lsn: int | None) -> None:
+                if lsn:
+                    self._read_found(key, lsn, done)
+                else:
+                    done(None, lsn is not None)
+
+            self._log.reader.find_entry(list(self._stored), key, looked)
+
+    def _read_found(self, key: Key, lsn: int, done: Found) -> None:
+        record, segment = self._in_memory(key, lsn), self._log.segment_of(lsn)
         if record is not None or segment is None:
-            done(record)
+            done(record, True)
             return
 
         def fetched(found: Fetched) -> None:
-            key, record = found.records.get(lsn, (None, None))
-            done(record if key == (due_ms, place) else None)
+            due, record = found.records.get(lsn, (None, None))
+            done(record if due == key else None, lsn not in found.unanswered)
 
         self._log.reader.fetch([(segment, lsn)], fetched)
 

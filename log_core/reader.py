@@ -317,13 +317,24 @@ class Reader:
         behind.push_between(found.encode(), *key, *segment.delayed_last)
         return sorted_entries(behind.encode())[: count * ENTRY_BYTES]
 
-    def find_entry(self, segment: Segment, key: Key) -> int:
-        """The LSN that a segment's index has for a delayed record's key, 0: none; blocks. Raises OSError."""
-        raw = self._entries_behind(segment, (key[0], key[1] - 1), 1)
-        if not raw:
-            return 0
-        due, place, lsn, _ = decode_entry(raw, 0)
-        return lsn if (due, place) == key else 0
+    def find_entry(self, segments: list[Segment], key: Key, done: Callable[[int | None], object]) -> None:
+        """Look in the segments' indexes for a delayed record's key.
+
+        `done` gets the highest LSN on the loop, 0: none of them has it; None: one of them cannot be read now.
+        """
+        self._pool.run(self._find_entry, segments, key, done, failed=lambda _: done(None))
+
+    def _find_entry(self, segments: list[Segment], key: Key, done: Callable[[int | None], object]) -> None:
+        found: int | None = 0
+        try:
+            for segment in segments:
+                raw = self._entries_behind(segment, (key[0], key[1] - 1), 1)
+                due, place, lsn, _ = decode_entry(raw, 0) if raw else (*key, 0, 0)
+                if (due, place) == key:
+                    found = max(found or 0, lsn)
+        except OSError:
+            found = None
+        self._post(done, found)
 
     def read(self, segment: Segment, lsn: int, size: int = 0) -> list[Batch]:
         """The batches from the one with `lsn` on, about `size` bytes of them (0: 1 MiB); blocks.

@@ -142,25 +142,25 @@ class Delayed:
         return self.names.cancel(name, partial(vhost.publishing.may, identity))
 
     def cancel_published(
-        self, vhost: str, key: bytes, due_ms: int, lsn: int, told: Callable[[bool], object]
+        self, vhost: str, key: bytes, due_ms: int, lsn: int, told: Callable[[bool | None], object]
     ) -> None:
         """Have a message never come that was published to `key` in this vhost, in AMQP's encoding.
 
         `told` is called, at once or when the message was read: False, when no such message waits (any more).
-        So who may publish there learns nothing of other messages.
+        So who may publish there learns nothing of other messages. None: the disk does not answer.
         """
-        at = self._delays.where(due_ms, lsn)
 
-        def found(record: Record | None) -> None:
-            told(record is not None and _is_of(record, vhost, key) and self.cancel(due_ms, lsn))
+        def found(record: Record | None, answered: bool) -> None:
+            if not answered:
+                told(None)
+            else:
+                told(record is not None and _is_of(record, vhost, key) and self.cancel(due_ms, lsn))
 
-        if at is None:
-            told(False)
-        else:
-            self._delays.read(due_ms, lsn, at, found)
+        self._delays.find(due_ms, lsn, found)
 
     def cancel(self, due_ms: int, lsn: int) -> bool:
-        """Have a message never come; False when it does not wait (any more). Nobody's rights are asked."""
+        """Have a message that was scheduled never come; False when it does not wait any more. Nobody's rights
+        are asked."""
         cancelled = self._delays.cancel(due_ms, lsn)
         if cancelled:
             self._tick.schedule()

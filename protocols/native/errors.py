@@ -12,7 +12,7 @@ from typing import Any, Final
 from penstock.errors import LogError, PenstockError, ProtocolError
 from penstock.router.errors import AuthenticationRefused
 
-__all__ = ["RequestError", "code_of", "refusal", "unknown_handle"]
+__all__ = ["RequestError", "code_of", "refusal", "unknown_handle", "unread_disk"]
 
 _RENAMED: Final = {
     "ConsumerRefused": "subscription_busy",
@@ -43,6 +43,15 @@ def unknown_handle(what: str, handle: int) -> RequestError:
         "unknown_handle",
         f"this connection has no {what} with the handle {handle}",
         remedy="open it first; one that was closed, by either side, is opened anew",
+    )
+
+
+def unread_disk() -> RequestError:
+    """What a request asks for lies where the disk does not answer."""
+    return RequestError(
+        "log_failed",
+        "the disk could not be read",
+        remedy="see the log lines of the gateway, and ask again",
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.protocols.native import frames, kinds
-from penstock.protocols.native.errors import RequestError
+from penstock.protocols.native.errors import RequestError, unread_disk
 from penstock.router.backfill import find_position
 from penstock.router.since import parse_since
 
@@ -104,13 +104,7 @@ class Opening:
                 return
             self.end_search()
             if session.running:
-                failed(
-                    RequestError(
-                        "log_failed",
-                        "the disk could not be read",
-                        remedy="see the log lines of the gateway, and ask again",
-                    )
-                )
+                failed(unread_disk())
 
         def there(position: int) -> None:
             self.end_search()

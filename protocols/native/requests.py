@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.protocols.native import describing, queue_requests, raw
-from penstock.protocols.native.errors import RequestError, unknown_handle
+from penstock.protocols.native.errors import RequestError, unknown_handle, unread_disk
 from penstock.protocols.native.frames import Fields
 from penstock.protocols.native.options import CHOOSERS_MAX, HANDLES_MAX
 from penstock.protocols.native.preparing import rules_of
@@ -470,9 +470,11 @@ def cancel(session: Session, id: int, fields: Fields) -> None:
     _may_write(session, key)
     session.opening.begin_search()
 
-    def told(cancelled: bool) -> None:
+    def told(cancelled: bool | None) -> None:
         session.opening.end_search()
-        if session.running:
+        if session.running and cancelled is None:
+            session.answer_error(id, unread_disk())
+        elif session.running:
             lsn = session.log.appender.next_lsn - 1 if cancelled else 0
             session.answer(id, {"cancelled": cancelled}, lsn)
 

@@ -81,7 +81,13 @@ class DelayedRecords(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 10**6))
     def cancel_what_does_not_wait(self, number: int) -> None:
-        assert not self.log.delays.cancel(int(self.now * 1000) + 5, number * 2 + 10**9)
+        told: list[tuple[object, bool]] = []
+        due = int(self.now * 1000) + 5
+        self.log.delays.find(
+            due, number * 2 + 10**9, lambda record, answered: told.append((record, answered))
+        )
+        wait(self.log, lambda: bool(told))
+        assert told == [(None, True)]
         if self.fired and self.fired[-1] not in self.model:
             assert not self.log.delays.cancel(*self.came[self.fired[-1]])
 

@@ -14,7 +14,17 @@ from penstock.log_core._batch import PERSISTENT
 from penstock.log_core.delays import Taken
 from penstock.log_core.log import Log
 from penstock.log_core.segment import Segment
-from tests.support.logs import BROKEN, KIB, durable_feed, fill, keep_house, open_log, settle, wait
+from tests.support.logs import (
+    BROKEN,
+    KIB,
+    durable_feed,
+    fill,
+    held_readers,
+    keep_house,
+    open_log,
+    settle,
+    wait,
+)
 
 DUE_IN_MS = 1000
 
@@ -231,3 +241,44 @@ def test_an_index_that_cannot_be_read_now_is_read_from_its_segment(
     assert world.publish_due() == [b"no 0"] and asked == [segment]
     assert [damage.path.suffix for damage in world.log.damages.places()] == [".tix"]
     world.log.close_sync()
+
+
+def find(world: World, place: int) -> tuple[bytes | None, bool]:
+    """What `find` tells: the body of the record, and whether the disk answered."""
+    told: list[tuple[bytes | None, bool]] = []
+    world.log.delays.find(
+        world.due, place, lambda record, answered: told.append((record.body if record else None, answered))
+    )
+    wait(world.log, lambda: bool(told))
+    return told[0]
+
+
+def test_one_is_looked_for_by_a_thread_and_cancelled_without_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, monkeypatch, 3)
+    world.reopen()
+    assert len(world.log.delays._stored) == 3 and not len(world.log.delays._near)
+    told: list[bool] = []
+    with held_readers(world.log):
+        world.log.delays.find(world.due, world.places[0], lambda record, _: told.append(record is not None))
+        assert world.log.delays.cancel(world.due, world.places[1])
+        assert not world.log.delays.cancel(world.due, world.places[1])
+        assert told == []
+    wait(world.log, lambda: bool(told))
+    assert told == [True]
+    assert find(world, world.places[1]) == (None, True)
+    assert find(world, world.places[2]) == (b"no 2", True)
+    assert find(world, world.places[2] + 10**6) == (None, True)
+    world.disk.broken = {world.segment(world.places[2]).number}
+    assert find(world, world.places[2]) == (None, False)
+    monkeypatch.setattr(reader_module, "entries_behind", fails)
+    monkeypatch.setattr(reader_module, "scan_closed", fails)
+    assert find(world, world.places[2]) == (None, False)
+    monkeypatch.undo()
+    assert world.publish_due() == [b"no 0", b"no 2"]
+    world.log.close_sync()
+
+
+def fails(*_: object, **__: object) -> None:
+    raise BROKEN

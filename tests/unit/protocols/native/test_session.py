@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import struct
 from typing import Any
 
@@ -16,6 +18,7 @@ from penstock.router.identity import Identity
 from penstock.router.permissions import Permission
 from penstock.subscriptions.queue import Queue
 from tests.reference import native_frames as wire
+from tests.support.logs import held_readers
 from tests.support.native_session import PLAIN, Client, World
 
 HELLO = Client.json_frame(0x01, {"versions": [1]})
@@ -479,8 +482,39 @@ def test_a_delayed_message_that_lies_on_the_disk_is_cancelled_where_it_was_publi
         told = client.request("cancel", due_ms=due_ms, position=position, **key)
         assert told == {"cancelled": False}
     assert world.log.delays.waiting == 1
-    assert client.request("cancel", due_ms=due_ms, position=position, topic="t") == {"cancelled": True}
+    with held_readers(world.log):
+        asked = {"do": "cancel", "due_ms": due_ms, "position": position, "topic": "t"}
+        client.send(client.json_frame(0x05, asked, 77))
+        assert client.request("cancel", topic="t", name="n") == {"cancelled": False}, "others go on"
+    world.wait(lambda: client.frames)
+    ((kind, id, told_later),) = client.take()
+    assert (kind, id, json.loads(told_later)) == (0x06, 77, {"cancelled": True})
     assert world.log.delays.waiting == 0
+
+
+def test_a_disk_that_does_not_answer_is_told_to_who_cancels(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = opened(world)
+    due_ms = int(world.clock() * 1000) + 60_000
+    payload = struct.pack(">QBBHIq", 0, 2, 0, 0, 1, due_ms)
+    client.send(wire.frame(0x11, 1, payload + wire.records([(PLAIN, b"kept")])))
+    ((_, _, confirm),) = client.take()
+    cancel = {"due_ms": due_ms, "position": struct.unpack(">QQII", confirm)[1], "topic": "t"}
+    world.restart()
+    client = opened(world)
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.log.reader, "read", broken)
+        client.send(client.json_frame(0x05, {"do": "cancel", **cancel}, 77))
+        world.wait(lambda: client.frames)
+        ((_, id, told),) = client.take()
+        assert (id, json.loads(told)["code"]) == (77, "log_failed")
+    assert world.log.delays.waiting == 1
+    assert client.request("cancel", **cancel) == {"cancelled": True}
 
 
 def test_a_delayed_batch_comes_when_it_is_due_and_not_when_it_is_cancelled(world: World) -> None:

@@ -208,6 +208,30 @@ def test_who_has_overdrawn_its_credit_has_none_and_nothing_is_taken_for_it(
     assert queue.cursor.outstanding == 0
 
 
+def test_one_whose_output_filled_up_is_asked_for_its_credit_again(
+    world: World, loop: Loop, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of other queues: so it learns that it is waited for."""
+    group = _group(world, feed, Kind.KEY_SHARED)
+    one = Taker(group, "one")
+    group.attach(one)
+    one.room = 2
+    asked: list[int] = []
+
+    def credit() -> int:
+        asked.append(len(one.got))
+        return 0 if one.got else 10
+
+    monkeypatch.setattr(one, "credit", credit)
+    positions = _send(world, feed, "a", "b", "c")
+    assert (one.got, asked[-1]) == (positions[:2], 2)
+    monkeypatch.undo()
+    one.room = 10
+    group.credit_gained()
+    loop.settle()
+    assert one.got == positions
+
+
 def test_what_keys_cost_is_given_back_when_nobody_is_there_and_nothing_out(
     world: World, loop: Loop, feed: Feed
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from penstock.sdk.message import properties_block
 from tests.reference import native_frames as wire
 from tests.support.native_kinds import consumer, producer
-from tests.support.native_session import PLAIN, Client, World
+from tests.support.native_session import PLAIN, Client, World, keyed
 
 ONE_GETS_ALL = pytest.mark.parametrize("kind", ["exclusive", "failover"])
 EACH_KIND = pytest.mark.parametrize("kind", ["exclusive", "failover", "shared", "key_shared"])
@@ -202,6 +202,27 @@ def test_what_is_due_after_a_seek_comes_in_its_time_and_once(world: World, kind:
     assert again.bodies() == [b"late"]
     world.pass_time(20)
     assert again.bodies() == []
+
+
+def test_after_a_seek_a_key_is_held_by_what_came_after_it_alone(world: World) -> None:
+    """What was out before holds nothing up, what came again does, until it is settled."""
+    sender, first = producer(world), consumer(world, "key_shared", "a")
+    keys = [f"k{i}" for i in range(20)]
+    sender.send(keyed(1, 0, [(key, key.encode()) for key in keys]))
+    assert len(first.take()) > 0
+    sender.request("seek", **SUBSCRIPTION, to="earliest")
+    again = first.delivered()
+    assert [one["body"] for one in again] == [key.encode() for key in keys]
+    second = consumer(world, "key_shared", "b")
+    sender.send(keyed(1, 20, [(key, key.encode()) for key in keys]))
+    assert second.bodies() == [], "their keys are held"
+    new = len(first.bodies())
+    assert 0 < new < 20, "some keys are the other's now"
+    first.send(wire.ack(7, [(again[0]["tag"], again[-1]["tag"] + new)]))
+    assert len(second.bodies()) == 20 - new
+    first.lose()
+    sender.send(keyed(1, 40, [(key, key.encode()) for key in keys]))
+    assert len(second.bodies()) == 20
 
 
 def test_a_seek_during_a_take_over_begins_with_the_new_one(world: World) -> None:

@@ -170,6 +170,22 @@ def test_a_key_stays_with_its_holder_until_that_has_settled_it(world: World) -> 
     assert not set(late) & set(mine)
 
 
+def test_a_key_is_free_when_the_last_of_its_messages_is_settled(world: World) -> None:
+    sender, first = producer(world), consumer(world, "key_shared", "a")
+    keys = [f"k{i}" for i in range(20)]
+    sender.send(keyed(1, 0, [(key, key.encode()) for key in (*keys, *keys, *keys)]))
+    assert len(first.bodies()) == 60
+    second = consumer(world, "key_shared", "b")
+    sender.send(keyed(1, 60, [(key, key.encode()) for key in keys]))
+    new = len(first.bodies())
+    assert 0 < new < 20
+    for settled in ((1, 20), (41, 60)):
+        first.send(wire.ack(7, [settled]))
+        assert second.bodies() == []
+    first.send(wire.ack(7, [(21, 40)]))
+    assert len(second.bodies()) == 20 - new
+
+
 def test_a_message_that_waits_to_come_again_does_not_hold_its_key(world: World) -> None:
     """Its key moves to the new consumer at once, though the message is out for a while."""
     sender, first = producer(world), consumer(world, "key_shared", "a")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway"]
 
-_START_S = 60.0
+_START_S = 180.0
 
 
 class Gateway:

@@ -104,7 +104,7 @@ spark-kills: $(STAMPS)/extras kernels  ## kill executors, workers, drivers and t
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property tests/e2e/test_sharing.py $(ARGS)
 
 ## Maintain
 

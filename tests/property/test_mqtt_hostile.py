@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.protocols.mqtt._runs import forget_runs
@@ -42,11 +42,16 @@ def anything(draw: st.DrawFn, version: int) -> bytes:
     return f.packet(12, 0, b"") if kind == "ping" else draw(st.binary(max_size=40))
 
 
+IDENTIFIED = f.packet(8, 2, b"\0\1" + b"\x02\x0b\x01" + b"\0\1r" + b"\1")
+"""A SUBSCRIBE with an identifier, which comes back with each message."""
+
+
 def test_no_stream_of_packets_breaks_a_session(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "data")
     watcher = gateway.connect("watcher", 5)
     watcher.subscribe(("alive", 0))
 
+    @example((5, [[IDENTIFIED, f.packet(3, 2, b"\0\1r" + b"\0\2" + b"\0" + b"x")]]), True, True)
     @given(
         st.sampled_from([3, 4, 5]).flatmap(
             lambda v: st.tuples(st.just(v), st.lists(st.lists(anything(v), max_size=6), max_size=6))
@@ -67,7 +72,7 @@ def test_no_stream_of_packets_breaks_a_session(tmp_path: Path) -> None:
             # A client that acknowledges what it gets, so that its packet ids move.
             for packet in peer.take():
                 if packet.kind == f.PUBLISH and packet.flags & 6 and not peer.closed:
-                    message = f.parse_publish(packet, version)
+                    message = f.parse_publish(packet, version, f.IN_DELIVERY)
                     peer.send(f.ack(f.PUBACK if message.qos == 1 else f.PUBREC, message.packet_id))
                 elif packet.kind == f.PUBREL and not peer.closed:
                     peer.send(f.ack(f.PUBCOMP, f.parse_ack(packet, version)[0]))

@@ -211,6 +211,8 @@ KNOWN = frozenset(
     + tuple(range(0x21, 0x2B))
 )
 IN_PUBLISH = frozenset((1, 2, 3, 8, 9, 0x23, 0x26))
+IN_DELIVERY = IN_PUBLISH | {11}
+"""Of what comes from the gateway, where subscriptions may have identifiers."""
 IN_ACK = frozenset((0x1F, 0x26))
 
 
@@ -224,7 +226,7 @@ def parse_block(block: bytes, allowed: frozenset[int]) -> dict[int, list[object]
             raise Fault(0x81)
         if identifier not in allowed:
             raise Fault(0x82)
-        if identifier in found and identifier != 0x26:
+        if identifier in found and identifier not in (11, 0x26):
             raise Fault(0x82)
         value: object
         if identifier == 1:
@@ -239,6 +241,8 @@ def parse_block(block: bytes, allowed: frozenset[int]) -> dict[int, list[object]
                 raise Fault(0x94)
         elif identifier == 9:
             value = reader.field()
+        elif identifier == 11:
+            value = reader.varint()
         elif identifier == 0x26:
             value = (check_text(reader.field()), check_text(reader.field()))
         else:
@@ -268,7 +272,7 @@ class Publish:
         return int(self.properties.get(0x23, [0])[0])  # type: ignore[call-overload, no-any-return]
 
 
-def parse_publish(found: Packet, version: int) -> Publish:
+def parse_publish(found: Packet, version: int, allowed: frozenset[int] = IN_PUBLISH) -> Publish:
     qos = found.flags >> 1 & 3
     dup = bool(found.flags & 8)
     if qos == 3 or (dup and not qos):
@@ -283,7 +287,7 @@ def parse_publish(found: Packet, version: int) -> Publish:
     block = b""
     if version == 5:
         block = reader.take(reader.varint())
-    properties = parse_block(block, IN_PUBLISH)
+    properties = parse_block(block, allowed)
     return Publish(topic, reader.rest, qos, bool(found.flags & 1), dup, packet_id, block, properties)
 
 

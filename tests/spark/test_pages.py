@@ -1,12 +1,14 @@
-"""The lines of docs/spark.md, run as they stand, one after the other, as a reader would (`make spark-docs`).
+"""The lines and programs of docs/spark.md, run as they stand, one after the other, as a reader would
+(`make spark-docs`).
 
 Only their places are others: folders of the test's own for /var/lib/penstock, /lake and /archive, and its
-gateway's port for 5672. A line that starts a streaming job is stopped when it has written something, but for
-the first one, which the page's own `penstock spark stop` ends.
+gateway's ports for 5672 and 15690. A line that starts a streaming job is stopped when it has written
+something, but for the first one, which the page's own `penstock spark stop` ends.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -166,3 +168,61 @@ def test_the_lines_of_the_page_do_what_they_say(gateway: Gateway, tmp_path: Path
     for table in ("traffic", "once", "plant", "rates"):
         assert (folder / "lake" / table / "_delta_log").is_dir()
     assert list((folder / "archive").glob("*/_penstock/*.json"))
+
+
+PROGRAM = """
+import json
+from pyspark.sql import SparkSession
+{blocks}
+found = dict(traffic=df.count(), events=events.count(), lost=lost.count())
+query, = spark.streams.active
+query.processAllAvailable()
+query.stop()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.timeout(3600)
+def test_the_programs_of_the_page_do_what_they_say(tmp_path: Path) -> None:
+    """All in one program, with the session of the page that makes one by itself."""
+    settings = {"native.listen": "127.0.0.1:0", "events.kinds": "deliver,dead_letter"}
+    with Gateway(tmp_path / "gateway", settings=settings) as gateway:
+        publish(gateway)
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port))
+        channel = connection.channel()
+        channel.exchange_declare("orders", "topic", durable=True)
+        channel.queue_declare("orders", durable=True)
+        channel.queue_bind("orders", "orders", "#")
+        connection.close()
+        wait_for_end(gateway, 0)
+        places = {
+            "/var/lib/penstock": str(gateway.data_dir),
+            "/var/lib/job": str(tmp_path / "checkpoint"),
+            "127.0.0.1:5672": f"127.0.0.1:{gateway.amqp_port}",
+            "spark:secret@gw.example:15690": f"guest:guest@127.0.0.1:{gateway.ports['native']}",
+        }
+        programs = re.findall(r"^```python\n(.*?)^```$", (ROOT / PAGE).read_text(), re.M | re.S)
+        sessions = [program for program in programs if "spark = " in program]
+        others = [program for program in programs if "spark = " not in program]
+        assert len(sessions) == 2 and len(others) == 4
+        # What the page calls `frame` is the reader's own.
+        frame = "frame = df.select('payload', 'routing_key')\n"
+        blocks = "\n".join([sessions[-1], *others[:-1], frame, others[-1]])
+        for written, own in places.items():
+            assert written in blocks, written
+            blocks = blocks.replace(written, own)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM.format(blocks=blocks)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "only showing top 20 rows" in done.stdout, "fifty topics"
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["traffic"] >= 52 and found["lost"] == 1 and found["events"] >= 2, found
+        assert depth(gateway, "orders") == 52, "telemetry, a job and its dead letter"

@@ -123,6 +123,28 @@ class Feeds:
 
         self._reader.load_entries(segment, feed, loaded)
 
+    def load_once(self, feed: Feed, index: int, callback: Callable[[bool], object]) -> None:
+        """See `Log.load_feed_once`."""
+        base = feed.base_of(index)
+        segment = self._segments.at_base(base)
+        if segment is None:
+            self._post(callback, False)
+            return
+
+        def work() -> bytes | None:
+            try:
+                return self._reader.read_entries(segment, feed)
+            except (OSError, Damage) as error:
+                _LOG.error("%s: the entries of feed %d cannot be read: %s", segment.path, feed.id, error)
+                return None
+
+        def done(entries: bytes | None) -> None:
+            if entries is not None:
+                self._memory.reloaded(feed, base, feed.restore_chunk(base, entries))
+            callback(entries is not None)
+
+        self._reader.submit(work, done, lambda _: callback(False))
+
     def load_now(self, feed: Feed, index: int) -> bool:
         """See `Log.load_feed_now`."""
         base = feed.base_of(index)

@@ -80,6 +80,10 @@ class Past(Writer):
                 return
         callback()
 
+    def load_feed_once(self, feed: Feed, index: int, callback: Callable[[bool], object]) -> None:
+        """As `load_feed`, tried once: False when it cannot be read, or not now."""
+        self._feeds.load_once(feed, index, callback)
+
     def load_feed_now(self, feed: Feed, index: int) -> bool:
         """`load_feed` at once, on the calling thread: for a few chunks. False: it cannot be read."""
         return self._feeds.load_now(feed, index)

@@ -289,8 +289,11 @@ class Cursor:
     def low(self) -> int:
         """The lowest position this cursor still needs; 2^64 - 1 when none."""
 
-    def needs(self, needs: Needs) -> None:
-        """Mark which records of the segment are not done here; and more, when it cannot be told cheaply."""
+    def needs(self, needs: Needs) -> tuple[Feed, int] | None:
+        """Mark which records of the segment are not done here; and more, when it cannot be told cheaply.
+
+        None: that is all. Otherwise have this entry of a feed of the past in memory, and ask again.
+        """
 
     # State
 

@@ -222,13 +222,14 @@ cdef class Standing(Taker):
             while index < end:
                 position = feed.position(index)
                 if position == 0:
-                    if not self._log.load_feed_now(feed, index):
+                    if feed.base_of(index) >= needs.end:
                         break
-                    continue
+                    return feed, index
                 if position >= needs.end:
                     break
                 needs.need(position)
                 index += 1
+        return None
 
     def low(self):
         cdef uint64_t low = self._undone() or UINT64_MAX, pos

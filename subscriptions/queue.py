@@ -495,9 +495,9 @@ class Queue(Served):
         """The lowest position of the log it still needs; 2^64 - 1 when none."""
         return self.cursor.low()
 
-    def needs(self, needs: Needs) -> None:
-        """Mark which records of a segment it still needs."""
-        self.cursor.needs(needs)
+    def needs(self, needs: Needs) -> tuple[Feed, int] | None:
+        """Mark which records of a segment it still needs; see `Cursor.needs`."""
+        return self.cursor.needs(needs)
 
     # Whole-queue operations
 

@@ -324,21 +324,34 @@ class Queues:
     def needs(self, needs: Needs, done: Callable[[], object]) -> None:
         """Mark which records of a segment some queue still needs, then call `done`, now or in a later turn.
 
-        What is settled meanwhile is marked or not; nothing joins so far back.
+        What is settled meanwhile is marked or not; nothing joins so far back. Entries of the past that left
+        memory are read by a thread; when they cannot be read, the segment stays whole.
         """
         ahead = list(self._all)
+        missing: list[tuple[Feed, int]] = []
 
         def mark(queue: Queue) -> None:
-            if queue.low() < needs.end:
-                queue.needs(needs)
+            found = queue.needs(needs) if queue.low() < needs.end else None
+            if found is not None:
+                missing.append(found)
+
+        def loaded(ok: bool) -> None:
+            if not ok:
+                needs.need_marked(b"\xff" * ((needs.end - needs.base) // 8 + 1))
+                ahead.pop()
+            some()
 
         def some() -> None:
-            for queue in ahead[-_SWEEP_AT_ONCE:]:
+            for _ in range(min(_SWEEP_AT_ONCE, len(ahead))):
+                queue = ahead[-1]
                 if not guarded(
                     _LOG, f"what {queue!r} needs is not known: a segment stays whole", mark, queue
                 ):
                     needs.need_marked(b"\xff" * ((needs.end - needs.base) // 8 + 1))
-            del ahead[-_SWEEP_AT_ONCE:]
+                if missing:
+                    self.log.load_feed_once(*missing.pop(), loaded)
+                    return
+                ahead.pop()
             if ahead:
                 self.tick.after(0, some)
             else:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StartError
-from penstock.log_core._batch import PERSISTENT, Record
+from penstock.log_core._batch import PERSISTENT
 from penstock.log_core._feed import Feed
 from penstock.log_core.errors import Damage
 from penstock.log_core.history import read_history, read_history_entries
@@ -21,36 +21,9 @@ from penstock.log_core.log import Log
 from penstock.log_core.tables import FEED_TABLE, feed_key
 from penstock.log_tools.inspection import verify
 from tests.support.logs import FULL, Unsynced, open_log, settle
+from tests.support.pasts import Wanted, search
 
 KEYS = [b"", b"a", b"b", b"ab", b"topic/1", b"topic/2", bytes(300)]
-
-
-class Wanted:
-    """Wants some keys, and of some keys the records with an even body."""
-
-    def __init__(self, yes: set[bytes], ask: set[bytes]) -> None:
-        self.yes, self.ask = yes, ask
-        self.asked: list[bytes] = []
-
-    lp = 0
-
-    def verdict(self, enc: int, key: bytes) -> int:
-        self.asked.append(key)
-        return 2 if key in self.ask else int(key in self.yes)
-
-    def is_wanted(self, record: Record) -> bool:
-        return record.key in self.ask and record.body[0] % 2 == 0
-
-
-def search(log: Log, first: int, last: int, wanted: Wanted, *, durable: bool = True) -> Feed | None:
-    found: list[tuple[Feed | None, bool]] = []
-    log.search(first, wanted, lambda *result: found.append(result), last=last, durable=durable)
-    log.flush()
-    while not found:
-        log._inbox.wait()
-    feed, ok = found[0]
-    assert ok
-    return feed
 
 
 def positions(log: Log, feed: Feed | None) -> list[int]:

@@ -69,6 +69,29 @@ def test_it_has_what_the_server_has(tmp_path: Path) -> None:
 # TLS of the native listener
 
 
+@pytest.mark.parametrize(
+    ("host", "expired", "says"),
+    [
+        ("127.0.0.2", False, "not valid for '127.0.0.2'.*; connect by a name that its certificate has, or"),
+        ("127.0.0.1", True, "certificate has expired.*; renew the gateway's certificate"),
+    ],
+)
+async def test_what_is_wrong_with_a_certificate_is_told_with_what_to_do(
+    tmp_path: Path, host: str, expired: bool, says: str
+) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.server(expired=expired)
+    settings = {
+        "native.tls_listen": f"{host}:0",
+        "tls.cert_file": str(pair.cert),
+        "tls.key_file": str(pair.key),
+    }
+    trusting = ssl.create_default_context(cafile=authority.file)
+    with Gateway(settings=settings) as gateway:
+        with pytest.raises(ConnectionLost, match=says):
+            await penstock.connect(f"penstocks://{host}:{gateway.listener('natives')}", tls=trusting)
+
+
 async def test_the_sdk_speaks_tls_and_logs_in_by_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.server()

@@ -27,6 +27,11 @@ _GONE_AT: Final = 5
 """Looks, at half of the heartbeat, at which nothing had come since the one before."""
 
 
+_OF_ANOTHER_HOST: Final = (62, 64)
+_EXPIRED: Final = 10
+"""Of what OpenSSL finds wrong with a certificate, X509_V_ERR_*: another name or address; its time is over."""
+
+
 class Receiver(Protocol):
     """Who has a handle."""
 
@@ -368,6 +373,10 @@ def _check_here(compression: str) -> None:
 
 def _remedy(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _OF_ANOTHER_HOST:
+            return "connect by a name that its certificate has, or give it one for this name"
+        if error.verify_code == _EXPIRED:
+            return "renew the gateway's certificate (tls.cert_file), or set the clock of this machine"
         return "if it is the right one, give its authority: tls=ssl.create_default_context(cafile=...)"
     if isinstance(error, ssl.SSLError):
         return "is this the address of native.tls_listen? Without TLS write penstock://"

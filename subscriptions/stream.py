@@ -244,7 +244,19 @@ class Stream(Queue):
 
     def keep_soon(self, reader: Reader) -> None:
         """The same, within the time that cursors are kept in."""
-        self.tick.after(self._queues.options.cursor_flush_ms / 1000, lambda: self.keep(reader))
+        self.tick.after(self._queues.options.cursor_flush_ms / 1000, lambda: self._keep_when_known(reader))
+
+    def _keep_when_known(self, reader: Reader) -> None:
+        """The entries around its place may have left memory: then a thread reads them first."""
+        position = reader.cursor.mark + 1
+
+        def known() -> None:
+            if reader.cursor.mark + 1 == position:
+                self.keep(reader)
+            else:  # it got further meanwhile
+                self._keep_when_known(reader)
+
+        self.log.when_indexed([(self.feed, position)], known)
 
     def _cursor_key(self, cursor_name: str) -> bytes:
         return feed_key(self.feed.id) + cursor_name.encode("utf-8", "surrogateescape")

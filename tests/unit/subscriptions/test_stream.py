@@ -13,7 +13,7 @@ from penstock.log_core.tables import FEED_TABLE, feed_key
 from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.errors import ConsumerRefused, NotForStreams
 from penstock.subscriptions.stream import Stream
-from tests.support.logs import KIB, fill, open_log, settle
+from tests.support.logs import KIB, append, fill, held_readers, open_log, settle
 from tests.support.queues import Clock, Consumer, Loop, World
 
 
@@ -255,4 +255,31 @@ def test_a_feed_that_keeps_has_its_transient_records_after_a_restart(tmp_path: P
     assert log.load_feed_now(log.feed(kept.id), 0)
     assert log.feed(kept.id).positions(0, 9) == lsns
     assert len(log.feed(forgetting.id)) == 1
+    log.close_sync()
+
+
+def test_a_place_whose_entries_left_memory_is_kept_when_a_thread_has_read_them(streams: Streams) -> None:
+    log, feed = streams.log, streams.stream.feed
+    other = log.new_feed()
+    for _ in range(300):
+        for one in (feed, other, other):  # not every record is the stream's, so that it has entries
+            append(log, [one], bytes(400))
+        log.flush()
+    settle(log)
+    reader = streams.stream.reader(0, "place")
+    consumer = Consumer(reader, 50)
+    reader.attach(consumer)
+    while len(consumer.got) < 50:
+        streams.loop.settle()
+        settle(log)
+    consumer.ack(20)
+    with held_readers(log):
+        feed.spill(feed.base_of(20))
+        assert feed.missing(reader.cursor.mark + 1) is not None
+        streams.loop.advance(1)
+        assert streams.stream.kept_offset("place") is None
+    while streams.stream.kept_offset("place") is None:
+        log._inbox.wait(60)
+        streams.loop.settle()
+    assert streams.stream.kept_offset("place") == 20
     log.close_sync()

@@ -13,6 +13,7 @@ from penstock.subscriptions._window cimport Entry
 cdef class Cursor(Bounds):
     cpdef Py_ssize_t take(self, Py_ssize_t n) except -1
     cpdef void settle(self, uint64_t seq) noexcept
+    cpdef void settle_run(self, uint64_t seq, uint64_t count) noexcept
     cpdef void settle_taken(self, Py_ssize_t first=*, Py_ssize_t step=*) noexcept
     cpdef int reject(self, uint64_t seq) except -1
     cpdef bint requeue(self, uint64_t seq) except -1

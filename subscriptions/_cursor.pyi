@@ -174,6 +174,9 @@ class Cursor:
     def settle(self, seq: int) -> None:
         """The item is done. Unknown seqs and those that are not out are ignored."""
 
+    def settle_run(self, seq: int, count: int) -> None:
+        """`settle` of `count` seqs from `seq` on."""
+
     def settle_taken(self, first: int = 0, step: int = 1) -> None:
         """Settle the items first, first + step ... of the last take."""
 

@@ -51,6 +51,7 @@ from penstock.subscriptions._window cimport (
     READY,
     SEQ_BITS,
     Entry,
+    Window,
     advance,
     first_ready,
     is_full,
@@ -392,6 +393,37 @@ cdef class Cursor(Bounds):
             if EVENTS.kinds:
                 note_message(ACK, self, entry.pos, None)
             self._settle(seq, entry)
+
+    cpdef void settle_run(self, uint64_t seq, uint64_t count) noexcept:
+        cdef Window* window = &self._window
+        cdef uint64_t at, mask = window.mask, last = 0
+        cdef Py_ssize_t n = 0
+        cdef Entry* ring = window.ring
+        cdef Entry* entry
+        if EVENTS.kinds or seq < window.head or window.tail < seq or window.tail - seq < count:
+            for at in range(seq, seq + count):
+                self.settle(at)
+            return
+        # All of them in the ring: nothing is set aside, and the mark moves once.
+        for at in range(seq, seq + count):
+            entry = &ring[at & mask]
+            if entry.state == OUT:
+                entry.state = DONE
+                if entry.slot:
+                    let_go(self._rules, entry)
+                last = at
+                n += 1
+        if n == 0:
+            return
+        self.outstanding -= n
+        self.settled += n
+        window.touched = max(window.touched, last)
+        if not self.dirty:
+            self._soil()
+        if seq == window.head:
+            advance(window)
+        if self.wake_below:
+            self._wake_queue()
 
     cpdef void settle_taken(self, Py_ssize_t first=0, Py_ssize_t step=1) noexcept:
         cdef Py_ssize_t i

@@ -428,11 +428,17 @@ cdef class Consumer(BatchOutlet):
     cdef Py_ssize_t end(self, uint64_t first, uint64_t last, Fate fate, int32_t delay_ms) except -1:
         """The deliveries of these tags that are out are not any more; how many."""
         cdef Held held = self.held
-        cdef uint64_t tag = first, seq
+        cdef uint64_t tag = first, seq, run
         cdef uint64_t behind = min(last, held.next - 1) + 1
         cdef uint16_t count
         cdef Unacked* entry
         cdef Py_ssize_t n = 0
+        while fate == DONE:
+            run = held.settle_run(&tag, behind, &seq)
+            if run == 0:
+                return n
+            self.cursor.settle_run(seq, run)
+            n += run
         while True:
             entry = held.find(&tag, behind)
             if entry == NULL:
@@ -442,9 +448,7 @@ cdef class Consumer(BatchOutlet):
             held.settled(entry, tag)
             tag += 1
             n += 1
-            if fate == DONE:
-                self.cursor.settle(seq)
-            elif fate == REJECTED:
+            if fate == REJECTED:
                 self.cursor.reject(seq)
             elif delay_ms == 0:
                 self.cursor.requeue(seq)

@@ -30,6 +30,9 @@ cdef class Held:
     cdef void skip(self, uint64_t count) noexcept
     cdef void add_all(self, uint64_t seq, uint32_t count, double now) noexcept
     cdef Unacked* find(self, uint64_t* tag, uint64_t behind) noexcept
+    # Those that are out in a row from the first one on that is, with consecutive seqs: how many are not any more, from
+    # which seq on; `tag` goes behind them. 0: none is before `behind`.
+    cdef uint64_t settle_run(self, uint64_t* tag, uint64_t behind, uint64_t* seq) noexcept
     cdef void settled(self, Unacked* entry, uint64_t tag) noexcept
     cdef void forget(self) noexcept
     cdef int set_aside(self) except -1

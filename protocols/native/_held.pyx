@@ -157,6 +157,32 @@ cdef class Held:
             entry.seq = tag + 1
             self.advance()
 
+    cdef uint64_t settle_run(self, uint64_t* tag, uint64_t behind, uint64_t* seq) noexcept:
+        cdef uint64_t at, end = min(behind, self.next)
+        cdef Unacked* entry = self.find(tag, behind)
+        if entry == NULL:
+            return 0
+        at = tag[0]
+        seq[0] = entry.seq
+        if at < self.first:
+            self.settled(entry, at)
+            tag[0] = at + 1
+            return 1
+        while at < end:
+            entry = &self.ring[at & self.mask]
+            if not entry.out or entry.seq - seq[0] != at - tag[0]:
+                break
+            at += 1
+            entry.out = False
+            entry.seq = at
+        end = at - tag[0]
+        self.unacked -= <int64_t>end
+        if tag[0] == self.first:
+            self.first = at
+            self.advance()
+        tag[0] = at
+        return end
+
     cdef void advance(self) noexcept:
         while self.first < self.next and not self.ring[self.first & self.mask].out:
             self.first = self.ring[self.first & self.mask].seq
@@ -176,16 +202,12 @@ cdef class Held:
         return tag
 
     def settle(self, uint64_t first, uint64_t last):
-        cdef uint64_t tag = first
-        cdef Unacked* entry
-        cdef Py_ssize_t n = 0
+        cdef uint64_t tag = first, behind = min(last, self.next - 1) + 1, seq, n = 0, run
         while True:
-            entry = self.find(&tag, min(last, self.next - 1) + 1)
-            if entry == NULL:
+            run = self.settle_run(&tag, behind, &seq)
+            if run == 0:
                 return n
-            self.settled(entry, tag)
-            tag += 1
-            n += 1
+            n += run
 
     def out(self, uint64_t first, uint64_t last):
         cdef uint64_t tag = first

@@ -182,6 +182,16 @@ class CursorMachine(RuleBasedStateMachine):
             self.reference.settle(seq)
 
     @precondition(lambda self: self.reference.outstanding())
+    @rule(data=st.data(), count=st.integers(0, 30), before=st.integers(0, 3))
+    def settle_run(self, data: st.DataObject, count: int, before: int) -> None:
+        """Of these some may be settled, given back, or not there yet."""
+        first = max(self.seqs[data.draw(st.sampled_from(self.reference.outstanding()))] - before, 1)
+        for theirs, ours in self.seqs.items():
+            if first <= ours < first + count:
+                self.reference.settle(theirs)
+        self.cursor.settle_run(first, count)
+
+    @precondition(lambda self: self.reference.outstanding())
     @rule(data=st.data())
     def requeue(self, data: st.DataObject) -> None:
         for seq in data.draw(st.lists(st.sampled_from(self.reference.outstanding()), max_size=6)):

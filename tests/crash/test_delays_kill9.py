@@ -10,7 +10,6 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pika
@@ -18,13 +17,11 @@ import pika.exceptions
 import pytest
 
 from tests.support.brokers import Broker
+from tests.support.draining import LIMIT_S, drained, wait_until
 
 KILLS = 4
 DELAYS_MS = (1, 3_000)
 EQUAL_MS = 1_000
-QUIET_S = 60.0
-"""What has not come when nothing came for so long, much longer than the longest delay, is lost."""
-LIMIT_S = 120.0
 CONFIRMED_EACH = 15
 """Each publisher has so many confirms between two kills."""
 
@@ -113,27 +110,3 @@ def test_kill_9_with_delayed_messages_loses_none_and_repeats_none(own_broker: Br
         assert not lost, f"seed {seed}: {len(lost)} of {len(publisher.confirmed)} lost"
         if publisher.constant:
             assert found == sorted(found), f"seed {seed}: out of order"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {LIMIT_S} s"
-        time.sleep(0.005)
-
-
-def drained(broker: Broker, queue: str, expected: int) -> list[int]:
-    """Everything that is in a queue, or comes within the longest delay; `expected` are known to come."""
-    found: list[int] = []
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.amqp_port)) as connection:
-        channel = connection.channel()
-        quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < (QUIET_S if len(found) < expected else 0.5):
-            _, _, body = channel.basic_get(queue, auto_ack=True)
-            if body is not None:
-                found.append(int(body))
-                quiet_since = time.monotonic()
-            else:
-                connection.sleep(0.05)
-    return found

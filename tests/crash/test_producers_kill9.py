@@ -16,8 +16,8 @@ import pika
 import pika.exceptions
 import pytest
 
-from tests.crash.test_delays_kill9 import LIMIT_S, drained, wait_until
 from tests.support.brokers import Broker
+from tests.support.draining import LIMIT_S, drained, wait_until
 
 KILLS = 4
 AT_ONCE = 50

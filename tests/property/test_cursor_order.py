@@ -15,8 +15,8 @@ from penstock.log_core._batch import PERSISTENT
 from penstock.log_core._feed import Feed
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions._window import set_ring_kept
-from tests.property.test_cursor import MemoryLog
 from tests.support.examples import histories
+from tests.support.memory_log import MemoryLog
 
 
 @dataclass

@@ -10,7 +10,7 @@ from penstock.log_core._appender import Target
 from penstock.log_core._feed import Feed
 from penstock.subscriptions._cursor import Cursor
 from penstock.subscriptions.errors import SubscriptionError
-from tests.property.test_cursor import MemoryLog
+from tests.support.memory_log import MemoryLog
 
 
 def written(n: int) -> tuple[MemoryLog, Feed]:

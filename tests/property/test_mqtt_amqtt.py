@@ -32,8 +32,8 @@ from penstock.protocols.mqtt.endpoint import PINGRESP
 from penstock.protocols.mqtt.reasons import V3_RETURN_CODES
 from penstock.protocols.outbuffer import OutBuffer
 from penstock.protocols.translate import mqtt5_from_amqp091
-from tests.property.test_mqtt_scanner import run_kernel
 from tests.reference import mqtt_frames as f
+from tests.support.mqtt_streams import run_kernel
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")), min_size=1, max_size=24)
 LEVEL = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn"), exclude_characters="+#/$"), max_size=8)

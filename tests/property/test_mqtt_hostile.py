@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.protocols.mqtt._runs import forget_runs
-from tests.property.test_mqtt_scanner import packets
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
+from tests.support.mqtt_streams import packets
 
 FILTERS = st.sampled_from(["#", "r/+", "$SYS/#", "$share/g/#", "+", "r", "a/#/b", ""]) | st.text(max_size=5)
 

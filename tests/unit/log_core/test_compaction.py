@@ -21,7 +21,7 @@ from penstock.subscriptions.dispatch import Kind
 from penstock.subscriptions.stream import Stream
 from tests.support.limits import LIMIT_S
 from tests.support.queues import Consumer
-from tests.unit.log_core.test_seal import Broker
+from tests.support.small_broker import Broker
 
 WANTED, OTHER = 3, 4
 

@@ -8,7 +8,7 @@ from penstock.protocols.buffers import Buffers
 from penstock.protocols.wiring import Limits
 from tests.support.echo import Echo, packet
 from tests.support.limits import LIMIT_S
-from tests.unit.protocols.test_connection import Stack
+from tests.support.stack import Stack
 
 MIB = 1 << 20
 

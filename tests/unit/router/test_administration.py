@@ -20,8 +20,8 @@ from penstock.router.passwords import (
 )
 from penstock.router.permissions import Permission, TopicPermission
 from penstock.router.retained import RetainedMessage
+from tests.support.members import Member
 from tests.unit.router.conftest import World
-from tests.unit.router.test_permissions import Member
 
 
 def test_a_user_is_made_changed_and_deleted(world: World) -> None:

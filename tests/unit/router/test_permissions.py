@@ -10,6 +10,7 @@ from penstock.router.errors import AccessRefused, InvalidRegex, TopicRefused
 from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
 from penstock.router.permissions import Authorizer, Permission, TopicPermission
+from tests.support.members import Member
 from tests.unit.router.conftest import Connection, World
 
 
@@ -148,23 +149,6 @@ def test_no_pattern_takes_long(world: World) -> None:
     assert not authorizer.allow(world.guest, "/", "configure", "a" * 40 + "b")
     # Backtracking takes a day here; RE2 some 60 us.
     assert process_time() - started < 30
-
-
-class Member:
-    """A connection that counts what it is told."""
-
-    def __init__(self, world: World, user: str) -> None:
-        self.identity = Identity(user)
-        self.vhost = world.vhost
-        self.told = 0
-        self.channel_count = 0
-        self.closed: list[str] = []
-
-    def permissions_changed(self) -> None:
-        self.told += 1
-
-    def force_close(self, reason: str) -> None:
-        self.closed.append(reason)
 
 
 def test_only_the_users_connections_in_the_vhost_are_told(world: World) -> None:

@@ -15,8 +15,8 @@ from penstock.spark import reading
 from penstock.spark.planning import plan, selection_of
 from penstock.spark.reading import read_places
 from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log, settle
-from tests.unit.spark.test_log_view import NOBODY
-from tests.unit.spark.test_tiering import archived, rows, run_tier
+from tests.support.spark_archives import archived, rows, run_tier
+from tests.support.spark_logs import NOBODY
 
 STEPS = 2 * ["write", "tier", "plan"] + 3 * ["keep house", "read on"]
 

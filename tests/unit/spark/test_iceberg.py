@@ -19,7 +19,7 @@ from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.files import DataFile, write_files
 from penstock.spark.schema import COLUMNS, arrow_schema
 from penstock.spark.table_iceberg import IcebergFormat
-from tests.unit.spark.test_tables import SCHEMA, batch
+from tests.support.spark_tables import SCHEMA, batch
 
 
 def made(folder: Path) -> IcebergFormat:

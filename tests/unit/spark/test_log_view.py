@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.log_core._feed import Feed
-from penstock.log_core._seal import Needs
 from penstock.log_core.errors import Damage
 from penstock.log_core.layout import WAL_HEAD_BYTES
 from penstock.log_core.log import Log
@@ -20,20 +17,14 @@ from penstock.spark.log_view import LogView, Part, Place
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import advance, ending_position, grouped, plan, starting_position
 from penstock.spark.reading import Selection, read_places
-from tests.support.logs import KIB, Unsynced, append, durable_feed, fill, keep_house, open_log, settle
+from tests.support.logs import KIB, Unsynced, append, durable_feed, fill, open_log, settle
+from tests.support.spark_logs import NOBODY, rewrite, seen
 
 OFFSETS = Selection(("offset",))
-NOBODY = (1 << 64) - 1
 
 
 def options(**more: str) -> ReadOptions:
     return ReadOptions.parse({"path": "/unused", **more})
-
-
-def seen(path: Path) -> LogView:
-    view = LogView(path)
-    view.refresh()
-    return view
 
 
 def offsets(
@@ -241,27 +232,6 @@ def test_positions_by_time(tmp_path: Path) -> None:
     until = options(endingTimestamp="1037000", isolation="written")
     assert offsets(view, view.first, ending_position(view, until))[-1] == first_at[1037] - 1
     log.close_sync()
-
-
-def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
-    """Let traffic retention end, and closed segments be rewritten until `done`, and not while others read."""
-
-    def mark(needs: Needs, done: Any) -> None:
-        for lsn in needed:
-            needs.need(lsn)
-        done()
-
-    log.mark_needs = mark
-    log.options = dataclasses.replace(log.options, traffic_retention_bytes=0)
-    ends = time.monotonic() + 300
-    while not done():
-        assert time.monotonic() < ends, log.statistics()
-        keep_house(log)
-    # No more than that: what is under way is finished.
-    log.mark_needs = None
-    log.options = dataclasses.replace(log.options, traffic_retention_bytes=1 << 40)
-    while log._housekeeping.busy:
-        settle(log)
 
 
 def filled(tmp_path: Path) -> tuple[Log, Feed, list[int]]:

@@ -22,8 +22,8 @@ from penstock.spark.places import opened_parquet, place_of
 from penstock.spark.tables import Table, open_table
 from penstock.spark.tiering import tier
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle
-from tests.unit.spark.test_tables import SCHEMA, batch
-from tests.unit.spark.test_tiering import LATER_MS, archived, forget, rows
+from tests.support.spark_archives import LATER_MS, archived, forget, rows
+from tests.support.spark_tables import SCHEMA, batch
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from penstock.spark.table_delta import DeltaFormat
 from penstock.spark.table_iceberg import IcebergFormat
 from penstock.spark.tables import open_table
 from tests.support.faults import LoopDisk
-from tests.unit.spark.test_tables import SCHEMA, batch, offsets
+from tests.support.spark_tables import SCHEMA, batch, offsets
 
 
 def filled(path: Path, commits: int) -> DeltaFormat:

@@ -18,7 +18,7 @@ from penstock.spark.errors import DataLoss, SparkError
 from penstock.spark.options import ReadOptions
 from penstock.spark.source import Task, TrafficStream
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle
-from tests.unit.spark.test_log_view import NOBODY, rewrite, seen
+from tests.support.spark_logs import NOBODY, rewrite, seen
 
 LIMIT = ReadAllAvailable()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,21 +14,7 @@ from penstock.spark.errors import SparkError
 from penstock.spark.files import write_files
 from penstock.spark.schema import arrow_schema
 from penstock.spark.table_delta import DeltaFormat
-
-SCHEMA = arrow_schema(["offset", "append_time"])
-
-
-def batch(first: int, count: int, day: int = 1) -> pa.RecordBatch:
-    """Rows of a day of May."""
-    moment = datetime(2026, 5, day, tzinfo=UTC)
-    return pa.RecordBatch.from_pydict(
-        {"offset": list(range(first, first + count)), "append_time": [moment] * count}, SCHEMA
-    )
-
-
-def offsets(path: Path) -> list[int]:
-    found: list[int] = DeltaTable(str(path)).to_pyarrow_table().column("offset").to_pylist()
-    return sorted(found)
+from tests.support.spark_tables import SCHEMA, batch, offsets
 
 
 def test_a_delta_table_is_tidied_and_keeps_its_rows(tmp_path: Path) -> None:

@@ -6,27 +6,23 @@ import dataclasses
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock.cli import main
 from penstock.log_core._batch import AMQP091, MQTT5
 from penstock.log_core.log import Log
-from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import DataLoss, SparkError, SparkOptionError
 from penstock.spark.files import DataFile
-from penstock.spark.log_view import LogView
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import View, open_view, plan, selection_of, starting_position
+from penstock.spark.planning import plan, selection_of, starting_position
 from penstock.spark.reading import read_places
 from penstock.spark.schema import COLUMNS
 from penstock.spark.table_parquet import ParquetFormat
 from penstock.spark.tiering import Cold, tier
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle
-from tests.unit.spark.test_log_view import NOBODY, rewrite
-
-LATER_MS = 1 << 50
+from tests.support.spark_archives import LATER_MS, archived, forget, rows, run_tier
+from tests.support.spark_logs import seen
 
 
 @pytest.fixture
@@ -34,50 +30,6 @@ def log(tmp_path: Path) -> Iterator[Log]:
     log = open_log(tmp_path / "data", checkpoint_bytes=64 * KIB, traffic_retention_bytes=1 << 40)
     yield log
     log.close_sync()
-
-
-def archived(tmp_path: Path, **options: str) -> tuple[ArchivedLog, ReadOptions]:
-    more = {"archive": f"parquet:{tmp_path / 'archive'}", "isolation": "written", **options}
-    read = ReadOptions.parse({"path": str(tmp_path / "data"), **more})
-    view = open_view(read)
-    assert isinstance(view, ArchivedLog)
-    view.refresh()
-    return view, read
-
-
-def rows(
-    view: View,
-    options: ReadOptions,
-    columns: Sequence[str] = ("offset",),
-    first: int = 0,
-    last: int | None = None,
-) -> list[Any]:
-    """All rows of a query, through pickled tasks as Spark has them; of one column: its values."""
-    selection = selection_of(view, options, columns, view.complete_from)
-    end = view.end(written=True) if last is None else last
-    found: list[Any] = []
-    for task in plan(view, options, selection, first or view.first, end):
-        places, chosen = pickle.loads(pickle.dumps((task, selection)))
-        for batch in read_places(view.storage, places, chosen):
-            found += batch.column(0).to_pylist() if len(columns) == 1 else batch.to_pylist()
-    return found
-
-
-def forget(log: Log, tmp_path: Path, beyond: int = 1) -> None:
-    """Retention takes closed segments until nothing up to `beyond` is left, and then no more."""
-    log.low_water = lambda: NOBODY
-    rewrite(log, [], lambda: seen(tmp_path).first > beyond)
-
-
-def seen(tmp_path: Path) -> LogView:
-    view = LogView(tmp_path / "data")
-    view.refresh()
-    return view
-
-
-def run_tier(tmp_path: Path, before_ms: int = LATER_MS, **more: Any) -> list[int]:
-    """The positions that were reached."""
-    return [commit.last for commit in tier(tmp_path / "data", tmp_path / "archive", before_ms, **more)]
 
 
 def test_archive_and_log_are_one_table_also_after_retention(log: Log, tmp_path: Path) -> None:
@@ -118,7 +70,7 @@ def test_only_segments_without_anything_young_are_cold(tmp_path: Path) -> None:
     now[0] = 2_000.0
     fill(log, feed, 150 * KIB)
     settle(log)
-    (border,) = [last for _, last, newest in seen(tmp_path).closed() if newest == 1_000_000][-1:]
+    (border,) = [last for _, last, newest in seen(tmp_path / "data").closed() if newest == 1_000_000][-1:]
     assert run_tier(tmp_path, before_ms=1_500_000)[-1] == border
     assert run_tier(tmp_path, before_ms=1_000_000) == []
     assert run_tier(tmp_path, before_ms=2_000_001)
@@ -168,7 +120,7 @@ def test_what_retention_took_before_it_was_copied_is_named(log: Log, tmp_path: P
     lsns += fill(log, feed, 500 * KIB)
     settle(log)
     forget(log, tmp_path, beyond=reached)
-    gone = (reached, seen(tmp_path).first)
+    gone = (reached, seen(tmp_path / "data").first)
     lsns += fill(log, feed, 200 * KIB)
     settle(log)
     with pytest.raises(DataLoss, match="deleted by retention") as caught:
@@ -290,7 +242,7 @@ def test_the_command_copies_in_processes_of_its_own(
     assert main([*words, "--older-than", "0s", "--cores", "2"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert len(said) > 3
-    segments = len(ParquetFormat(tmp_path / "archive").positions(seen(tmp_path).log_id))
+    segments = len(ParquetFormat(tmp_path / "archive").positions(seen(tmp_path / "data").log_id))
     assert said[-1].startswith(f"{segments} segments, ")
     assert rows(*archived(tmp_path)) == lsns
     assert main([*words, "--older-than", "6h"]) == 0

@@ -5,16 +5,9 @@ cross.
 from __future__ import annotations
 
 from penstock.router.identity import Actor
-from penstock.router.names import ENC_AMQP091, join_key_block
 from tests.reference import mqtt_frames as f
+from tests.support.bridged import amqp_publish
 from tests.support.mqtt import Gateway
-
-
-def amqp_publish(gateway: Gateway, key: str, body: bytes, props: bytes = b"\0\0", flags: int = 0) -> None:
-    gateway.vhost.publish(
-        gateway.guest, ENC_AMQP091, join_key_block("amq.topic", key), props, body, flags=flags
-    )
-    gateway.settle()
 
 
 def test_amqp_messages_are_translated_for_each_version(gateway: Gateway) -> None:

@@ -10,8 +10,8 @@ import pytest
 from penstock.protocols.mqtt.client import number_of
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
+from tests.support.bridged import amqp_publish
 from tests.support.mqtt import Gateway, Peer
-from tests.unit.protocols.mqtt.test_bridge import amqp_publish
 
 EXPIRY = b"\x11\0\0\x10\0"
 TOPICS = [f"t/{i}" for i in range(16)]

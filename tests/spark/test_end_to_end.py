@@ -35,10 +35,10 @@ from demo.data import Reading, readings
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.running import run_to_end
 from penstock.spark.tables import open_table
-from tests.spark.test_source import wait_for_end
-from tests.spark.test_tables import count_of, lose_last_commit, rows_of, table_at
 from tests.support.brokers import ROOT, Gateway
 from tests.support.limits import LIMIT_S
+from tests.support.spark_source import wait_for_end
+from tests.support.written_tables import count_of, lose_last_commit, rows_of, table_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark.running import run_to_end
-from tests.spark.test_source import wait_for_end
 from tests.support.brokers import Gateway
 from tests.support.pika_queues import consume_in_transactions
+from tests.support.spark_source import wait_for_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,9 +21,9 @@ from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import roll_up
 from penstock.spark.straight import send_log
 from penstock.spark.tables import open_table
-from tests.spark.test_sink import bound, taken, url
-from tests.spark.test_source import publish, read, wait_for_end
 from tests.support.brokers import Gateway
+from tests.support.spark_sink import bound, taken, url
+from tests.support.spark_source import publish, read, wait_for_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,10 +24,10 @@ import pytest
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.running import run_to_end
 from tests.spark.kill_program import BATCH_OFFSETS, FATAL_BATCH, stream
-from tests.spark.test_sink import bound, taken, url
-from tests.spark.test_source import publish, wait_for_end
-from tests.spark.test_tables import payloads
 from tests.support.brokers import ROOT, Gateway, free_port
+from tests.support.spark_sink import bound, taken, url
+from tests.support.spark_source import publish, wait_for_end
+from tests.support.written_tables import payloads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,8 @@ import pytest
 from paho.mqtt import publish as mqtt
 
 from tests.docs.pages import ROOT, commands
-from tests.spark.test_source import wait_for_end
 from tests.support.brokers import Gateway
+from tests.support.spark_source import wait_for_end
 
 PAGE = Path("docs/spark.md")
 DEADLINE_S = 600.0

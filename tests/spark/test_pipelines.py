@@ -22,9 +22,9 @@ from penstock.spark.row_sink import start_rows
 from penstock.spark.running import run_to_end
 from penstock.spark.telemetry import OBSERVED, rolled_up, typed
 from penstock.spark.tiering import tier
-from tests.spark.test_source import payloads, publish, read, wait_for_end
-from tests.spark.test_tables import rows_of
 from tests.support.brokers import Gateway
+from tests.support.spark_source import payloads, publish, read, wait_for_end
+from tests.support.written_tables import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,47 +6,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pika
 import pytest
 
 from penstock.spark.jobs.common import program
 from penstock.spark.running import run_to_end
-from tests.spark.test_source import publish, read, wait_for_end
 from tests.support.brokers import Gateway
+from tests.support.spark_sink import bound, taken, url
+from tests.support.spark_source import publish, read, wait_for_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNT = 2000
-
-
-def url(gateway: Gateway) -> str:
-    return f"amqp://guest:guest@127.0.0.1:{gateway.amqp_port}/%2F"
-
-
-def bound(gateway: Gateway, exchange: str, key: str) -> str:
-    connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
-    channel = connection.channel()
-    channel.exchange_declare(exchange, "topic", durable=True)
-    channel.queue_declare("taken", durable=True)
-    channel.queue_bind("taken", exchange, key)
-    connection.close()
-    return "taken"
-
-
-def taken(gateway: Gateway) -> list[tuple[str, bytes, pika.BasicProperties]]:
-    connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
-    channel = connection.channel()
-    found = []
-    while True:
-        method, properties, body = channel.basic_get("taken", auto_ack=True)
-        if method is None:
-            break
-        assert properties is not None
-        assert body is not None
-        found.append((method.routing_key, body, properties))
-    connection.close()
-    return found
 
 
 def test_a_batch_sent_again_under_its_name_adds_nothing(spark: SparkSession, gateway: Gateway) -> None:

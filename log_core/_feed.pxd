@@ -22,7 +22,7 @@ cdef class Feed:
     cdef readonly uint64_t start   # index of the first entry still kept
     cdef readonly uint64_t end     # number of entries ever pushed
     cdef readonly uint64_t persistent_end   # index after the last entry of a PERSISTENT record
-    cdef public list waiters       # objects with .wake(), called by the tick after the write
+    cdef public dict waiters       # keys: objects with .wake(), called by the tick after the write
     cdef public bint dirty         # pushed since the last Unwritten.take_dirty
     cdef public bint dropped
     cdef public bint is_history    # its entries lie in a file of its own

@@ -38,7 +38,7 @@ class Feed:
     @property
     def persistent_end(self) -> int:
         """The index after the last entry of a PERSISTENT record; 0: there is none."""
-    waiters: list[Waiter]
+    waiters: dict[Waiter, None]
     """Who is caught up and wants to be woken by the next entry; they put themselves in."""
     dirty: bool
     """Pushed to since the last `Unwritten.take_dirty`."""

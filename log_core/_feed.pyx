@@ -42,7 +42,7 @@ cdef class Feed:
         self.id = id
         self.mask = ENTRY_RECORD if keeps else ENTRY_RECORD | ENTRY_TRANSIENT
         self.store = store
-        self.waiters = []
+        self.waiters = {}
         self.chunks = NULL
         self.last = NULL
 

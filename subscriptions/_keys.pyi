@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing_extensions import Buffer
 
 from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.group import Taker
 from penstock.subscriptions.outlet import Outlet
 
 def slot(key: bytes) -> int:
@@ -19,34 +20,37 @@ class KeyShares:
     """Messages that consumers have."""
     def __init__(self, wake: Callable[[], object]) -> None:
         """`wake` is called when parked messages can be given because others were settled."""
-    def set_owners(self, ranges: list[tuple[int, int, int]]) -> None:
-        """(first slot, last slot, consumer) of all ranges that have an owner. Raises ValueError."""
-    def set_ring(self, consumers: list[tuple[Buffer, int]]) -> None:
-        """(points, consumer) of all that share the slots, the first one before others at the same point.
+    def own(self, first: int, last: int, number: int) -> None:
+        """The slots [first, last] are that consumer's from now on; 0: nobody's. Raises ValueError."""
+    def set_point(self, point: int, number: int) -> None:
+        """This slot is a point of that consumer's: up to it, from the point before on, the slots are its.
 
-        A point is a slot (u16); the slots up to it, from the one before on, are its consumer's, and those
-        behind the last one the first one's.
+        Those behind the last point are the first one's. With points, `own` is not called.
         """
+    def clear_point(self, point: int) -> None:
+        """It is nobody's point any more: its slots are those of the next one."""
     def watch(self, cursor: Cursor) -> None:
         """Be told what of this cursor is settled or given back."""
     def owner_of(self, slot: int) -> int:
         """Who is to get it; 0: nobody."""
-    def assign(self, cursor: Cursor, slots: Buffer, credits: list[int]) -> list[tuple[int, int]]:
+    def assign(self, cursor: Cursor, slots: Buffer, takers: list[Taker | None]) -> list[tuple[int, int]]:
         """Group the items of the cursor's last take by consumer, in its memory; (consumer, how many) of each.
 
         Args:
             slots: u16 of each item, in their order.
-            credits: Of consumer i + 1 at i.
+            takers: Consumer i at i; who is asked for its credit is an owner of one of the slots.
 
         """
     def give(self, cursor: Cursor, outlet: Outlet, first: int, count: int) -> int:
         """Have an outlet encode a group; how many it took. The rest goes back to its place."""
-    def unhold_all(self, cursor: Cursor, number: int) -> None:
-        """`Cursor.unhold` for all deliveries that this consumer has."""
-    def gone(self, number: int) -> None:
-        """This consumer left; what it has keeps its keys, and the number may be another's."""
-    def release(self, cursor: Cursor, credits: list[int]) -> int:
-        """Put parked messages that can be given now, with these credits, back into the cursor; how many."""
+    def unhold_all(self, cursor: Cursor, numbers: set[int]) -> None:
+        """`Cursor.unhold` for all deliveries that these consumers have."""
+    def gone(self, numbers: set[int]) -> None:
+        """These consumers left; what they have keeps its keys, and the numbers may be others'."""
+    def parked_for(self) -> set[int]:
+        """The owners of what is parked; 0: some of it is nobody's."""
+    def release(self, cursor: Cursor, takers: list[Taker | None]) -> int:
+        """Put parked messages that can be given now, as far as credits go, back into the cursor; how many."""
     def release_all(self, cursor: Cursor) -> None:
         """Put back all that is parked."""
     def forget_parked(self) -> None:

@@ -54,43 +54,43 @@ cdef class KeyShares(Holds):
         self.owner = <uint16_t*>calloc(SLOTS, sizeof(uint16_t))
         self.holder = <uint16_t*>calloc(SLOTS, sizeof(uint16_t))
         self.held = <uint32_t*>calloc(SLOTS, sizeof(uint32_t))
-        if self.owner == NULL or self.holder == NULL or self.held == NULL:
+        self.point = <uint16_t*>calloc(SLOTS, sizeof(uint16_t))
+        if self.point == NULL or self.owner == NULL or self.holder == NULL or self.held == NULL:
             raise MemoryError
         self.parked = {}
 
     def __dealloc__(self):
+        free(self.point)
         free(self.owner)
         free(self.holder)
         free(self.held)
 
-    def set_owners(self, list ranges not None):
-        cdef uint32_t first, last, at
-        cdef uint16_t number
-        memset(self.owner, 0, SLOTS * sizeof(uint16_t))
-        for first, last, number in ranges:
-            if last >= SLOTS or first > last:
-                raise ValueError(f"no range of slots: {first} to {last}")
-            for at in range(first, last + 1):
-                self.owner[at] = number
-
-    def set_ring(self, list consumers not None):
-        cdef const uint16_t[::1] points
-        cdef uint16_t number, after = 0
-        cdef Py_ssize_t i
+    def own(self, uint32_t first, uint32_t last, uint16_t number):
         cdef uint32_t at
-        memset(self.owner, 0, SLOTS * sizeof(uint16_t))
-        for points, number in reversed(consumers):
-            for i in range(points.shape[0]):
-                self.owner[points[i]] = number
-        for at in range(<uint32_t>SLOTS):
-            if self.owner[at]:
-                after = self.owner[at]      # behind the last point the first one is next
-                break
-        for i in range(SLOTS - 1, -1, -1):
-            if self.owner[i]:
-                after = self.owner[i]
-            else:
-                self.owner[i] = after
+        if last >= SLOTS or first > last:
+            raise ValueError(f"no range of slots: {first} to {last}")
+        for at in range(first, last + 1):
+            self.owner[at] = number
+
+    def set_point(self, uint16_t point, uint16_t number):
+        self.points += self.point[point] == 0
+        self.point[point] = number
+        self._fill(point, number)
+
+    def clear_point(self, uint16_t point):
+        self.points -= self.point[point] != 0
+        self.point[point] = 0
+        # It is that of the next point; without one it is nobody's.
+        self._fill(point, self.owner[(point + 1) % SLOTS] if self.points else 0)
+
+    cdef void _fill(self, uint32_t point, uint16_t number) noexcept nogil:
+        """The slots from behind the point before up to this one are that consumer's."""
+        cdef uint32_t at = point
+        while True:
+            self.owner[at] = number
+            at = (at - 1) % SLOTS
+            if self.point[at] or at == point:
+                return
 
     def watch(self, Cursor cursor not None):
         (<CursorRules>cursor.rules).holds = self
@@ -98,7 +98,7 @@ cdef class KeyShares(Holds):
     def owner_of(self, uint16_t slot):
         return self.owner[slot]
 
-    def assign(self, Cursor cursor not None, const uint16_t[::1] slots, list credits not None):
+    def assign(self, Cursor cursor not None, const uint16_t[::1] slots, list takers not None):
         """Group the items of the last take by whom they go to: (number, how many) of each, in their order."""
         cdef Item given[MAX_TAKE]
         cdef uint16_t to[MAX_TAKE]
@@ -106,17 +106,17 @@ cdef class KeyShares(Holds):
         cdef uint32_t slot
         cdef Entry* entry
         cdef uint16_t number
-        cdef list groups = [], left = list(credits)
-        cdef dict counts = {}, starts = {}      # by consumer
+        cdef list groups = []
+        cdef dict left = {}, counts = {}, starts = {}       # by consumer
         if slots.shape[0] < n:
             raise ValueError(f"{slots.shape[0]} slots for {n} items")
         for i in range(n):
             slot = slots[i]
             number = self.owner[slot]
-            if (number and number <= len(left) and <Py_ssize_t>left[number - 1] > 0
+            if (number and self.left_of(number, takers, left) > 0
                     and not (self.held[slot] and self.holder[slot] != number)
                     and self.is_first(slot, TAKEN.items[i].seq)):
-                left[number - 1] -= 1
+                left[number] -= 1
                 self.holder[slot] = number
                 self.held[slot] += 1
                 self.held_count += 1
@@ -140,6 +140,14 @@ cdef class KeyShares(Holds):
         memcpy(TAKEN.items, given, at * sizeof(Item))
         TAKEN.n = at
         return groups
+
+    cdef Py_ssize_t left_of(self, uint16_t number, list takers, dict left) except -1:
+        """The credit that this consumer has left; it is asked once."""
+        found = left.get(number)
+        if found is None:
+            taker = takers[number] if number < len(takers) else None
+            found = left[number] = max(<Py_ssize_t>taker.credit(), 0) if taker is not None else 0
+        return found
 
     cdef bint is_first(self, uint32_t slot, uint64_t seq) except -1:
         """Whether nothing that is parked for the slot comes before."""
@@ -166,39 +174,46 @@ cdef class KeyShares(Holds):
             if self.held[slot] == 0 and slot in self.parked:
                 self.wake()
 
-    def unhold_all(self, Cursor cursor not None, uint16_t number):
-        """Whatever that consumer has holds up nobody."""
+    def unhold_all(self, Cursor cursor not None, set numbers not None):
+        """Whatever those consumers have holds up nobody."""
         cdef Entry* entry
+        if not self.held_count:
+            return
         for seq in cursor._out():
             entry = place_of(&cursor._window, seq)
-            if entry.slot - 1 < <uint32_t>SLOTS and self.holder[entry.slot - 1] == number:
+            if entry.slot - 1 < <uint32_t>SLOTS and self.holder[entry.slot - 1] in numbers:
                 let_go(cursor._rules, entry)
 
-    def gone(self, uint16_t number):
-        """What that consumer has is with nobody of those that there are, until it is settled or given back."""
+    def gone(self, set numbers not None):
+        """What those consumers have is with nobody of those that there are, until it is settled or given back."""
         cdef uint32_t slot
         if self.held_count:
             for slot in range(<uint32_t>SLOTS):
-                if self.held[slot] and self.holder[slot] == number:
+                if self.held[slot] and self.holder[slot] in numbers:
                     self.holder[slot] = NOBODY
 
-    def release(self, Cursor cursor not None, list credits not None):
+    def parked_for(self):
+        """The consumers that something is parked for."""
+        return {self.owner[slot] for slot in self.parked}
+
+    def release(self, Cursor cursor not None, list takers not None):
         """Put back what can be given now; how many."""
-        cdef list left = list(credits), seqs
+        cdef dict left = {}
+        cdef list seqs
         cdef Py_ssize_t n = 0, i, most
         cdef uint16_t number
         cdef uint32_t slot
         for slot in list(self.parked):
             number = self.owner[slot]
-            if not number or number > len(left) or (self.held[slot] and self.holder[slot] != number):
+            if not number or (self.held[slot] and self.holder[slot] != number):
                 continue
             seqs = <list>self.parked[slot]
-            most = min(<Py_ssize_t>len(seqs), <Py_ssize_t>left[number - 1])
+            most = min(<Py_ssize_t>len(seqs), self.left_of(number, takers, left))
             if most <= 0:
                 continue
             for i in range(most):
                 cursor.unsend(seqs[i])
-            left[number - 1] -= most
+            left[number] -= most
             n += most
             del seqs[:most]
             del self.parked[slot]

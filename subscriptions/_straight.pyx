@@ -25,19 +25,19 @@ cdef class Served:
 cdef int straight(list feeds) except -1:
     cdef Feed feed
     cdef Straight straight
-    cdef list waiters
+    cdef dict waiters
     for feed in feeds:
         waiters = feed.waiters
         if not waiters:
             continue
         if len(waiters) > WAITERS_MAX:
-            feed.waiters = []
+            feed.waiters = {}
             for queue in waiters:
                 queue.fed(feed)
             continue
         for queue in tuple(waiters):
             if not _serve(queue):
-                waiters.remove(queue)
+                waiters.pop(queue, None)
                 queue.fed(feed)
     return 0
 
@@ -55,5 +55,5 @@ cdef bint _serve(queue) except -1:
     try:
         return served.straight.serve()
     except Exception:
-        queue.outlet_failed(queue.outlets[0], 0, 1)     # detached: it waits nowhere, or was woken
+        queue.outlet_failed(queue.active, 0, 1)     # detached: it waits nowhere, or was woken
         return True

@@ -121,7 +121,7 @@ cdef class Turns:
             for feed in self.unwritten.take_dirty():
                 waiters = feed.waiters
                 if waiters:
-                    feed.waiters = []       # a registration is for one waking
+                    feed.waiters = {}       # a registration is for one waking
                     for queue in waiters:
                         queue.fed(feed)
             self.wake_relieved()

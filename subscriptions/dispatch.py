@@ -7,7 +7,6 @@ back what they had no room for.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -55,13 +54,12 @@ class Pause(Enum):
 
 
 def pump_exclusive(queue: Queue, budget: int) -> Pause:
-    """Everything to the first outlet."""
+    """Everything to the active outlet."""
     cursor = queue.cursor
-    outlets = queue.outlets
     while budget > 0:
-        if not outlets:
+        outlet = queue.active
+        if outlet is None:
             return Pause.NO_CREDIT
-        outlet = outlets[0]
         wanted = min(outlet.credit(), budget, TAKE_MAX)
         if wanted <= 0:
             return Pause.NO_CREDIT
@@ -70,7 +68,7 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
             if n > 0:
                 budget -= n
                 continue
-            if not queue.outlets:
+            if queue.active is None:
                 return Pause.NO_CREDIT
             if n < 0:
                 wanted = min(wanted, -n)
@@ -96,23 +94,23 @@ def pump_random(queue: Queue, budget: int) -> Pause:
 
 
 def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
-    if len(queue.outlets) == 1:
-        return pump_exclusive(queue, budget)
     cursor = queue.cursor
     while budget > 0:
-        outlets, each = _with_credit(queue.outlets)
-        step = len(outlets)
-        if step == 0:
+        if queue.consumer_count < 2:
+            return pump_exclusive(queue, budget)
+        most = min(budget, TAKE_MAX)
+        # More outlets than there are messages need not be asked.
+        turn = queue.seats.turn(max(min(most, cursor.ready_count()), 1), drawn=drawn)
+        if turn is None:
             return Pause.NO_CREDIT
-        wanted = min(each * step, budget, TAKE_MAX)
+        outlets = turn.outlets
+        step = len(outlets)
+        wanted = min(turn.least * step, most) if turn.whole else step
         n = cursor.take(wanted)
-        if drawn:
-            random.shuffle(outlets)
-        turn = queue.turn % step
-        queue.turn = (turn + n) % step
+        turn.ended(n)
         took = 0
         for i in range(min(step, n)):
-            took += _deliver(queue, outlets[(turn + i) % step], i, step)
+            took += _deliver(queue, outlets[i], i, step)
         if n < wanted and took == n:
             return Pause.CAUGHT_UP
         if took == 0:
@@ -123,13 +121,12 @@ def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
 
 def pump_preferred(queue: Queue, budget: int) -> Pause:
     """Everything to the active outlet, which gives way to one of higher priority when nothing is out."""
-    outlets = queue.outlets
-    if len(outlets) > 1 and outlets[1].priority > outlets[0].priority:
+    active = queue.active
+    if active is not None and (first := queue.seats.first()).priority > active.priority:
         if queue.cursor.outstanding:
             queue.cursor.wake_below = 1
             return Pause.NO_CREDIT
-        former = outlets.pop(0)
-        outlets[1:] = sorted([former, *outlets[1:]], key=lambda outlet: -outlet.priority)
+        queue.seats.active = first
     return pump_exclusive(queue, budget)
 
 
@@ -138,30 +135,14 @@ def pump_subscription(queue: Queue, budget: int) -> Pause:
     return queue.share_out(budget)
 
 
-def _with_credit(outlets: list[Outlet]) -> tuple[list[Outlet], int]:
-    """The outlets of the highest priority that has credit, and the least credit among them."""
-    chosen: list[Outlet] = []
-    least = 0
-    priority = 0
-    for outlet in outlets:  # highest priority first
-        if chosen and outlet.priority != priority:
-            break
-        credit = outlet.credit()
-        if credit > 0:
-            if not chosen or credit < least:
-                least = credit
-            priority = outlet.priority
-            chosen.append(outlet)
-    return chosen, least
-
-
 def _deliver_batch(queue: Queue, outlet: BatchOutlet) -> int:
     """Let `outlet` take the next batch whole, if it can: as `BatchOutlet.deliver_batch`."""
     deliver_to(outlet)
     try:
         took = outlet.deliver_batch(queue.cursor)
     except Exception:
-        queue.outlet_failed(queue.outlets[0], 0, 1)
+        assert queue.active is not None
+        queue.outlet_failed(queue.active, 0, 1)
         return 0
     queue.delivered += max(took, 0)
     return took

@@ -49,8 +49,11 @@ class Sharing(Protocol):
     def admit(self, taker: Taker) -> None:
         """Before it joins. Raises ConsumerRefused: it may not."""
 
-    def changed(self) -> None:
-        """Consumers came or went."""
+    def joined(self, taker: Taker) -> None:
+        """It consumes from now on."""
+
+    def left(self, taker: Taker) -> None:
+        """It does not any more."""
 
     def share_out(self, budget: int) -> Pause:
         """Hand out at most so many messages; why it stopped."""
@@ -87,7 +90,7 @@ class Group(Queue):
 
     @property
     def takers(self) -> list[Taker]:
-        """Its consumers."""
+        """A list of its consumers."""
         return cast("list[Taker]", self.outlets)
 
     def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
@@ -96,13 +99,14 @@ class Group(Queue):
             self._sharing.admit(cast("Taker", outlet))
         super().attach(outlet, exclusive=exclusive)
         if self._sharing is not None:
-            self._sharing.changed()
+            self._sharing.joined(cast("Taker", outlet))
 
     def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
         """As of `Queue`. What it keeps, and settles later, holds up its keys; see `abandon`."""
+        there = self.consumer_count
         super().detach(outlet, requeue=requeue)
-        if self._sharing is not None and not self.deleted:
-            self._sharing.changed()
+        if self._sharing is not None and not self.deleted and self.consumer_count < there:
+            self._sharing.left(cast("Taker", outlet))
 
     def abandon(self, taker: Taker) -> None:
         """What it has, and may keep for long, holds up nobody any more."""
@@ -111,9 +115,7 @@ class Group(Queue):
 
     def put_in_front(self, taker: Taker) -> None:
         """It gets everything first."""
-        outlets = self.outlets
-        outlets.remove(taker)
-        outlets.insert(0, taker)
+        self.seats.active = taker
 
     def share_out(self, budget: int) -> Pause:
         assert self._sharing is not None

@@ -6,20 +6,26 @@ it wants; overlaps are refused, and what nobody wants waits. `_keys.pyx` has who
 
 from __future__ import annotations
 
+import bisect
+import heapq
 from typing import TYPE_CHECKING, Final
 
 from penstock.subscriptions._keys import KeyShares
-from penstock.subscriptions.choosing import check_ranges, points_of
+from penstock.subscriptions.choosing import Ring, check_ranges
 from penstock.subscriptions.dispatch import TAKE_MAX, Pause
+from penstock.subscriptions.errors import ConsumerRefused
 
 if TYPE_CHECKING:
     from penstock.subscriptions._cursor import Cursor
+    from penstock.subscriptions.choosing import Range
     from penstock.subscriptions.group import Group, Taker
 
 __all__ = ["PARKED_MAX", "KeyShared"]
 
 PARKED_MAX: Final = 10_000
 """Messages that wait for their key at most; then nothing more is taken until some can be given."""
+CONSUMERS_MAX: Final = 60_000
+"""Their numbers are of 16 bits."""
 
 
 class KeyShared:
@@ -32,82 +38,115 @@ class KeyShared:
         """None: nobody consumes; it is half a MiB."""
         self._numbers: dict[Taker, int] = {}
         """From 1; a consumer keeps its own."""
-        self._owns = False
-        """Who owns which slot is known for those that consume now."""
+        self._takers: list[Taker | None] = [None]
+        """By number."""
+        self._free: list[int] = []
+        """A heap of the numbers that are nobody's."""
+        self._ring: Ring | None = None
+        self._ranges: list[Range] = []
+        """All that are taken, ascending."""
+        self._leaving: set[int] = set()
+        """The numbers of those that left since it was shared out last."""
+        self._abandoned: set[int] = set()
+        """Of these, those that what they have holds up nobody."""
 
     def admit(self, taker: Taker) -> None:
-        """Before it joins. Raises ConsumerRefused: its slots are another's."""
+        """Before it joins. Raises ConsumerRefused: its slots are another's, or there are too many."""
         if self._sticky:
-            others = [one for other in self._numbers for one in other.ranges]
-            check_ranges(taker.ranges, others, self._group.name)
-
-    def changed(self) -> None:
-        """Consumers came or went."""
-        takers, cursor = self._group.takers, self._group.cursor
-        if self._keys is None:
-            if not takers:
-                return
-            self._keys = KeyShares(self._group.wake)
-            self._keys.watch(cursor)
-        there = set(takers)
-        for taker, number in list(self._numbers.items()):
-            if taker not in there:
-                self._keys.gone(number)
-                del self._numbers[taker]
-        if not takers:
-            self._keys.release_all(cursor)
-            if not self._keys.held_count:
-                self._keys.forget(cursor)
-                self._keys = None
-            return
-        free = iter(sorted(set(range(1, len(takers) + len(self._numbers) + 1)) - set(self._numbers.values())))
-        for taker in takers:
-            if taker not in self._numbers:
-                self._numbers[taker] = next(free)
-        self._owns = False
-
-    def _choose_owners(self, keys: KeyShares) -> None:
-        """Once for all that came and went since the last turn."""
-        takers = self._group.takers
-        if self._sticky:
-            keys.set_owners(
-                [(first, last, self._numbers[one]) for one in takers for first, last in one.ranges]
+            check_ranges(taker.ranges, self._ranges, self._group.name)
+        if len(self._numbers) + len(self._leaving) >= CONSUMERS_MAX:
+            raise ConsumerRefused(
+                f"{CONSUMERS_MAX} consumers share {self._group.name!r} by key, as many as there may be",
+                remedy="use fewer, or a shared subscription",
             )
+
+    def joined(self, taker: Taker) -> None:
+        """It consumes from now on."""
+        if self._keys is None:
+            self._keys = KeyShares(self._group.wake)
+            self._keys.watch(self._group.cursor)
+        if self._free:
+            number = heapq.heappop(self._free)
+            self._takers[number] = taker
         else:
-            # By name, so that it does not matter who came first; that sorting keeps the order of equal ones.
-            named = sorted(takers, key=lambda one: one.name)
-            keys.set_ring([(points_of(one.name), self._numbers[one]) for one in named])
-        self._owns = True
+            number = len(self._takers)
+            self._takers.append(taker)
+        self._numbers[taker] = number
+        if self._sticky:
+            for first, last in taker.ranges:
+                bisect.insort(self._ranges, (first, last))
+                self._keys.own(first, last, number)
+        else:
+            if self._ring is None:
+                self._ring = Ring(self._keys)
+            self._ring.add(taker.name, number)
+
+    def left(self, taker: Taker) -> None:
+        """It does not any more."""
+        assert self._keys is not None
+        number = self._numbers.pop(taker)
+        self._takers[number] = None
+        self._leaving.add(number)
+        if self._sticky:
+            for first, last in taker.ranges:
+                del self._ranges[bisect.bisect_left(self._ranges, (first, last))]
+                self._keys.own(first, last, 0)
+        else:
+            assert self._ring is not None
+            self._ring.remove(taker.name, number)
+        if not self._numbers:
+            self._end()
+
+    def _end(self) -> None:
+        """The last one left."""
+        keys, cursor = self._keys, self._group.cursor
+        assert keys is not None
+        self._let_go(keys)
+        keys.release_all(cursor)
+        if not keys.held_count:
+            keys.forget(cursor)
+            self._keys = self._ring = None
+            self._takers, self._free = [None], []
+
+    def _let_go(self, keys: KeyShares) -> None:
+        """Once for all that left since the last turn."""
+        if self._abandoned:
+            keys.unhold_all(self._group.cursor, self._abandoned)
+            self._abandoned = set()
+        if self._leaving:
+            keys.gone(self._leaving)
+            for number in self._leaving:
+                heapq.heappush(self._free, number)
+            self._leaving = set()
 
     def abandon(self, taker: Taker) -> None:
         """What it has holds up nobody."""
-        if self._keys is not None and taker in self._numbers:
-            self._keys.unhold_all(self._group.cursor, self._numbers[taker])
+        number = self._numbers.get(taker)
+        if number is not None:
+            self._abandoned.add(number)
+            self._group.wake()
 
     def share_out(self, budget: int) -> Pause:
         """What each may have, as far as its credit goes."""
         cursor, keys = self._group.cursor, self._keys
         assert keys is not None  # somebody consumes
-        if not self._owns:
-            self._choose_owners(keys)
+        self._let_go(keys)
         while budget > 0:
-            by_number = {number: taker for taker, number in self._numbers.items()}
-            credits = [0] * max(by_number, default=0)
-            for number, taker in by_number.items():
-                credits[number - 1] = max(taker.credit(), 0)
-            if not any(credits):
+            if not self._group.seats.anybody():
                 return Pause.NO_CREDIT
-            released = keys.release(cursor, credits)
+            released = keys.release(cursor, self._takers)
             wanted = min(budget, TAKE_MAX, released + PARKED_MAX - keys.parked_count)
             if wanted <= 0:
                 return Pause.NO_CREDIT
             n = cursor.take(wanted)
             if n == 0:
                 return self._caught_up(keys)
-            reads = next(iter(by_number.values()))
+            reads = next(iter(self._numbers))
             first = 0
-            for number, count in keys.assign(cursor, reads.slots(cursor), credits):
-                if not self._give(keys, by_number[number], first, count):
+            for number, count in keys.assign(cursor, reads.slots(cursor), self._takers):
+                taker = self._takers[number]
+                assert taker is not None
+                if not self._give(keys, taker, first, count):
                     return Pause.MORE
                 first += count
             if n < wanted:
@@ -118,8 +157,10 @@ class KeyShared:
     def _caught_up(self, keys: KeyShares) -> Pause:
         if keys.parked_count:
             # Asked again, so that one whose credit is used up knows that it is waited for.
-            for taker in self._numbers:
-                taker.credit()
+            for number in keys.parked_for():
+                taker = self._takers[number]
+                if taker is not None:
+                    taker.credit()
         return Pause.CAUGHT_UP
 
     def _give(self, keys: KeyShares, taker: Taker, first: int, count: int) -> bool:

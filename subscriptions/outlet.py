@@ -4,7 +4,8 @@ An outlet belongs to one queue at a time (`Queue.attach`). The queue asks how mu
 (`credit`), takes that much from its cursor, and lets the outlet encode its share (`deliver`). What
 the outlet took is the outlet's: it stays OUT in the cursor under its seq until the outlet settles it
 (`cursor.settle`) or gives it back (`cursor.requeue`). After freeing credit it calls
-`Queue.credit_gained`, once per read, not per message.
+`Queue.credit_gained`, once per read, not per message: an outlet that had no credit when it was asked is not
+asked again before.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Does not know what its name means, who bound it, nor any protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions._cursor import Cursor
@@ -22,6 +22,7 @@ from penstock.subscriptions._straight import Served
 from penstock.subscriptions.dispatch import PUMPS, Kind, Pause
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.limits import NO_RULES, Limits, Rules
+from penstock.subscriptions.seats import Seats
 
 if TYPE_CHECKING:
     from penstock.log_core._feed import Feed
@@ -47,7 +48,6 @@ RUNS_PROMISED: Final = 1 << 20
 NO_LIMIT: Final = 65_536
 """Of deliveries, as a cursor has it."""
 
-_NO_OUTLETS: list[Any] = []
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
@@ -57,9 +57,9 @@ class Queue(Served):
     __slots__ = (
         "_awaiting",
         "_loading",
-        "_outlets",
         "_promises",
         "_queues",
+        "_seats",
         "_sole",
         "_watching",
         "arguments",
@@ -76,7 +76,6 @@ class Queue(Served):
         "owner",
         "purged",
         "qid",
-        "turn",
         "vhost",
     )
 
@@ -108,8 +107,6 @@ class Queue(Served):
         self.looks: Looks | None = None
         """Who looks whether it has anything; of `looking`."""
         self.deleted = False
-        self.turn = 0
-        """Whose turn it is among equal outlets."""
         self.got = 0
         """Of these, to getters."""
         self.purged = 0
@@ -119,7 +116,7 @@ class Queue(Served):
         self.inherited = 0
         """Messages it had when its statistics began: they are not counted as published."""
         self._queues = queues
-        self._outlets: list[Outlet] | None = None
+        self._seats: Seats | None = None
         self._sole = False
         self._watching: set[Feed] | None = None
         self._loading = 0
@@ -197,7 +194,7 @@ class Queue(Served):
             # An ended membership that goes on is counted already.
             if self.cursor.member_count > members:
                 self._queues.used(feed)
-            if self._outlets or self._limits is not None:
+            if self._seats or self._limits is not None:
                 self.wake()
         return self.persist()
 
@@ -240,13 +237,24 @@ class Queue(Served):
 
     @property
     def outlets(self) -> list[Outlet]:
-        """Attached outlets: a single active one first, the highest priority first, in order of arrival."""
-        return self._outlets if self._outlets is not None else _NO_OUTLETS
+        """A list of the attached outlets: the active one first, then the highest priority first."""
+        return list(self._seats) if self._seats is not None else []
+
+    @property
+    def active(self) -> Outlet | None:
+        """Who gets everything where one does: a single active one, or the only one; None: nobody is there."""
+        return self._seats.active if self._seats is not None else None
 
     @property
     def consumer_count(self) -> int:
         """Attached outlets."""
-        return len(self.outlets)
+        return self._seats.count if self._seats is not None else 0
+
+    @property
+    def seats(self) -> Seats:
+        """The attached outlets, of which there is one at least."""
+        assert self._seats is not None
+        return self._seats
 
     @property
     def is_sole(self) -> bool:
@@ -269,23 +277,17 @@ class Queue(Served):
                 f"queue {self.name!r} in vhost {self.vhost!r} has a single active consumer",
                 remedy="do not consume exclusively",
             )
-        if self._outlets:
-            if self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
-                raise ConsumerRefused(
-                    f"queue {self.name!r} in vhost {self.vhost!r} "
-                    + ("has an exclusive consumer" if self._sole else "has other consumers"),
-                    remedy="cancel the other consumer first",
-                )
-        else:
-            self._outlets = []
-        assert self._outlets is not None
+        if self._seats is None:
+            # A single active one that is there stays so; SINGLE knows no priorities.
+            self._seats = Seats(ranked=self.kind is not Kind.SINGLE)
+        elif self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
+            raise ConsumerRefused(
+                f"queue {self.name!r} in vhost {self.vhost!r} "
+                + ("has an exclusive consumer" if self._sole else "has other consumers"),
+                remedy="cancel the other consumer first",
+            )
         self._sole = exclusive or self.kind is Kind.EXCLUSIVE
-        at = len(self._outlets)
-        # With a single active consumer that one stays in front; SINGLE knows no priorities.
-        first = 0 if not single else 1 if self.kind is Kind.PREFERRED else at
-        while at > first and self._outlets[at - 1].priority < outlet.priority:
-            at -= 1
-        self._outlets.insert(at, outlet)
+        self._seats.add(outlet)
         attached("subscribe", self, outlet)
         self.wake()
 
@@ -295,16 +297,15 @@ class Queue(Served):
         What it holds stays out: its owner requeues it, or settles it later. `requeue` gives back everything
         that is out, for a queue with one consumer.
         """
-        if not self._outlets or outlet not in self._outlets:
+        if self._seats is None or not self._seats.remove(outlet):
             return
-        self._outlets.remove(outlet)
         attached("unsubscribe", self, outlet)
         if requeue:
             self.cursor.requeue_all()
-        if self._outlets:
+        if self._seats:
             self.wake()
             return
-        self._outlets = None
+        self._seats = None
         self._sole = False
         self._unwatch()
         self.cursor.idle()
@@ -326,18 +327,21 @@ class Queue(Served):
 
     def wake(self) -> None:
         """There may be something to hand out: stand on the ready list. Cheap and idempotent."""
-        if not self.cursor.scheduled and (self._outlets or self._getters or self._limits is not None):
+        if not self.cursor.scheduled and (self._seats or self._getters or self._limits is not None):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
-    credit_gained = wake
-    """An outlet has credit again; called once per read or flush."""
+    def credit_gained(self, outlet: Outlet | None = None) -> None:
+        """An outlet has credit again; called once per read or flush. None: it is not known which one."""
+        if self._seats is not None:
+            self._seats.rouse(outlet)
+        self.wake()
 
     def fed(self, feed: Feed) -> None:
         """The tick says that `feed`, where this queue waited, got entries that are written."""
         if self._watching is not None:
             self._watching.discard(feed)
-        if not self.cursor.scheduled and (self._outlets or self._getters or self._limits is not None):
+        if not self.cursor.scheduled and (self._seats or self._getters or self._limits is not None):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
@@ -356,7 +360,7 @@ class Queue(Served):
     def _hand_out(self) -> None:
         if self._getters and not self._serve_getters():
             return
-        if not self._outlets:
+        if not self._seats:
             return
         cursor = self.cursor
         options = self._queues.options
@@ -394,12 +398,12 @@ class Queue(Served):
         for feed in self.cursor.feeds:
             if feed not in watching:
                 watching.add(feed)
-                feed.waiters.append(self)
+                feed.waiters[self] = None
 
     def _unwatch(self) -> None:
         if self._watching:
             for feed in self._watching:
-                feed.waiters.remove(self)
+                feed.waiters.pop(self, None)
         self._watching = None
 
     def load(self, position: int = 0) -> bool:
@@ -462,7 +466,7 @@ class Queue(Served):
         self._getters.append(getter)
         if self._limits is not None:
             self.wake()
-            if not self._outlets and not self._loading and not self._limits.shorten():
+            if not self._seats and not self._loading and not self._limits.shorten():
                 return
         if len(self._getters) == 1 and not self._loading:
             self._serve_getters()
@@ -514,13 +518,24 @@ class Queue(Served):
         `before` messages, with bodies of `before_bytes`, are to be appended before it.
         """
         cursor, rules = self.cursor, self.cursor.rules
-        served = self.outlets if self.kind in (Kind.SHARED, Kind.RANDOM) else self.outlets[:1]
-        hungry = sum(outlet.credit() for outlet in served)
-        waiting = max(cursor.ready_count() + before - hungry, 0)
+        waiting = cursor.ready_count() + before
+        for outlet in self._served():
+            if waiting <= 0:
+                break
+            waiting -= outlet.credit()
+        waiting = max(waiting, 0)
         if 0 <= rules.length_max < waiting + 1:
             return True
         bytes_waiting = cursor.ready_bytes + before_bytes if waiting else 0
         return rules.refuses_bytes and 0 <= rules.bytes_max < bytes_waiting + size
+
+    def _served(self) -> Iterable[Outlet]:
+        """Those that messages go to now."""
+        if self._seats is None:
+            return ()
+        if self.kind in (Kind.SHARED, Kind.RANDOM):
+            return self._seats.hungry()
+        return () if self._seats.active is None else (self._seats.active,)
 
     def purge(self) -> int:
         """Drop what is ready; how many that were. What is out stays. It is put with this turn's write.
@@ -558,7 +573,7 @@ class Queue(Served):
         n = self.ready_count
         self.deleted = True
         self._unwatch()
-        outlets, self._outlets = self.outlets, None
+        outlets, self._seats = self.outlets, None
         getters, self._getters = self._getters, None
         self.cursor.is_kept = False
         if self._limits is not None:

@@ -42,7 +42,7 @@ class Replay(Queue):
     def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
         """The consumer is gone, and the replay with it."""
         super().detach(outlet, requeue=requeue)
-        if not self.outlets:
+        if not self.consumer_count:
             self.delete()
 
 

@@ -78,7 +78,7 @@ class Reader(Queue):
         """The consumer is gone, and the reader with it."""
         self._stream.keep(self)
         super().detach(outlet, requeue=requeue)
-        if not self.outlets:
+        if not self.consumer_count:
             self.delete()
 
     def soiled(self) -> None:
@@ -208,7 +208,7 @@ class Stream(Queue):
         if self.feed.end > self._visible():
             self.log.when_synced(self.log.appender.next_lsn - 1, self._synced)
         else:
-            self.feed.waiters.append(self)
+            self.feed.waiters[self] = None
 
     def fed(self, feed: Feed) -> None:
         """There are new entries, and they are written."""

@@ -78,7 +78,7 @@ class Subscription(Group):
             self._sharing.void(former)
         for taker in self.takers:
             taker.void()
-        self.wake()
+        self.credit_gained()
         return self.persist()
 
     def pause(self) -> int:

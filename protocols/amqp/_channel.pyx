@@ -301,7 +301,7 @@ cdef class Channel(Confirms):
         for consumer in starved:
             consumer.starving = False
             if consumer.attached:
-                consumer.queue.credit_gained()
+                consumer.queue.credit_gained(consumer)
 
     cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Cursor cursor,
                     Item* item, const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1:

@@ -222,7 +222,7 @@ class Channel:
         """There may be credit or room again."""
         for consumer in self.consumers.values():
             if consumer.attached:
-                consumer.queue.credit_gained()
+                consumer.queue.credit_gained(consumer)
         if self.replies is not None:
             self.replies.wake()
 

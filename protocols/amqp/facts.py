@@ -56,6 +56,6 @@ def _consumer(tag: str, consumer: Consumer) -> ConsumerFacts:
         ack_required=not consumer.no_ack,
         prefetch=consumer.limit,
         exclusive=queue.is_sole,
-        active=consumer.attached and (not single or queue.outlets[:1] == [consumer]),
+        active=consumer.attached and (not single or queue.active is consumer),
         arguments={"x-priority": consumer.priority} if consumer.priority else {},
     )

@@ -164,7 +164,7 @@ class Delivery:
         if self._open:
             self._client.queue.credit_gained()
             for member in self._members.values():
-                member.share.queue.credit_gained()
+                member.share.queue.credit_gained(member)
             self.replays.credit_gained()
             self.pump_retained()
             self.pump_shared()
@@ -236,6 +236,7 @@ class Delivery:
             known = self._members.get(topic)
             if known is not None and known.share is share:
                 known.choice = choice
+                share.queue.credit_gained(known)
                 continue
             if known is not None:
                 known.share.detach(known)

@@ -30,7 +30,7 @@ class Host(Protocol):
 class Queue(Protocol):
     """What a consumer asks of its queue."""
 
-    def credit_gained(self) -> None:
+    def credit_gained(self, outlet: Consumer) -> None:
         """It has credit again, having had none."""
 
 class Outgoing:

@@ -188,7 +188,7 @@ cdef class Consumer(BatchOutlet):
         """It may have credit again."""
         if self.starving and self.attached:
             self.starving = False
-            self.queue.credit_gained()
+            self.queue.credit_gained(self)
 
     cpdef Py_ssize_t credit(self) except -1:
         cdef int64_t left = 0

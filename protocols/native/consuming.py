@@ -81,9 +81,9 @@ class Consuming:
     @staticmethod
     def holder(queue: Queue) -> Session | None:
         """Whose consumer lets no other one in; None: there is none like that in this protocol."""
-        if queue.kind is not Kind.EXCLUSIVE or not queue.outlets:
+        if queue.kind is not Kind.EXCLUSIVE:
             return None
-        consumer = queue.outlets[0]
+        consumer = queue.active
         return cast("Session", consumer.host) if isinstance(consumer, Consumer) else None
 
     def detach(self, consumer: Consumer) -> None:
@@ -123,7 +123,7 @@ class Consuming:
         """There is room for output again."""
         for consumer in self._session.codec.all_consumers():
             if consumer.attached:
-                consumer.queue.credit_gained()
+                consumer.queue.credit_gained(consumer)
 
     def permissions_changed(self) -> None:
         """Those of what the user may not read any more are closed."""

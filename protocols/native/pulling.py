@@ -79,7 +79,7 @@ class Pulling:
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (pull, consumer))
         self._set_timer()
-        consumer.queue.credit_gained()
+        consumer.queue.credit_gained(consumer)
 
     def lost(self) -> None:
         """The connection is gone, its consumers have ended."""

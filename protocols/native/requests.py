@@ -434,7 +434,7 @@ def _set_paused(session: Session, id: int, fields: Fields, paused: bool) -> None
         raise unknown_handle("consumer", handle)
     consumer.paused = paused
     if not paused and consumer.attached:
-        consumer.queue.credit_gained()
+        consumer.queue.credit_gained(consumer)
     session.answer(id, {})
 
 

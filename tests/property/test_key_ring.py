@@ -3,35 +3,68 @@
 from __future__ import annotations
 
 import bisect
-from array import array
+from collections.abc import Iterable
 from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.subscriptions._keys import KeyShares, slot
-from penstock.subscriptions.choosing import SLOTS, points_of
-
-POINTS = st.lists(st.integers(0, SLOTS - 1) | st.sampled_from([0, 1, SLOTS - 1]), min_size=1, max_size=6)
+from penstock.subscriptions.choosing import SLOTS, Ring
 
 
-@given(st.lists(POINTS, min_size=1, max_size=5), st.lists(st.integers(0, SLOTS - 1), max_size=20))
-def test_a_slot_is_that_of_the_next_point(consumers: list[list[int]], asked: list[int]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, SLOTS - 1) | st.sampled_from([0, 1, SLOTS - 1]))),
+    st.lists(st.integers(0, SLOTS - 1), max_size=20),
+)
+def test_a_slot_is_that_of_the_next_point(changes: list[tuple[int, int]], asked: list[int]) -> None:
+    """A change is a point and whose it is from then on, 0: nobody's."""
     keys = KeyShares(lambda: None)
-    keys.set_ring([(array("H", points), at + 1) for at, points in enumerate(consumers)])
-    ring = sorted((point, at + 1) for at, points in enumerate(consumers) for point in points)
-    for one in [*asked, *(point for point, _ in ring), 0, SLOTS - 1]:
-        expected = ring[bisect.bisect_left(ring, (one, 0)) % len(ring)][1]
+    ring: dict[int, int] = {}
+    for number, point in changes:
+        if number:
+            keys.set_point(point, number)
+            ring[point] = number
+        else:
+            keys.clear_point(point)
+            ring.pop(point, None)
+    points = sorted(ring)
+    for one in [*asked, *points, 0, SLOTS - 1]:
+        expected = ring[points[bisect.bisect_left(points, one) % len(points)]] if points else 0
         assert keys.owner_of(one) == expected
+
+
+def ring_of(names: Iterable[str]) -> tuple[KeyShares, Ring]:
+    """Consumers have the numbers from 1 on, in this order."""
+    keys = KeyShares(lambda: None)
+    ring = Ring(keys)
+    for number, name in enumerate(names, 1):
+        ring.add(name, number)
+    return keys, ring
+
+
+@given(st.lists(st.text(max_size=2), min_size=1, max_size=8), st.data())
+def test_a_ring_is_the_same_whoever_was_there_before(names: list[str], data: st.DataObject) -> None:
+    leavers = data.draw(st.sets(st.integers(0, len(names) - 1)))
+    keys, ring = ring_of(names)
+    for at in leavers:
+        ring.remove(names[at], at + 1)
+    expected = KeyShares(lambda: None)
+    fresh = Ring(expected)
+    for at, name in enumerate(names):
+        if at not in leavers:
+            fresh.add(name, at + 1)
+    for one in range(0, SLOTS, 97):
+        assert keys.owner_of(one) == expected.owner_of(one)
 
 
 @given(st.lists(st.text(max_size=8), min_size=2, max_size=8, unique=True), st.data())
 def test_only_what_was_its_own_changes_hands_when_one_leaves(names: list[str], data: st.DataObject) -> None:
     leaver = data.draw(st.sampled_from(names))
-    before, after = KeyShares(lambda: None), KeyShares(lambda: None)
     numbers = {name: at + 1 for at, name in enumerate(sorted(names))}
-    before.set_ring([(points_of(name), numbers[name]) for name in sorted(names)])
-    after.set_ring([(points_of(name), numbers[name]) for name in sorted(names) if name != leaver])
+    before, _ = ring_of(sorted(names))
+    after, ring = ring_of(sorted(names))
+    ring.remove(leaver, numbers[leaver])
     for one in range(0, SLOTS, 97):
         if before.owner_of(one) != numbers[leaver]:
             assert after.owner_of(one) == before.owner_of(one)
@@ -40,8 +73,7 @@ def test_only_what_was_its_own_changes_hands_when_one_leaves(names: list[str], d
 
 
 def test_the_shares_of_many_are_alike() -> None:
-    keys = KeyShares(lambda: None)
-    keys.set_ring([(points_of(f"worker-{i:02}"), i + 1) for i in range(10)])
+    keys, _ = ring_of(f"worker-{i:02}" for i in range(10))
     shares = [0] * 10
     for one in range(SLOTS):
         shares[keys.owner_of(one) - 1] += 1
@@ -50,8 +82,12 @@ def test_the_shares_of_many_are_alike() -> None:
 
 def test_nobody_has_anything_where_there_is_nobody() -> None:
     keys = KeyShares(lambda: None)
-    keys.set_ring([])
     assert keys.owner_of(0) == keys.owner_of(SLOTS - 1) == 0
+    ring = Ring(keys)
+    ring.add("a", 1)
+    assert keys.owner_of(0) == keys.owner_of(SLOTS - 1) == 1
+    ring.remove("a", 1)
+    assert {keys.owner_of(one) for one in range(SLOTS)} == {0}
 
 
 def test_keys_that_differ_in_a_digit_are_spread_over_the_slots() -> None:

@@ -11,29 +11,33 @@ import gc
 import time
 from collections.abc import Callable
 
-__all__ = ["TIMES", "assert_linear"]
+__all__ = ["TIMES", "assert_constant", "assert_linear"]
 
 TIMES = 8
-_MOST = 3 * TIMES
-"""Between 8 and 64."""
 _TRIES = 4
 
 
 def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
-    """Compare `prepare(n)()` for n = size and n = size * TIMES; only the second call is measured.
+    """Compare `prepare(n)()` for n = size and n = size * TIMES; only the second call is measured."""
+    _assert_ratio(prepare, size, 3 * TIMES)  # between 8 and 64
 
-    The least ratio of some tries counts: whatever else the machine does makes work dearer, never cheaper.
-    """
-    least = float("inf")
+
+def assert_constant(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
+    """The same for work that costs the same whatever n is, and not TIMES as much."""
+    _assert_ratio(prepare, size, TIMES / 2)
+
+
+def _assert_ratio(prepare: Callable[[int], Callable[[], object]], size: int, most: float) -> None:
+    """The least ratio of some tries counts: what else the machine does makes work dearer, never cheaper."""
     told = []
     for _ in range(_TRIES):
-        small, large = min(_cost_s(prepare(size)) for _ in range(3)), _cost_s(prepare(size * TIMES))
-        told.append(f"{small:.4f} s and {large:.4f} s")
-        # The dearest of the small ones would hide a square, the cheapest one does not.
-        least = min(least, large / max(small, 1e-9))
-        if least < _MOST:
+        # The cheapest of the small ones: a dear one would hide that the large one is dear.
+        small = min(_cost_s(prepare(size)) for _ in range(3))
+        large = _cost_s(prepare(size * TIMES))
+        if large < most * small:
             return
-    raise AssertionError(f"{TIMES} times the work costs {least:.0f} times as much: {', '.join(told)}")
+        told.append(f"{small:.4f} s and {large:.4f} s, {large / small:.0f} times as much")
+    raise AssertionError(f"{TIMES} times the work costs {', '.join(told)}")
 
 
 def _cost_s(work: Callable[[], object]) -> float:

@@ -123,7 +123,7 @@ async def lines(
     request.on_shutdown = lambda: window.end("the gateway stops")
     last_at = loop.time()
     try:
-        queue.credit_gained()
+        queue.credit_gained(member or window)
         while not (request.gone or request.refusal or window.ended):
             taken = window.take()
             if taken is not None:
@@ -131,7 +131,7 @@ async def lines(
                 yield dumps(lease(taken)) + b"\n"
                 continue
             window.more.clear()
-            queue.credit_gained()  # taking made room
+            queue.credit_gained(member or window)  # taking made room
             quiet_s = _QUIET_S if wait_s is None else min(last_at + wait_s - loop.time(), _QUIET_S)
             if quiet_s <= 0:
                 look(queue, lambda: bool(window.pending or window.ended or request.gone), window.more.set)

@@ -125,6 +125,7 @@ class Polls:
                 queue.attach(poll)
             else:
                 member.begin(poll)
+                queue.credit_gained(member)
             queue.pump()
             if not (poll.satisfied() or poll.gone):
                 await self._wait(request, queue, poll, wait_s)

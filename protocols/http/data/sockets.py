@@ -378,7 +378,7 @@ class _Consumer(Keyed):
     def flow(self) -> None:
         """There may be room for more."""
         if not self._queue.deleted:
-            self._queue.credit_gained()
+            self._queue.credit_gained(self)
 
     def add_credit(self, messages: int) -> None:
         """The client takes more."""

@@ -309,7 +309,7 @@ class Worker:
         while chosen := self._endpoint.next(now_s):
             self._sending.add(self._spawn(self._send(chosen)))
         for feeder in self._feeders:
-            feeder.queue.credit_gained()
+            feeder.queue.credit_gained(feeder)
         wake_s = self._endpoint.wake_s(now_s)
         rest_s = self._endpoint.resting_s(now_s)
         if wake_s is not None or rest_s:

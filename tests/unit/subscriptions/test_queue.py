@@ -63,10 +63,10 @@ def test_publishing_costs_nothing_for_a_queue_without_a_hungry_consumer(world: W
     full = world.queue("full", feed)
     consumer = attach(full, credit=1)
     world.loop.settle()
-    assert feed.waiters == [full]
+    assert list(feed.waiters) == [full]
     world.publish(feed, n=2)
     world.loop.settle()
-    assert feed.waiters == []  # no credit is left
+    assert feed.waiters == {}  # no credit is left
     world.publish(feed)
     world.loop.settle()
     assert len(consumer.got) == 1
@@ -230,7 +230,7 @@ def test_delete_cancels_consumers_and_ends_memberships(world: World, feed: Feed)
     world.loop.settle()
     assert queue.delete() == (2, 0)
     assert consumer.reasons == ["the queue was deleted"]
-    assert unused == [feed] and feed.waiters == []
+    assert unused == [feed] and feed.waiters == {}
     with pytest.raises(QueueGone):
         attach(queue)
     assert queue.delete() == (0, 0)

@@ -87,14 +87,14 @@ def test_a_turn_writes_wakes_pumps_and_sends_in_this_order(
     tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str]
 ) -> None:
     feed = Feed(1)
-    feed.waiters.append(FakeQueue(tick, seen, "a"))
+    feed.waiters[FakeQueue(tick, seen, "a")] = None
     fake_log.unwritten.dirty = [feed]
     tick.dirty_connection(FakeConnection(seen, "c"))
     tick.schedule()
     tick.schedule()
     loop.settle()
     assert seen == ["flush", "fed a", "pump a", "send c"]
-    assert feed.waiters == []
+    assert feed.waiters == {}
 
 
 def test_a_lone_read_has_a_turn_of_its_own_and_the_next_ones_share_theirs(
@@ -122,7 +122,7 @@ def test_a_turn_of_its_own_sends_before_it_writes_and_again_what_the_write_made_
     tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = Feed(1)
-    feed.waiters.append(FakeQueue(tick, seen, "a"))
+    feed.waiters[FakeQueue(tick, seen, "a")] = None
     fake_log.unwritten.dirty = [feed]
     consumer, publisher = FakeConnection(seen, "consumer"), FakeConnection(seen, "publisher")
 
@@ -135,7 +135,7 @@ def test_a_turn_of_its_own_sends_before_it_writes_and_again_what_the_write_made_
     tick.dirty_connection(consumer)
     tick.run_alone(Sink())
     assert seen == ["publish", "fed a", "pump a", "send consumer", "flush", "send publisher"]
-    assert feed.waiters == []
+    assert feed.waiters == {}
     assert loop.turn() == 0
 
 
@@ -147,7 +147,7 @@ def test_what_a_lone_read_brought_is_written_whatever_happens_to_its_consumers(
             raise RuntimeError("broken queue")
 
     feed = Feed(1)
-    feed.waiters.append(Broken(tick, seen, "a"))
+    feed.waiters[Broken(tick, seen, "a")] = None
     fake_log.unwritten.dirty = [feed]
     assert tick.begin_read(loop.time())
     with pytest.raises(RuntimeError):

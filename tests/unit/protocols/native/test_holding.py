@@ -11,7 +11,7 @@ import pytest
 from penstock.protocols.native.options import NativeOptions
 from penstock.subscriptions import key_shared
 from penstock.subscriptions._keys import KeyShares, slot
-from penstock.subscriptions.choosing import points_of
+from penstock.subscriptions.choosing import Ring
 from tests.reference import native_frames as wire
 from tests.support.native_kinds import consumer, keys_at, producer
 from tests.support.native_session import PLAIN, Client, World, keyed
@@ -132,7 +132,9 @@ def key_of_the_second(names: list[str]) -> str:
     shares = []
     for some in (names, names[1:]):
         shares.append(KeyShares(lambda: None))
-        shares[-1].set_ring([(points_of(name), names.index(name) + 1) for name in some])
+        ring = Ring(shares[-1])
+        for name in some:
+            ring.add(name, names.index(name) + 1)
     return next(key for key in KEYS if all(one.owner_of(slot(key.encode())) == 2 for one in shares))
 
 

@@ -197,7 +197,9 @@ def test_what_is_due_while_the_disk_cannot_be_read_comes_once_it_can(gateway: Fa
     deadline = time.monotonic() + LIMIT_S
     while told not in gateway.log_text():  # when it leaves memory before it is due
         assert time.monotonic() < deadline, f"of {delayed} all were still in memory"
-        properties = pika.BasicProperties(delivery_mode=2, headers={"x-penstock-deliver-after": 300})
+        # Each later than the one before: on a slow disk it takes longer until it has left memory.
+        delay_ms = 300 * (1 + delayed)
+        properties = pika.BasicProperties(delivery_mode=2, headers={"x-penstock-deliver-after": delay_ms})
         channel.basic_publish("", "q", b"delayed %d" % delayed, properties)
         delayed += 1
         for _ in range(100):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import struct
 from collections.abc import Callable
 
@@ -110,3 +111,55 @@ def test_pulls_that_end_at_once_leave_turns_to_others(world: World) -> None:
         most = max(most, before - outgoing.pulls)
     assert most <= looking.SLICE < 5000 / 5
     assert pulled(client) == [0] * 5000
+
+
+@pytest.mark.parametrize("end", ["one by one", "cumulative", "nacks", "timeouts", "seek", "closed", "lost"])
+def test_deliveries_end_at_the_same_cost_each(world: World, end: str) -> None:
+    producer = Client(world)
+    producer.request("open_producer", handle=1, topic="t", create=True)
+    names = (f"s{i}" for i in itertools.count())
+
+    def prepare(n: int) -> Callable[[], object]:
+        for other in world.clients[1:]:
+            other.lose()
+        name = next(names)
+        kind = "exclusive" if end == "cumulative" else "shared"
+        more = {"ack_timeout_ms": 10_000} if end == "timeouts" else {}
+        client = subscriber(world, name, kind=kind, **more)
+        session = client.session
+        client.send(wire.credit(1, n, 1 << 30))
+        producer.produce(1, *[b""] * n)
+        taker = session.codec.consumer(1)
+        assert taker is not None and taker.unacked == n
+        tags = list(range(1, n + 1))
+        random.Random(1).shuffle(tags)
+        queue = taker.queue
+
+        def work() -> None:
+            if end == "one by one":
+                client.send(wire.ack(1, [(tag, tag) for tag in tags]))
+                assert queue.cursor.outstanding == queue.ready_count == 0
+            elif end == "cumulative":
+                client.send(wire.ack(1, [(0, n)], cumulative=True))
+                assert queue.cursor.outstanding == queue.ready_count == 0
+            elif end == "nacks":
+                client.send(wire.nack(1, [(tag, tag) for tag in tags], -1))
+                assert queue.ready_count == 0
+                world.pass_time(1)
+                assert queue.ready_count == n
+            elif end == "timeouts":
+                world.pass_time(11)
+                assert queue.ready_count == n
+            elif end == "seek":
+                producer.request("seek", topic="t", subscription=name, to="latest")
+                assert queue.cursor.outstanding == queue.ready_count == 0
+            elif end == "closed":
+                client.request("close", handle=1)
+                assert queue.ready_count == n
+            else:
+                client.lose()
+                assert queue.ready_count == n
+
+        return work
+
+    assert_linear(prepare, 1500)

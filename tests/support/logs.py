@@ -164,7 +164,7 @@ class FailingFiles(Unsynced):
         """The largest file for which there is room."""
         self.free = 1 << 60
 
-    def write_batches(self, fd: int, batches: list[Batch], offset: int, skip: int) -> int:
+    def write_batches(self, fd: int, batches: list[Batch], offset: int, skip: int = 0) -> int:
         if self.write_error is None:
             return super().write_batches(fd, batches, offset, skip)
         if self.write_most == 0:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import random
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,14 +45,75 @@ class Turn:
             self._ring.move_to_end(outlet, last=False)
 
 
+class _Lot:
+    """Outlets to draw from: one is found by its number, and goes by having the last one take its place."""
+
+    __slots__ = ("_at", "outlets")
+
+    def __init__(self, outlets: Iterable[Outlet]) -> None:
+        self.outlets = [*outlets]
+        self._at = {outlet: at for at, outlet in enumerate(self.outlets)}
+
+    def add(self, outlet: Outlet) -> None:
+        self._at[outlet] = len(self.outlets)
+        self.outlets.append(outlet)
+
+    def remove(self, outlet: Outlet) -> None:
+        self.swap(self._at[outlet], len(self.outlets) - 1)
+        self.outlets.pop()
+        del self._at[outlet]
+
+    def swap(self, a: int, b: int) -> None:
+        one, other = self.outlets[a], self.outlets[b]
+        self.outlets[a], self.outlets[b] = other, one
+        self._at[one], self._at[other] = b, a
+
+    def drawn(self) -> Iterator[Outlet]:
+        """Each once, by lot; what was drawn last may be removed."""
+        at = 0
+        while at < len(self.outlets):
+            self.swap(at, random.randrange(at, len(self.outlets)))
+            outlet = self.outlets[at]
+            yield outlet
+            if self._at.get(outlet) == at:
+                at += 1
+
+
 class _Level:
     """Those of one priority."""
 
-    __slots__ = ("asleep", "ring")
+    __slots__ = ("asleep", "lot", "ring")
 
     def __init__(self) -> None:
         self.ring: _Row = OrderedDict()
         self.asleep: _Row = OrderedDict()
+        self.lot: _Lot | None = None
+        """Those of the ring, once it was drawn from."""
+
+    def enter(self, outlet: Outlet) -> None:
+        """It stands at the end of the ring from now on."""
+        self.ring[outlet] = None
+        if self.lot is not None:
+            self.lot.add(outlet)
+
+    def leave(self, outlet: Outlet) -> None:
+        """It stands in the ring no more."""
+        del self.ring[outlet]
+        if self.lot is not None:
+            self.lot.remove(outlet)
+
+    def drawn(self) -> Iterator[Outlet]:
+        """Those of the ring by lot, each once; what was drawn last may leave."""
+        if self.lot is None:
+            self.lot = _Lot(self.ring)
+        return self.lot.drawn()
+
+    def rotating(self) -> Iterator[Outlet]:
+        """The same in turn; those that stay go to its end."""
+        for _ in range(len(self.ring)):
+            outlet = next(iter(self.ring))
+            self.ring.move_to_end(outlet)
+            yield outlet
 
 
 class Seats:
@@ -112,7 +173,7 @@ class Seats:
             level = self._levels[rank] = _Level()
         if not level.ring:
             bisect.insort(self._awake, rank)
-        level.ring[outlet] = None
+        level.enter(outlet)
 
     def remove(self, outlet: Outlet) -> bool:
         """It goes; False: it was not here."""
@@ -125,7 +186,7 @@ class Seats:
             if outlet in level.asleep:
                 del level.asleep[outlet]
             else:
-                del level.ring[outlet]
+                level.leave(outlet)
                 if not level.ring:
                     self._doze(rank)
             if not (level.ring or level.asleep):
@@ -165,13 +226,13 @@ class Seats:
             bisect.insort(self._awake, rank)
         for outlet in outlets:
             del level.asleep[outlet]
-            level.ring[outlet] = None
+            level.enter(outlet)
 
     def _doze(self, rank: int) -> None:
         del self._awake[bisect.bisect_left(self._awake, rank)]
 
     def _sleep(self, rank: int, level: _Level, outlet: Outlet) -> None:
-        del level.ring[outlet]
+        level.leave(outlet)
         level.asleep[outlet] = None
         if not level.ring:
             self._doze(rank)
@@ -203,7 +264,7 @@ class Seats:
             chosen: list[Outlet] = []
             least = 0
             whole = len(level.ring) <= most
-            for outlet in _drawn(level.ring) if drawn else _rotating(level.ring):
+            for outlet in level.drawn() if drawn else level.rotating():
                 credit = outlet.credit()
                 if credit <= 0:
                     self._sleep(rank, level, outlet)
@@ -215,20 +276,3 @@ class Seats:
             if chosen:
                 return Turn(level.ring, chosen, least, whole)
         return None
-
-
-def _rotating(ring: _Row) -> Iterator[Outlet]:
-    """Each once, in turn; those that stay go to its end."""
-    for _ in range(len(ring)):
-        outlet = next(iter(ring))
-        ring.move_to_end(outlet)
-        yield outlet
-
-
-def _drawn(ring: _Row) -> Iterator[Outlet]:
-    """Each once, by lot."""
-    left = list(ring)
-    while left:
-        i = random.randrange(len(left))
-        left[i], left[-1] = left[-1], left[i]
-        yield left.pop()

@@ -10,7 +10,8 @@ A message that is given back so is published to the subscription's retry topic, 
 The consumer reads that topic, too, by a subscription of the same name and kind. After `max` tries it goes to
 the dead-letter topic, in one atomic unit with its acknowledgement. Others of the topic are not held up, and
 what waits is in the log, not in a consumer. Between publishing for later and acknowledging lies a moment in
-which a lost connection makes the message come twice, the second time flagged as redelivered.
+which a lost connection makes the message come twice: flagged as redelivered when the acknowledgement was
+lost, not flagged when the answer to the publishing was, which is then repeated.
 
 Its headers say what happened to it: `x-retries` how often it was given back, `x-first-topic` and
 `x-first-position` where it was published at first.

@@ -99,8 +99,10 @@ def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
         if queue.consumer_count < 2:
             return pump_exclusive(queue, budget)
         most = min(budget, TAKE_MAX)
-        # More outlets than there are messages need not be asked.
-        turn = queue.seats.turn(max(min(most, cursor.ready_count()), 1), drawn=drawn)
+        # More outlets than there are messages need not be asked. With several feeds these would have to be
+        # counted, which may read the disk.
+        asked = max(min(most, cursor.ready_count()), 1) if cursor.member_count < 2 else most
+        turn = queue.seats.turn(asked, drawn=drawn)
         if turn is None:
             return Pause.NO_CREDIT
         outlets = turn.outlets

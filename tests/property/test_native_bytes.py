@@ -23,7 +23,7 @@ from penstock.protocols.native.packing import pack
 from penstock.protocols.native.session import State
 from tests.reference import log_batch
 from tests.reference import native_frames as wire
-from tests.support.native_session import PLAIN, Client, World
+from tests.support.native_session import PLAIN, Client, World, assert_harmed_nobody
 
 FRAME_MAX = 1 << 16
 HELLO = json.dumps({"versions": [1], "client": "test", "capabilities": ["stored"]}).encode()
@@ -131,19 +131,7 @@ def test_spoilt_frames_harm_nobody_else(world: World, data: bytes, cut: int) -> 
     client = Client(world, capabilities=("stored",))
     fed(client, b"".join(OPENING) + data, cut)
     assert client.session.codec.want <= FRAME_MAX + 4
-    for kind, _, payload in client.take():
-        if kind in (0x06, 0x0F, 0x13, 0x26):
-            assert isinstance(json.loads(payload), dict)
-        wire.delivery(kind, payload)
-    client.lose()
-    other = Client(world)
-    other.request("open_producer", handle=1, topic="alive", create=True)
-    other.request("subscribe", handle=2, topic="alive", subscription="s", kind="exclusive", durable=False)
-    other.send(wire.credit(2, 1, 1000))
-    other.produce(1, b"alive")
-    assert other.bodies() == [b"alive"]
-    other.request("delete_topic", topic="alive")
-    other.lose()
+    assert_harmed_nobody(client)
 
 
 # A gateway that is none

@@ -27,6 +27,9 @@ from tests.support.queues import Clock, Loop
 
 PLAIN = b"\x10\x00\x02"
 """Properties: delivery-mode 2."""
+_ANSWERS = {0x04, 0x06, 0x07, 0x08, 0x0F, 0x12, 0x13, 0x21, 0x25, 0x26, 0x27, 0x29, 0x30}
+"""Frames of a gateway that somebody is logged in to."""
+_JSON = {0x06, 0x0F, 0x13, 0x26}
 
 
 class World:
@@ -263,3 +266,21 @@ def keyed(handle: int, sequence: int, messages: list[tuple[str, bytes]]) -> byte
     """A PRODUCE frame of (key, body)."""
     items = [(properties_block(key, None, None, True), body) for key, body in messages]
     return wire.produce(handle, sequence, 2, items)
+
+
+def assert_harmed_nobody(client: Client) -> None:
+    """Whatever this one sent: it was answered with whole frames, and others are served when it is gone."""
+    for kind, _, payload in client.take():
+        assert kind in _ANSWERS, hex(kind)
+        if kind in _JSON:
+            assert isinstance(json.loads(payload), dict)
+        wire.delivery(kind, payload)
+    client.lose()
+    other = Client(client.world)
+    other.request("open_producer", handle=1, topic="alive", create=True)
+    other.request("subscribe", handle=2, topic="alive", subscription="s", kind="exclusive", durable=False)
+    other.send(wire.credit(2, 1, 1000))
+    other.produce(1, b"alive")
+    assert other.bodies() == [b"alive"]
+    other.request("delete_topic", topic="alive")
+    other.lose()

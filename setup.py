@@ -39,7 +39,7 @@ def kernels() -> list[Extension]:
     """One extension per .pyx file, named by its place under src/ (links are followed)."""
     if os.environ.get("PENSTOCK_NO_KERNELS"):
         return []
-    headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "log_core").glob("*.h"))
+    headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "log_core" / "batch").glob("*.h"))
     found = []
     for folder, _, files in os.walk(SOURCE / "penstock", followlinks=True):
         for name in sorted(files):
@@ -50,7 +50,7 @@ def kernels() -> list[Extension]:
                     Extension(
                         module,
                         [str(path)],
-                        include_dirs=["log_core"],
+                        include_dirs=["log_core/batch"],
                         depends=headers,
                         extra_compile_args=FLAGS,
                         extra_link_args=LINK,

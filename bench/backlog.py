@@ -18,18 +18,18 @@ from functools import partial
 from pathlib import Path
 
 from bench.many_queues import declare
-from penstock.log_core._batch import PERSISTENT
+from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.memory import used_bytes
-from penstock.router.auth import AuthOptions
+from penstock.router.authentication.users import AuthOptions
+from penstock.router.authorization.identity import Actor, Identity
+from penstock.router.authorization.permissions import Permission
 from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
-from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, join_key_block
-from penstock.router.permissions import Permission
-from penstock.router.vhost import Vhost
-from penstock.subscriptions.queue import Queue
-from penstock.subscriptions.tick import Tick
+from penstock.router.vhost.vhost import Vhost
+from penstock.subscriptions.queue.queue import Queue
+from penstock.subscriptions.turn.turn import Tick
 
 _MIB = 1 << 20
 _TICK = 200

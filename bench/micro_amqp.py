@@ -18,13 +18,13 @@ from pathlib import Path
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols._tables import encode_table
-from penstock.protocols.amqp._channel import Channel, Consumer
-from penstock.protocols.amqp._codec import Codec
-from penstock.protocols.outbuffer import OutBuffer
+from penstock.protocols.amqp.codec._channel import Channel, Consumer
+from penstock.protocols.amqp.codec._codec import Codec
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.protocols.properties._tables import encode_table
+from penstock.router.authorization.identity import Actor, Identity
 from penstock.router.broker import Broker
-from penstock.router.identity import Actor, Identity
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 
 READ = 262_144
 

@@ -16,12 +16,12 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.log_core._feed import Feed
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.queues import Queues
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 
 ROUNDS = 5
 

@@ -19,12 +19,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from penstock.log_core._batch import PERSISTENT
+from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.router.authorization.identity import Actor, Identity
 from penstock.router.broker import Broker
-from penstock.router.identity import Actor, Identity
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 
 MIB = 1024 * 1024
 HOUR_MS = 3_600_000

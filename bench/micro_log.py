@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
-from penstock.log_core._batch import PERSISTENT
+from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 
 MIB = 1024 * 1024
 

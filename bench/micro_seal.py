@@ -16,14 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from penstock.log_core._batch import PERSISTENT, Record
-from penstock.log_core._blocks import pack
-from penstock.log_core._feed import Feed
-from penstock.log_core._seal import Needs
-from penstock.log_core.layout import WAL_HEAD_BYTES
+from penstock.log_core.batch._batch import PERSISTENT, Record
+from penstock.log_core.batch._blocks import pack
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.layout import WAL_HEAD_BYTES
 from penstock.log_core.log import Log
+from penstock.log_core.maintenance._seal import Needs
 from penstock.log_core.options import LogOptions
-from penstock.log_core.segment import Segment
+from penstock.log_core.segments.segment import Segment
 
 
 def _body(rng: random.Random) -> bytes:

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from statistics import quantiles
 from typing import Literal
 
-from penstock.log_core._batch import PERSISTENT
+from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 

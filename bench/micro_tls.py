@@ -23,7 +23,7 @@ from pathlib import Path
 
 import uvloop
 
-from penstock.protocols.tls import Tls, TlsOptions
+from penstock.protocols.tls.contexts import Tls, TlsOptions
 from tests.support.certificates import Authority
 
 CHUNK = 256 * 1024

@@ -14,8 +14,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native._gathering import Gathering
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec._gathering import Gathering
 from penstock.sdk.message import PLAIN
 
 HEAD = struct.Struct(">IBBHI")

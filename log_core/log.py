@@ -24,38 +24,38 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import StartError
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._committer import Committer
-from penstock.log_core._feed import Feed
-from penstock.log_core._seal import Needs
-from penstock.log_core._tail import Cache
-from penstock.log_core._unwritten import Unwritten
-from penstock.log_core.damages import Damages
-from penstock.log_core.delays import Delays
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.delayed.delays import Delays
 from penstock.log_core.errors import LogFailed
-from penstock.log_core.feeds import Feeds
-from penstock.log_core.files import Files
-from penstock.log_core.histories import Histories
-from penstock.log_core.holds import Holds
-from penstock.log_core.housekeeping import Housekeeping
-from penstock.log_core.keepers import Keepers
-from penstock.log_core.layout import Folder
-from penstock.log_core.lock import Lock
-from penstock.log_core.mailbox import Mailbox
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.feeds.feeds import Feeds
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.free_space import Watcher
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.lock import Lock
+from penstock.log_core.files.segment_folders import Places
+from penstock.log_core.history.histories import Histories
+from penstock.log_core.maintenance._seal import Needs
+from penstock.log_core.maintenance.feed_retention import Keepers
+from penstock.log_core.maintenance.housekeeping import Housekeeping
+from penstock.log_core.maintenance.leases import Holds
+from penstock.log_core.maintenance.scrub import Scrub
+from penstock.log_core.maintenance.upkeep import Upkeep
 from penstock.log_core.options import LogOptions
-from penstock.log_core.past import Past
-from penstock.log_core.places import Places
-from penstock.log_core.pressure import Pressure
 from penstock.log_core.producers import Producers
-from penstock.log_core.raw import RawFiles
-from penstock.log_core.reader import Reader
-from penstock.log_core.recovery import Recovered, Recovery, recover
-from penstock.log_core.scrub import Scrub
-from penstock.log_core.segment import OWN, Segment, Segments
-from penstock.log_core.tables import Tables
-from penstock.log_core.upkeep import Upkeep
-from penstock.log_core.wal import Wal
-from penstock.log_core.watcher import Watcher
+from penstock.log_core.reading._tail import Cache
+from penstock.log_core.reading.raw import RawFiles
+from penstock.log_core.reading.reader import Reader
+from penstock.log_core.recovery.recovery import Recovered, Recovery, recover
+from penstock.log_core.segments.damage import Damages
+from penstock.log_core.segments.segment import OWN, Segment, Segments
+from penstock.log_core.state.tables import Tables
+from penstock.log_core.stored_log import Past
+from penstock.log_core.threads.mailbox import Mailbox
+from penstock.log_core.wal._committer import Committer
+from penstock.log_core.wal._unwritten import Unwritten
+from penstock.log_core.wal.backpressure import Pressure
+from penstock.log_core.wal.wal import Wal
 
 __all__ = ["Log", "Recovery"]
 

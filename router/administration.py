@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.router.authorization.permissions import Permission, TopicPermission
 from penstock.router.errors import InvalidParameter, NotFound
-from penstock.router.limits import USER_LIMITS, VHOST_LIMITS, Limits, check_limits
+from penstock.router.limits.limits import USER_LIMITS, VHOST_LIMITS, Limits, check_limits
 from penstock.router.names import wire
-from penstock.router.permissions import Permission, TopicPermission
-from penstock.router.policies import PolicyKind, checked
-from penstock.router.policy_definitions import EFFECTLESS
-from penstock.router.queue_arguments import TYPES
-from penstock.router.vhost_state import VhostMetadata
+from penstock.router.policies.definitions import EFFECTLESS
+from penstock.router.policies.policies import PolicyKind, checked
+from penstock.router.queues.arguments import TYPES
+from penstock.router.vhost.state import VhostMetadata
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker

@@ -26,48 +26,48 @@ from penstock.errors import StartError
 from penstock.router.administration import Administration
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.audit import Audit, AuditOptions
-from penstock.router.auth import AuthOptions, Users
-from penstock.router.connections import Connections
-from penstock.router.deduplication import restore as restore_seen
-from penstock.router.delayed import Delayed
-from penstock.router.entries import QueueEntry
+from penstock.router.authentication.tokens import Tokens
+from penstock.router.authentication.users import AuthOptions, Users
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Authorizer
 from penstock.router.errors import AccessRefused, AuthenticationRefused, NotFound
-from penstock.router.exchanges import Exchange
-from penstock.router.feeds import Feeds
-from penstock.router.filters import TABLE as FILTERS
-from penstock.router.filters import split_page_key
-from penstock.router.formats import check_format
-from penstock.router.half import Halves
-from penstock.router.identity import Identity
-from penstock.router.metadata import row_key
-from penstock.router.partitions import DEFAULT_VHOST, Partitions
-from penstock.router.permissions import Authorizer
-from penstock.router.policies import Policy
-from penstock.router.queue_methods import dispatch_kind
-from penstock.router.quotas import Gate, Quotas
-from penstock.router.rates import Rates
-from penstock.router.retained import Retained
-from penstock.router.sessions import TABLE as SESSIONS
-from penstock.router.sessions import split_row
+from penstock.router.exchanges.deduplication import restore as restore_seen
+from penstock.router.exchanges.entries import QueueEntry
+from penstock.router.exchanges.exchanges import Exchange
+from penstock.router.exchanges.feeds import Feeds
+from penstock.router.limits.backlog_quotas import Gate, Quotas
+from penstock.router.limits.rate_quotas import Rates
+from penstock.router.messages.delayed import Delayed
+from penstock.router.messages.half import Halves
+from penstock.router.messages.retained import Retained
+from penstock.router.policies.policies import Policy
+from penstock.router.row_formats import check_format
+from penstock.router.rows import row_key
+from penstock.router.sessions.filters import TABLE as FILTERS
+from penstock.router.sessions.filters import split_page_key
+from penstock.router.sessions.sessions import TABLE as SESSIONS
+from penstock.router.sessions.sessions import split_row
 from penstock.router.shared_state import SHARED
-from penstock.router.tokens import Tokens
-from penstock.router.vhost import Vhost
-from penstock.router.vhost_state import VhostMetadata
+from penstock.router.vhost.connections import Connections
+from penstock.router.vhost.partitions import DEFAULT_VHOST, Partitions
+from penstock.router.vhost.queue_methods import dispatch_kind
+from penstock.router.vhost.state import VhostMetadata
+from penstock.router.vhost.vhost import Vhost
 from penstock.subscriptions.options import QueueOptions
 from penstock.subscriptions.queues import Queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.log_core._batch import Record
+    from penstock.log_core.batch._batch import Record
     from penstock.log_core.log import Log
     from penstock.router.arguments import Arguments
-    from penstock.router.dead_letters import Rewrite
-    from penstock.router.delayed import DelayWords
-    from penstock.router.metadata import Tables
-    from penstock.router.oauth import OAuth
-    from penstock.subscriptions.queue import Queue
-    from penstock.subscriptions.tick import Tick
+    from penstock.router.authentication.oauth import OAuth
+    from penstock.router.messages.delayed import DelayWords
+    from penstock.router.queues.dead_letters import Rewrite
+    from penstock.router.rows import Tables
+    from penstock.subscriptions.queue.queue import Queue
+    from penstock.subscriptions.turn.turn import Tick
 
 __all__ = ["DEFAULT_VHOST", "Broker", "BrokerOptions"]
 

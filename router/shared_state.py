@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from penstock.router.arguments import decode_table
-from penstock.router.permissions import Permission, TopicPermission
+from penstock.router.authorization.permissions import Permission, TopicPermission
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
-    from penstock.router.metadata import Tables
+    from penstock.router.rows import Tables
 
 __all__ = ["SHARED", "Change", "Mirror", "Said", "apply"]
 

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from penstock.log_core._batch cimport BatchHeader, RecordHeader
-from penstock.log_core._blocks cimport Walker
+from penstock.log_core.batch._batch cimport BatchHeader, RecordHeader
+from penstock.log_core.batch._blocks cimport Walker
 from penstock.spark._properties cimport ALL_COLUMNS
 
 

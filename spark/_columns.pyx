@@ -16,12 +16,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from penstock.log_core._batch cimport (
+from penstock.log_core.batch._batch cimport (
     BATCH_HEADER, ENC_AMQP091, ENC_MQTT5, ENC_NATIVE, EVENTS_LP, F_DELAYED, F_EXACTLY_ONCE, F_HALF, F_LIST, F_PERSISTENT,
     F_RETAIN, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader, Found, RecordHeader, check_batch,
     columns_size,
 )
-from penstock.log_core._blocks cimport Walker
+from penstock.log_core.batch._blocks cimport Walker
 from penstock.spark._properties cimport (
     ADDRESS, ALL_COLUMNS, APPEND_TIME, COLUMNS, CORRELATION_ID, EVENT_TIME, EXPIRES_AT, FEEDS, HEADERS,
     HEADER_NAME, HEADER_TYPE, HEADER_VALUE, MESSAGE_ID, OFFSET, PARTITION, PAYLOAD, PAYLOAD_SIZE, PERSISTENT, PRIORITY,

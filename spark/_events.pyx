@@ -1,14 +1,14 @@
 # cython: auto_pickle=False
 """Blocks of events in the log to columns in Arrow's layout, a row per event.
 
-Takes what `subscriptions/_events.pyx` appended: records of a log partition of its own. The walk over batches is that
+Takes what `subscriptions/cursor/_events.pyx` appended: records of a log partition of its own. The walk over batches is that
 of `_columns`. Names are copied out of the block as they are in it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from penstock.log_core._batch cimport BATCH_HEADER, ENC_EVENTS, EVENTS_LP, RECORD_HEADER, BatchHeader, RecordHeader
+from penstock.log_core.batch._batch cimport BATCH_HEADER, ENC_EVENTS, EVENTS_LP, RECORD_HEADER, BatchHeader, RecordHeader
 from penstock.spark._columns cimport (
     Column, Rows, put_bit, put_bytes, put_int, put_long, put_text, put_valid,
 )

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock.log_core._scan import Scanner
-from penstock.log_core.checkpoint import read_checkpoint
+from penstock.log_core.batch._scan import Scanner
 from penstock.log_core.errors import Damage
-from penstock.log_core.layout import (
+from penstock.log_core.files.layout import (
     SALVAGED,
     SEALED,
     TIME_INDEX,
@@ -30,9 +29,10 @@ from penstock.log_core.layout import (
     Head,
     read_sealed,
 )
-from penstock.log_core.manifest import CleanMark, Manifest
-from penstock.log_core.segment import MARK_BYTES, Segment
-from penstock.log_core.tables import split_key
+from penstock.log_core.files.manifest import CleanMark, Manifest
+from penstock.log_core.recovery.checkpoint import read_checkpoint
+from penstock.log_core.segments.segment import MARK_BYTES, Segment
+from penstock.log_core.state.tables import split_key
 from penstock.spark.archive import Archived
 from penstock.spark.errors import SparkError
 from penstock.spark.storage import SegmentFile, Storage, storage_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from penstock.log_core.segment import MARK_BYTES
+from penstock.log_core.segments.segment import MARK_BYTES
 from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.log_view import LogView, Part

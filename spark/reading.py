@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.errors import Damage
-from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Head
+from penstock.log_core.files.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Head
 from penstock.spark._columns import Rows
 from penstock.spark._events import EVENT_NAMES, EventRows
 from penstock.spark.archive import Archive, Archived, covered, read_archived

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from penstock.log_core._scan import Scanner
-from penstock.log_core.layout import Folder
+from penstock.log_core.batch._scan import Scanner
+from penstock.log_core.files.layout import Folder
 from penstock.sdk.errors import ClientError
 from penstock.spark.credentials import with_password
 from penstock.spark.errors import SparkError

@@ -15,20 +15,20 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.subscriptions.dispatch import Kind
+from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import SubscriptionError
-from penstock.subscriptions.guard import guarded
-from penstock.subscriptions.idle import Idle
+from penstock.subscriptions.fault_isolation import guarded
 from penstock.subscriptions.options import QueueOptions
-from penstock.subscriptions.queue import RUNS_PROMISED, Queue
-from penstock.subscriptions.replay import Replay
-from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.queue.idle_expiry import Idle
+from penstock.subscriptions.queue.queue import RUNS_PROMISED, Queue
+from penstock.subscriptions.streams.replay import Replay
+from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.log_core._feed import Feed
-    from penstock.log_core._seal import Needs
+    from penstock.log_core.feeds._feed import Feed
     from penstock.log_core.log import Log
-    from penstock.subscriptions.tick import Tick
+    from penstock.log_core.maintenance._seal import Needs
+    from penstock.subscriptions.turn.turn import Tick
 
 __all__ = ["Queues"]
 

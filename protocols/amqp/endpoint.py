@@ -13,17 +13,17 @@ from typing import Final, Literal, Protocol
 from penstock import __version__
 from penstock.config import Address
 from penstock.errors import PenstockError
-from penstock.protocols.amqp.facts import connection_facts
-from penstock.protocols.amqp.half import serve_questions
+from penstock.protocols.amqp.connection_info import connection_facts
+from penstock.protocols.amqp.messages.half import serve_questions
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
-from penstock.protocols.amqp.session import Session
-from penstock.protocols.amqp.state import Login, State
-from penstock.protocols.connection import Connection
-from penstock.protocols.facts import ConnectionFacts, Totals
-from penstock.protocols.front import Front
-from penstock.protocols.logins import verified
-from penstock.protocols.shared import Shared
-from penstock.protocols.wiring import ServerOptions, Wiring, wire
+from penstock.protocols.amqp.session.session import Session
+from penstock.protocols.amqp.session.state import Login, State
+from penstock.protocols.listening.front_end import Front
+from penstock.protocols.login.logins import verified
+from penstock.protocols.net.connection import Connection
+from penstock.protocols.net.connection_context import ServerOptions, Wiring, wire
+from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+from penstock.protocols.net.process_context import Shared
 from penstock.router.broker import Broker
 
 __all__ = ["AmqpConfig", "AmqpConnection", "serve"]

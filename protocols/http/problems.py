@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.protocols.http.app import HttpApp
-from penstock.protocols.http.messages import HttpError, Request, Response
+from penstock.protocols.http.server.app import HttpApp
+from penstock.protocols.http.server.messages import HttpError, Request, Response
 
 __all__ = ["PROBLEMS", "add", "is_open"]
 

@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.protocols.http import problems
-from penstock.protocols.http.app import HttpApp, Words
 from penstock.protocols.http.audit.actions import Noting
-from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.app import DataPlane
-from penstock.protocols.http.endpoint import HttpFront
+from penstock.protocols.http.data.openapi import document as openapi
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.messages import Request
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
-from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.server.app import HttpApp, Words
+from penstock.protocols.http.server.endpoint import HttpFront
+from penstock.protocols.http.server.messages import Request
+from penstock.protocols.http.server.workers import Forwarder
+from penstock.protocols.http.shared.traffic import Messages
+from penstock.protocols.http.webhooks.delivery.questions import Questions
 from penstock.protocols.http.webhooks.options import WebhookOptions
-from penstock.protocols.http.webhooks.questions import Questions
 from penstock.protocols.http.webhooks.service import Webhooks
-from penstock.protocols.http.workers import Forwarder
-from penstock.protocols.shared import Shared
-from penstock.protocols.wiring import ServerOptions
+from penstock.protocols.net.connection_context import ServerOptions
+from penstock.protocols.net.process_context import Shared
 
 if TYPE_CHECKING:
     from penstock.config import Address
-    from penstock.protocols.following import Leader
-    from penstock.protocols.front import Front
-    from penstock.protocols.registry import Registry
+    from penstock.protocols.listening.front_end import Front
+    from penstock.protocols.listening.registry import Registry
+    from penstock.protocols.workers.replication import Leader
     from penstock.router.broker import Broker
 
 __all__ = ["HttpOptions", "serve"]

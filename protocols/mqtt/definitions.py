@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from penstock.protocols.definitions import Item
-from penstock.protocols.mqtt.clients import Client, Clients
+from penstock.protocols.listening.definitions import Item
+from penstock.protocols.mqtt.clients.clients import Client, Clients
+from penstock.protocols.mqtt.codec.packets import Filter
+from penstock.protocols.mqtt.codec.reasons import MqttError
+from penstock.protocols.mqtt.delivery.subscribing import restore
 from penstock.protocols.mqtt.options import MqttOptions
-from penstock.protocols.mqtt.packets import Filter
-from penstock.protocols.mqtt.reasons import MqttError
-from penstock.protocols.mqtt.subscribing import restore
 from penstock.router.errors import AccessRefused, InvalidParameter
-from penstock.router.vhost import Vhost
+from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["SessionDefinitions"]
 

@@ -2,7 +2,7 @@
 
 `serve` is what the composition root calls. A connection hands the bytes of a read to its `Session` and runs
 what needs a loop for it: the login, the keep-alive timer, the timers of sessions without a connection.
-Everything that connections of all protocols share is in `penstock.protocols.connection`.
+Everything that connections of all protocols share is in `penstock.protocols.net.connection`.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import TYPE_CHECKING, Final
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols.connection import Connection
-from penstock.protocols.facts import ConnectionFacts, Totals
-from penstock.protocols.front import Front
-from penstock.protocols.login_time import LATE_S
-from penstock.protocols.mqtt import reasons
-from penstock.protocols.mqtt._runs import forget_runs
-from penstock.protocols.mqtt.acl import AclFile
-from penstock.protocols.mqtt.amqtt_host import AmqttClient, AmqttHost
-from penstock.protocols.mqtt.clients import Clients
-from penstock.protocols.mqtt.connecting import split_user_name, vhost_of
+from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.websocket import WebSocketRules
+from penstock.protocols.mqtt.auth.acl import AclFile
+from penstock.protocols.mqtt.auth.amqtt_host import AmqttClient, AmqttHost
+from penstock.protocols.mqtt.clients.clients import Clients
+from penstock.protocols.mqtt.codec import reasons
+from penstock.protocols.mqtt.codec._shared_packets import forget_runs
+from penstock.protocols.mqtt.connection_info import connection_facts, spoken, totals
 from penstock.protocols.mqtt.definitions import SessionDefinitions
-from penstock.protocols.mqtt.facts import connection_facts, spoken, totals
 from penstock.protocols.mqtt.options import MqttOptions
-from penstock.protocols.mqtt.session import Session
-from penstock.protocols.mqtt.shares import filter_of
-from penstock.protocols.mqtt.sys_topics import Counts, SysTopics
-from penstock.protocols.shared import Shared
-from penstock.protocols.websocket import WebSocketRules
-from penstock.protocols.wiring import ServerOptions, Wiring, wire
+from penstock.protocols.mqtt.publishing.sys_topics import Counts, SysTopics
+from penstock.protocols.mqtt.session.connecting import split_user_name, vhost_of
+from penstock.protocols.mqtt.session.session import Session
+from penstock.protocols.mqtt.subscriptions.shared import filter_of
+from penstock.protocols.net.connection import Connection
+from penstock.protocols.net.connection_context import ServerOptions, Wiring, wire
+from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+from penstock.protocols.net.login_timeout import LATE_S
+from penstock.protocols.net.process_context import Shared
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
-    from penstock.router.auth import ScramLogin
+    from penstock.router.authentication.users import ScramLogin
+    from penstock.router.authorization.identity import Identity
+    from penstock.router.authorization.permissions import TopicOperation
     from penstock.router.broker import Broker
-    from penstock.router.identity import Identity
-    from penstock.router.permissions import TopicOperation
-    from penstock.subscriptions._turns import Sink
+    from penstock.subscriptions.turn._turns import Sink
 
 __all__ = ["MqttFront", "serve"]
 

@@ -12,15 +12,15 @@ from typing import Final
 
 from penstock.config import Address
 from penstock.errors import PenstockError
-from penstock.protocols.connection import Connection
-from penstock.protocols.facts import ConnectionFacts, Totals
-from penstock.protocols.front import Front
-from penstock.protocols.logins import verified
-from penstock.protocols.native import kinds
+from penstock.protocols.listening.front_end import Front
+from penstock.protocols.login.logins import verified
+from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.options import NativeOptions
-from penstock.protocols.native.session import Login, Session, State
-from penstock.protocols.shared import Shared
-from penstock.protocols.wiring import ServerOptions, Wiring, wire
+from penstock.protocols.native.session.session import Login, Session, State
+from penstock.protocols.net.connection import Connection
+from penstock.protocols.net.connection_context import ServerOptions, Wiring, wire
+from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+from penstock.protocols.net.process_context import Shared
 from penstock.router.broker import Broker
 
 __all__ = ["NativeConnection", "serve"]

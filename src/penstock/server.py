@@ -28,37 +28,37 @@ import uvloop
 from penstock import logs
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.log_core._batch import EVENTS
+from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, give_back, return_large_blocks
-from penstock.protocols.admission import Admission
-from penstock.protocols.amqp import dead_letters, delay
 from penstock.protocols.amqp import endpoint as amqp
-from penstock.protocols.amqp.errors import answer
-from penstock.protocols.amqp.properties import decode_properties, encode_properties, headers_of
-from penstock.protocols.buffers import Buffers
-from penstock.protocols.front import Front
+from penstock.protocols.amqp.codec.errors import answer
+from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, headers_of
+from penstock.protocols.amqp.messages import dead_letters, delay
 from penstock.protocols.http import serve as http
-from penstock.protocols.http.app import Words
-from penstock.protocols.http.management.loading import Import, load_file, load_parts
+from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
+from penstock.protocols.http.server.app import Words
 from penstock.protocols.http.webhooks.options import WebhookOptions
-from penstock.protocols.key_source import key_source
+from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.registry import Registry
+from penstock.protocols.login.key_source import key_source
 from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.native import endpoint as native
 from penstock.protocols.native.options import NativeOptions
-from penstock.protocols.registry import Registry
-from penstock.protocols.shared import Shared
-from penstock.protocols.tls import Tls, TlsOptions
-from penstock.protocols.translate import amqp091_from_mqtt5
+from penstock.protocols.net.admission import Admission
+from penstock.protocols.net.buffers import Buffers
+from penstock.protocols.net.process_context import Shared
+from penstock.protocols.properties.translate import amqp091_from_mqtt5
+from penstock.protocols.tls.contexts import Tls, TlsOptions
 from penstock.router.audit import AuditOptions
-from penstock.router.auth import AuthOptions
+from penstock.router.authentication.oauth import OAuth, OAuthOptions
+from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
-from penstock.router.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
-from penstock.router.oauth import OAuth, OAuthOptions
-from penstock.subscriptions import _events as events
-from penstock.subscriptions.tick import Loop, Tick
+from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
+from penstock.subscriptions.cursor import _events as events
+from penstock.subscriptions.turn.turn import Loop, Tick
 from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
 

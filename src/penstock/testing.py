@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.config import Config
     from penstock.log_core.log import Log
-    from penstock.protocols.tls import Tls
+    from penstock.protocols.tls.contexts import Tls
 
 __all__ = ["Gateway"]
 

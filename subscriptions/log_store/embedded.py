@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.errors import LogError
-from penstock.log_core._appender import Target
-from penstock.log_core._batch import PERSISTENT, RECORDS, Batch, Record
+from penstock.log_core.batch._appender import Target
+from penstock.log_core.batch._batch import PERSISTENT, RECORDS, Batch, Record
 from penstock.log_core.errors import Damage, OutOfSequence, ProducerFenced
 from penstock.log_core.log import Log
-from penstock.log_core.segment import Segment
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.segments.segment import Segment
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from penstock.subscriptions.log_store.port import (
     Appended,
     Bounds,

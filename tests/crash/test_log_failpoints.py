@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core._batch import LOST
-from penstock.log_core.files import FAILPOINT_STATUS
+from penstock.log_core.batch._batch import LOST
+from penstock.log_core.files.files import FAILPOINT_STATUS
 from tests.support.logs import batch_of, load_entries, open_log, settle
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 CHILD = """
 import sys
 from pathlib import Path
-from penstock.log_core.files import Files
-from penstock.log_core.tables import feed_key
+from penstock.log_core.files.files import Files
+from penstock.log_core.state.tables import feed_key
 from tests.support.logs import KIB, Unsynced, append, durable_feed, open_log, settle
 
 class Dying(Unsynced):
@@ -87,7 +87,7 @@ def _steps() -> list[str]:
     """Every step that the code names."""
     found = set()
     sealed = set()
-    for source in (ROOT / "log_core").glob("*.py"):
+    for source in (ROOT / "log_core").rglob("*.py"):
         text = source.read_text()
         found |= set(re.findall(r'reached\("([\w.]+)"\)', text))
         sealed |= set(re.findall(r'write_sealed\(.*"(\w+)"\)', text))

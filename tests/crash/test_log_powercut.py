@@ -15,8 +15,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log_core._feed import Feed
-from penstock.log_core.files import Files
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.files import Files
 from penstock.log_core.log import Log
 from tests.support.examples import histories
 from tests.support.logs import KIB, append, batch_of, durable_feed, load_entries, open_log, settle

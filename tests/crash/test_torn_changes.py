@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from penstock.router.broker import Broker
-from penstock.router.entries import QueueEntry, SessionEntry
-from penstock.router.exchanges import Own, Slot
-from penstock.router.vhost import Vhost
+from penstock.router.exchanges.entries import QueueEntry, SessionEntry
+from penstock.router.exchanges.exchanges import Own, Slot
+from penstock.router.vhost.vhost import Vhost
 from tests.unit.router.conftest import World
 
 State = frozenset[tuple[str, ...]]

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StartError
-from penstock.log_core.checkpoint import read_checkpoint
 from penstock.log_core.errors import Damage
-from penstock.log_core.feed_index import ROW_BYTES, read_directory, verify_entries
-from penstock.log_core.history import read_history, read_history_entries
-from penstock.log_core.layout import SEALED, WAL, Folder, Head
+from penstock.log_core.files.layout import SEALED, WAL, Folder, Head
+from penstock.log_core.files.manifest import CleanMark, Manifest
+from penstock.log_core.history.history import read_history, read_history_entries
 from penstock.log_core.log import Log
-from penstock.log_core.manifest import CleanMark, Manifest
-from penstock.log_core.segment import Segment
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.recovery.checkpoint import read_checkpoint
+from penstock.log_core.segments.feed_index import ROW_BYTES, read_directory, verify_entries
+from penstock.log_core.segments.segment import Segment
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from penstock.log_tools.inspection import verify
 from penstock.log_tools.reading import SegmentFile, batches, segments
 from penstock.log_tools.repair import repair

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.protocols.native import errors as native_errors
-from penstock.protocols.native import frames, kinds, opening, options, packing, producing, pulling, raw
-from penstock.protocols.native import requests as native_requests
-from penstock.protocols.native._producer import CHECKS
-from penstock.protocols.native.session import _OFFERED
+from penstock.protocols.native import options
+from penstock.protocols.native.codec import errors as native_errors
+from penstock.protocols.native.codec import frames, kinds, packing
+from penstock.protocols.native.codec._producer import CHECKS
+from penstock.protocols.native.session import opening, producing, pulling, raw
+from penstock.protocols.native.session import requests as native_requests
+from penstock.protocols.native.session.session import _OFFERED
 from penstock.router import errors as router_errors
-from penstock.router import half
+from penstock.router.messages import half
 from penstock.sdk import errors as sdk_errors
 from penstock.sdk import message
 from penstock.subscriptions import errors as subscription_errors
@@ -37,7 +39,7 @@ def named(text: str) -> list[str]:
 
 def calls(*names: str) -> Iterator[ast.Call]:
     """Calls of functions and methods of these names in the protocol's Python."""
-    for path in sorted(CODE.glob("*.py")):
+    for path in sorted(CODE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if (
                 isinstance(node, ast.Call)
@@ -75,7 +77,8 @@ def test_the_codes_of_errors_are_those_that_are_told() -> None:
     listed = PAGE[PAGE.index("Codes: ") : PAGE.index(", and the names of the broker's other refusals")]
     codes = named(listed)
     assert codes == sorted(set(codes))
-    kernels = "".join((CODE / f"{name}.pyx").read_text() for name in ("_codec", "_consumer", "_producer"))
+    names = ("_codec", "_consumer", "_producer")
+    kernels = "".join((CODE / "codec" / f"{name}.pyx").read_text() for name in names)
     told = words_of(calls("RequestError", "fault", "refused"))
     told |= set(re.findall(r'(?:fault|refused)\([^"\n]*"([a-z_]+)"', kernels)) | set(CHECKS[1:])
     told |= set(native_errors._RENAMED.values()) | native_errors._RETRYABLE
@@ -107,7 +110,7 @@ def test_the_requests_and_their_fields_are_those_that_are_read() -> None:
     told = {name for _, fields, _ in table for name in named(re.sub(r"\([^)]*\)", "", fields))}
     told.discard("bind")  # of whose `since` the row says something
     assert read <= told
-    sources = "".join(path.read_text() for path in CODE.glob("*.py"))
+    sources = "".join(path.read_text() for path in CODE.rglob("*.py"))
     # Of a few the names go round a loop.
     assert [name for name in told - read if f'"{name}"' not in sources] == []
 

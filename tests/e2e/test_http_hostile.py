@@ -12,18 +12,18 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.protocols.amqp.errors import answer
-from penstock.protocols.amqp.properties import decode_properties, encode_properties
-from penstock.protocols.http.app import HttpApp, Words
+from penstock.protocols.amqp.codec.errors import answer
+from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.server.app import HttpApp, Words
+from penstock.protocols.http.shared.traffic import Messages
+from penstock.protocols.http.webhooks.delivery.questions import Questions
 from penstock.protocols.http.webhooks.options import WebhookOptions
-from penstock.protocols.http.webhooks.questions import Questions
 from penstock.protocols.http.webhooks.service import Webhooks
-from penstock.protocols.registry import Registry
-from penstock.protocols.translate import amqp091_from_mqtt5
+from penstock.protocols.listening.registry import Registry
+from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from tests.support.amqp_session import World
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S

@@ -16,7 +16,7 @@ import pika
 import pytest
 
 import penstock
-from penstock.log_core.files import FAILPOINT_STATUS
+from penstock.log_core.files.files import FAILPOINT_STATUS
 from penstock.sdk.half import Question
 from tests.support.brokers import ROOT, BrokerFailed, Gateway, free_port
 from tests.support.hooks import LOCAL, Hooks

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.protocols.http.data.openapi import PATHS, document
+from penstock.protocols.http.data.openapi.document import PATHS, document
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
@@ -88,15 +88,15 @@ async def _routes() -> list[tuple[str, str]]:
     import tempfile
     from pathlib import Path
 
-    from penstock.protocols.amqp.errors import answer
-    from penstock.protocols.amqp.properties import decode_properties, encode_properties
-    from penstock.protocols.http.app import HttpApp, Words
+    from penstock.protocols.amqp.codec.errors import answer
+    from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties
     from penstock.protocols.http.data.app import DataPlane
-    from penstock.protocols.http.traffic import Messages
+    from penstock.protocols.http.server.app import HttpApp, Words
+    from penstock.protocols.http.shared.traffic import Messages
+    from penstock.protocols.http.webhooks.delivery.questions import Questions
     from penstock.protocols.http.webhooks.options import WebhookOptions
-    from penstock.protocols.http.webhooks.questions import Questions
     from penstock.protocols.http.webhooks.service import Webhooks
-    from penstock.protocols.translate import amqp091_from_mqtt5
+    from penstock.protocols.properties.translate import amqp091_from_mqtt5
     from tests.support.amqp_session import World
 
     with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from penstock.sdk.link import Link
 from tests.support.brokers import Gateway, free_port
 from tests.support.limits import LIMIT_S

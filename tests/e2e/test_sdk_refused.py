@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.protocols.properties import encode_properties
+from penstock.protocols.properties.properties import encode_properties
 from penstock.sdk.errors import Refused
 from tests.support.limits import LIMIT_S
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import penstock
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from penstock.sdk.errors import BufferFull, StaleDelivery
 
 WAIT_S = 60.0

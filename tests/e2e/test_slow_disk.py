@@ -17,7 +17,7 @@ import pika
 import pytest
 
 import penstock
-from penstock.log_core._feed import Feed
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
 from penstock.testing import Gateway
 from tests.support.logs import held_readers

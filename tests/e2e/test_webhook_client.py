@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.protocols.http.webhooks.address_rules import Guard
 from penstock.protocols.http.webhooks.client import Client, NoAnswer
-from penstock.protocols.http.webhooks.guard import Guard
 from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from penstock.subscriptions._keys import slot
+from penstock.subscriptions.cursor._keys import slot
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log_core._batch import AMQP091, PERSISTENT
-from penstock.protocols._properties import parse
-from penstock.protocols.amqp import _codec
-from penstock.protocols.amqp._channel import Channel
-from penstock.protocols.amqp._codec import Codec
-from penstock.protocols.outbuffer import OutBuffer
-from penstock.router.identity import Identity
+from penstock.log_core.batch._batch import AMQP091, PERSISTENT
+from penstock.protocols.amqp.codec import _codec
+from penstock.protocols.amqp.codec._channel import Channel
+from penstock.protocols.amqp.codec._codec import Codec
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.protocols.properties._properties import parse
+from penstock.router.authorization.identity import Identity
 from tests.reference.amqp_codec import Fault, Message, Method, scan
 from tests.support.amqp_session import World
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pamqp import commands
 from pamqp.commands import Basic
 
-from penstock.protocols.amqp.methods import METHODS
-from penstock.protocols.amqp.state import State
+from penstock.protocols.amqp.codec.methods import METHODS
+from penstock.protocols.amqp.session.state import State
 from tests.support.amqp_session import Client, World
 
 

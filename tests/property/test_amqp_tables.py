@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols._tables import (
+from penstock.protocols.properties._tables import (
     Byte,
     ByteArray,
     Long,
@@ -30,8 +30,8 @@ from penstock.protocols._tables import (
     encode_table,
     read_text_header,
 )
-from penstock.protocols.properties import decode_properties, encode_properties
-from penstock.protocols.values import Value
+from penstock.protocols.properties.properties import decode_properties, encode_properties
+from penstock.protocols.properties.values import Value
 
 keys = st.text(max_size=20).filter(lambda text: len(text.encode()) <= 60)
 scalars = (

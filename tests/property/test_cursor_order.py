@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.errors import SubscriptionError
-from penstock.log_core._appender import Target
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core._feed import Feed
-from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions._window import set_ring_kept
+from penstock.log_core.batch._appender import Target
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.feeds._feed import Feed
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.cursor._window import set_ring_kept
 from tests.support.examples import histories
 from tests.support.memory_log import MemoryLog
 

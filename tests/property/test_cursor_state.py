@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._appender import Target
-from penstock.log_core._feed import Feed
-from penstock.subscriptions._cursor import Cursor
+from penstock.log_core.batch._appender import Target
+from penstock.log_core.feeds._feed import Feed
+from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.errors import SubscriptionError
 from tests.support.memory_log import MemoryLog
 

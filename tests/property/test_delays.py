@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.log_core import delays
-from penstock.log_core._batch import PERSISTENT
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.delayed import delays
 from penstock.log_core.log import Log
 from tests.support.examples import histories
 from tests.support.logs import durable_feed, open_log, settle, wait

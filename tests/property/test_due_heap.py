@@ -7,9 +7,9 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._appender import Appender
-from penstock.log_core._batch import DELAYED, DELAYED_RECORDS, Batch
-from penstock.log_core._delays import ENTRY_BYTES, DueHeap, decode_entry, sorted_entries
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.batch._batch import DELAYED, DELAYED_RECORDS, Batch
+from penstock.log_core.delayed._delays import ENTRY_BYTES, DueHeap, decode_entry, sorted_entries
 
 DUES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3)
 U64 = st.integers(0, 2**64 - 1) | st.integers(0, 3)

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StartError
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core._feed import Feed
+from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.errors import Damage
-from penstock.log_core.history import read_history, read_history_entries
-from penstock.log_core.layout import Folder
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.history.history import read_history, read_history_entries
 from penstock.log_core.log import Log
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from penstock.log_tools.inspection import verify
 from tests.support.logs import FULL, Unsynced, open_log, settle
 from tests.support.pasts import Wanted, search

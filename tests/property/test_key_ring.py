@@ -9,8 +9,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.subscriptions._keys import KeyShares, slot
-from penstock.subscriptions.choosing import SLOTS, Ring
+from penstock.subscriptions.cursor._keys import KeyShares, slot
+from penstock.subscriptions.dispatch.assignment import SLOTS, Ring
 
 
 @given(

@@ -9,11 +9,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._batch import LIST, UNROUTED, Batch
-from penstock.log_core._crc import crc32c, crc32c_portable
-from penstock.log_core._feed import Feed
-from penstock.log_core._io import read_batches, write_batches
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.batch._batch import LIST, UNROUTED, Batch
+from penstock.log_core.batch._crc import crc32c, crc32c_portable
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files._io import read_batches, write_batches
 from tests.reference import log_batch as reference
 
 U32 = st.integers(0, 2**32 - 1)

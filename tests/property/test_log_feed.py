@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._feed import Feed
-from penstock.log_core._scan import Scanner, adopt_directory, encode_feeds, persistent_entries
-from penstock.log_core._tail import BATCH_OVERHEAD, Cache
-from penstock.log_core.feed_index import ROW_BYTES
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.batch._scan import Scanner, adopt_directory, encode_feeds, persistent_entries
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.reading._tail import BATCH_OVERHEAD, Cache
+from penstock.log_core.segments.feed_index import ROW_BYTES
 
 TRANSIENT = 0x80000000
 

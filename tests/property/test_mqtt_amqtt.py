@@ -25,13 +25,13 @@ from amqtt.mqtt.unsubscribe import UnsubscribePacket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.mqtt import packets
-from penstock.protocols.mqtt._deliver import Deliverer
-from penstock.protocols.mqtt._ids import Inflight
+from penstock.protocols.mqtt.codec import packets
+from penstock.protocols.mqtt.codec._deliver import Deliverer
+from penstock.protocols.mqtt.codec._packet_ids import Inflight
+from penstock.protocols.mqtt.codec.reasons import V3_RETURN_CODES
 from penstock.protocols.mqtt.endpoint import PINGRESP
-from penstock.protocols.mqtt.reasons import V3_RETURN_CODES
-from penstock.protocols.outbuffer import OutBuffer
-from penstock.protocols.translate import mqtt5_from_amqp091
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.protocols.properties.translate import mqtt5_from_amqp091
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt_streams import run_kernel
 

@@ -33,7 +33,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from penstock.protocols.mqtt._runs import forget_runs
+from penstock.protocols.mqtt.codec._shared_packets import forget_runs
 from tests.reference import mqtt_frames as f
 from tests.support.examples import FUZZING, histories
 from tests.support.mqtt import Gateway, Peer

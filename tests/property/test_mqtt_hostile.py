@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.protocols.mqtt._runs import forget_runs
+from penstock.protocols.mqtt.codec._shared_packets import forget_runs
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
 from tests.support.mqtt_streams import packets

@@ -16,7 +16,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.protocols.mqtt._runs import forget_runs
+from penstock.protocols.mqtt.codec._shared_packets import forget_runs
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 from tests.support.mqtt_wire import read_props

@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.protocols.mqtt._runs import forget_runs
+from penstock.protocols.mqtt.codec._shared_packets import forget_runs
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.examples import histories

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.translate import amqp091_from_mqtt5, mqtt5_from_amqp091
+from penstock.protocols.properties.translate import amqp091_from_mqtt5, mqtt5_from_amqp091
 from tests.reference import mqtt_frames as f
 
 NAMES = st.sampled_from(

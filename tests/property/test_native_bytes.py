@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from penstock.protocols.native._inbox import Inbox
-from penstock.protocols.native._records import Record
+from penstock.protocols.native.codec._inbox import Inbox
+from penstock.protocols.native.codec._records import Record
+from penstock.protocols.native.codec.packing import pack
 from penstock.protocols.native.options import LOGIN_MAX, NativeOptions
-from penstock.protocols.native.packing import pack
-from penstock.protocols.native.session import State
+from penstock.protocols.native.session.session import State
 from tests.reference import log_batch
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World, assert_harmed_nobody

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.native._gathering import MESSAGE_BYTES, Gathering, Pending
+from penstock.protocols.native.codec._gathering import MESSAGE_BYTES, Gathering, Pending
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.native._held import Held
+from penstock.protocols.native.codec._in_flight import Held
 
 TAG = st.one_of(st.integers(0, 6000), st.just(2**64 - 1))
 STEP = st.one_of(

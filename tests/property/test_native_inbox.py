@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native._inbox import Inbox
-from penstock.protocols.native._records import Record
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec._inbox import Inbox
+from penstock.protocols.native.codec._records import Record
 from penstock.sdk.columns import Batch
 from penstock.sdk.message import Message
 from tests.reference import native_frames as wire

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.protocols.native.requests import REQUESTS
-from penstock.protocols.native.session import State
+from penstock.protocols.native.session.requests import REQUESTS
+from penstock.protocols.native.session.session import State
 from penstock.sdk.message import properties_block
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World, assert_harmed_nobody

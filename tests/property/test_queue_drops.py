@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._batch import PERSISTENT, Record
+from penstock.log_core.batch._batch import PERSISTENT, Record
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.subscriptions.limits import Overflow, Rules
+from penstock.subscriptions.queue.limits import Overflow, Rules
 from tests.support.queues import Consumer, Loop, World
 
 STEPS = st.lists(

@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.log_core._appender import Target
-from penstock.router._routes import Route, RouteTable, Topology
-from penstock.router.exchanges import Exchange, Syntax
+from penstock.log_core.batch._appender import Target
+from penstock.router.exchanges.exchanges import Exchange, Syntax
 from penstock.router.names import dotted, slashed, split_key_block
+from penstock.router.routes._routes import Route, RouteTable, Topology
 from tests.reference.route_table import Truth
 from tests.support.examples import histories
 

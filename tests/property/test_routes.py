@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.router._routes import Route
-from penstock.router.exchanges import PREDECLARED
+from penstock.router.exchanges.exchanges import PREDECLARED
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
+from penstock.router.routes._routes import Route
 from tests.reference.routes import Bound, Topology
 from tests.support.examples import histories
 from tests.unit.router.conftest import World

@@ -8,8 +8,8 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.router._filters import SlashedTrie
-from penstock.router.topics import DottedTrie
+from penstock.router.routes._filters import SlashedTrie
+from penstock.router.routes.topics import DottedTrie
 from tests.reference.topics import dotted_matches, slashed_matches
 
 WORDS = ["", "a", "b", "c", "$x"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols._unframe import Unframer, frame_header
+from penstock.protocols.listening._unframe import Unframer, frame_header
 from tests.reference.websocket_frames import Stream, encode, read
 
 EDGES = [124, 125, 126, 127, 300, 65535, 65536]

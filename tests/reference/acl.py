@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.protocols.mqtt.filters import covers
-from penstock.router.identity import Identity
+from penstock.protocols.mqtt.subscriptions.filters import covers
+from penstock.router.authorization.identity import Identity
 
 __all__ = ["allow", "overlaps"]
 

@@ -18,16 +18,16 @@ from pamqp.heartbeat import Heartbeat
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.amqp.dead_letters import rewrite
-from penstock.protocols.amqp.delay import WORDS
-from penstock.protocols.amqp.handshake import HEADER
+from penstock.protocols.amqp.codec.properties import headers_of
+from penstock.protocols.amqp.messages.dead_letters import rewrite
+from penstock.protocols.amqp.messages.delay import WORDS
 from penstock.protocols.amqp.options import AmqpOptions
-from penstock.protocols.amqp.properties import headers_of
-from penstock.protocols.amqp.session import Session
-from penstock.protocols.outbuffer import OutBuffer
+from penstock.protocols.amqp.session.handshake import HEADER
+from penstock.protocols.amqp.session.session import Session
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
-from penstock.router.identity import Identity
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 from tests.support.queues import Loop
 
 CAPABILITIES = {

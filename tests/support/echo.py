@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from penstock.log_core._appender import Appender
-from penstock.log_core._tail import Cache
-from penstock.log_core._unwritten import Unwritten
-from penstock.protocols.buffers import Buffers
-from penstock.protocols.connection import Connection
-from penstock.protocols.listener import Listener, listening_socket
-from penstock.protocols.wiring import Limits, Wiring
-from penstock.subscriptions.tick import Tick
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.reading._tail import Cache
+from penstock.log_core.wal._unwritten import Unwritten
+from penstock.protocols.listening.listener import Listener, listening_socket
+from penstock.protocols.net.buffers import Buffers
+from penstock.protocols.net.connection import Connection
+from penstock.protocols.net.connection_context import Limits, Wiring
+from penstock.subscriptions.turn.turn import Tick
 
 __all__ = ["Echo", "EchoServer", "NoLog", "packet"]
 

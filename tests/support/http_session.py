@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.protocols.http.h1 import H1Session
-from penstock.protocols.http.h2 import H2Session
-from penstock.protocols.http.messages import HttpError, Request, Response
-from penstock.protocols.outbuffer import OutBuffer
+from penstock.protocols.http.server.h1 import H1Session
+from penstock.protocols.http.server.h2 import H2Session
+from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.net.outbuffer import OutBuffer
 
 
 class Host:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.log_core._batch import PERSISTENT, Batch
-from penstock.log_core._feed import Feed
-from penstock.log_core.files import Files
+from penstock.log_core.batch._batch import PERSISTENT, Batch
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.files import Files
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 
 KIB = 1024
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.router.identity import Identity
+from penstock.router.authorization.identity import Identity
 from tests.unit.router.conftest import World
 
 

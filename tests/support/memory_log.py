@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 
-from penstock.log_core._appender import Appender
-from penstock.log_core._batch import Batch
-from penstock.log_core._feed import Feed
-from penstock.log_core._tail import Cache
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.batch._batch import Batch
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.reading._tail import Cache
 
 
 class MemoryLog:

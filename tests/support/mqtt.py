@@ -13,21 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from penstock.log_core.files import Files
+from penstock.log_core.files.files import Files
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.mqtt.clients import Clients
-from penstock.protocols.mqtt.connecting import split_user_name
+from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.options import MqttOptions
-from penstock.protocols.mqtt.session import Session, State
-from penstock.protocols.outbuffer import OutBuffer
-from penstock.router.auth import AuthOptions, ScramLogin
+from penstock.protocols.mqtt.session.connecting import split_user_name
+from penstock.protocols.mqtt.session.session import Session, State
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.router.authentication.users import AuthOptions, ScramLogin
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Permission
+from penstock.router.authorization.topic_rules import TopicGuard
 from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
-from penstock.router.guards import TopicGuard
-from penstock.router.identity import Identity
-from penstock.router.permissions import Permission
-from penstock.subscriptions._turns import Sink
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn._turns import Sink
+from penstock.subscriptions.turn.turn import Tick
 from tests.reference import mqtt_frames as frames
 from tests.reference.mqtt_frames import Packet, Publish
 from tests.support.limits import LIMIT_S

@@ -7,13 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._feed import Feed
-from penstock.protocols.mqtt import _scan
-from penstock.protocols.mqtt._ids import Inflight, Received
-from penstock.protocols.mqtt._scan import Scanner
-from penstock.protocols.outbuffer import OutBuffer
-from penstock.router._routes import Route, RouteTable, Scope, Topology
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.feeds._feed import Feed
+from penstock.protocols.mqtt.codec import _scan
+from penstock.protocols.mqtt.codec._packet_ids import Inflight, Received
+from penstock.protocols.mqtt.codec._scan import Scanner
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.router.routes._routes import Route, RouteTable, Scope, Topology
 from tests.reference import mqtt_frames as f
 
 ALIASES = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.amqp.dead_letters import rewrite
-from penstock.protocols.amqp.delay import WORDS
-from penstock.protocols.amqp.properties import headers_of
+from penstock.protocols.amqp.codec.properties import headers_of
+from penstock.protocols.amqp.messages.dead_letters import rewrite
+from penstock.protocols.amqp.messages.delay import WORDS
 from penstock.protocols.native.options import NativeOptions
-from penstock.protocols.native.session import Session, State
-from penstock.protocols.outbuffer import OutBuffer
+from penstock.protocols.native.session.session import Session, State
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
-from penstock.router.identity import Identity
 from penstock.sdk.message import properties_block
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 from tests.reference import native_frames as wire
 from tests.support.limits import LIMIT_S
 from tests.support.logs import Unsynced

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.log_core._batch import Record
-from penstock.log_core._feed import Feed
+from penstock.log_core.batch._batch import Record
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
 
 

@@ -6,14 +6,14 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core._feed import Feed
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
-from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.queue import Queue
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.queue.queue import Queue
 from penstock.subscriptions.queues import Queues
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 
 
 class Clock:

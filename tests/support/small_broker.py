@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core._feed import Feed
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from tests.support.limits import LIMIT_S
 from tests.support.logs import KIB, keep_house, open_log, settle
 from tests.support.queues import Clock, Consumer, Loop, World

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.log_core._seal import Needs
 from penstock.log_core.log import Log
+from penstock.log_core.maintenance._seal import Needs
 from penstock.spark.log_view import LogView
 from tests.support.logs import keep_house, settle
 

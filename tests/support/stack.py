@@ -6,8 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import Self
 
-from penstock.protocols.buffers import Buffers
-from penstock.protocols.wiring import Limits
+from penstock.protocols.net.buffers import Buffers
+from penstock.protocols.net.connection_context import Limits
 from tests.support.echo import Echo, EchoServer, packet
 
 

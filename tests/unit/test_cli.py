@@ -207,8 +207,8 @@ def test_a_data_folder_that_cannot_be_used(number: int, text: str) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        "sys.modules['penstock.log_core._batch'] = None",
-        "import penstock.log_core._batch as kernel; del kernel.Record",
+        "sys.modules['penstock.log_core.batch._batch'] = None",
+        "import penstock.log_core.batch._batch as kernel; del kernel.Record",
     ],
 )
 def test_kernels_that_do_not_fit_the_sources_are_named_with_the_remedy(spoil: str, tmp_path: Path) -> None:
@@ -219,6 +219,6 @@ def test_kernels_that_do_not_fit_the_sources_are_named_with_the_remedy(spoil: st
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 1
-    assert "penstock.log_core._batch" in done.stderr
+    assert "penstock.log_core.batch._batch" in done.stderr
     assert "make kernels" in done.stderr
     assert "Traceback" not in done.stderr

@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.http.audit.pending import View, audited
-from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.traffic import kept
-from penstock.router.vhost_state import VhostMetadata
+from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.server.pending_audit import View, audited
+from penstock.protocols.http.shared.traffic import kept
+from penstock.router.vhost.state import VhostMetadata
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.routes import Handler
+    from penstock.protocols.http.server.routes import Handler
     from penstock.protocols.http.webhooks.service import Webhooks
-    from penstock.protocols.registry import Registry
+    from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
-    from penstock.router.policies import PolicyKind
-    from penstock.router.vhost import Vhost
+    from penstock.router.policies.policies import PolicyKind
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["ACTIONS", "NOT_NOTED", "Noting"]
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.http.management.lists import reply_list
-from penstock.protocols.http.messages import HttpError, Request, Response
-from penstock.router.since import parse_since
+from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.http.shared.lists import reply_list
+from penstock.router.queues.start_position import parse_since
 
 if TYPE_CHECKING:
     from penstock.protocols.http.management.context import Management

@@ -10,18 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import PenstockError
-from penstock.protocols.http.app import HttpApp
-from penstock.protocols.http.login import bearer
-from penstock.protocols.http.messages import HttpError, Request
-from penstock.protocols.http.traffic import Messages, check_accepting, kept
-from penstock.router.identity import Actor, Identity
-from penstock.subscriptions.stream import Stream
+from penstock.protocols.http.server.app import HttpApp
+from penstock.protocols.http.server.login import bearer
+from penstock.protocols.http.server.messages import HttpError, Request
+from penstock.protocols.http.shared.traffic import Messages, check_accepting, kept
+from penstock.router.authorization.identity import Actor, Identity
+from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
+    from penstock.router.authorization.grants import Grants
     from penstock.router.broker import Broker
-    from penstock.router.grants import Grants
-    from penstock.router.vhost import Vhost
-    from penstock.subscriptions.queue import Queue
+    from penstock.router.vhost.vhost import Vhost
+    from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["Access"]
 

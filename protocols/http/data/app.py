@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.protocols.http.app import HttpApp
-from penstock.protocols.http.data import openapi
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.delayed import DelayedHandlers
-from penstock.protocols.http.data.events import Events
-from penstock.protocols.http.data.half import Halves
-from penstock.protocols.http.data.idempotency import Idempotency
-from penstock.protocols.http.data.leases import Leases
-from penstock.protocols.http.data.members import Members
-from penstock.protocols.http.data.polls import Polls
-from penstock.protocols.http.data.producers import NumberedProducers
-from penstock.protocols.http.data.publish import Publisher
-from penstock.protocols.http.data.pull import Puller
-from penstock.protocols.http.data.reader import StreamReader
+from penstock.protocols.http.data.live.events import Events
+from penstock.protocols.http.data.live.sockets import Sockets
+from penstock.protocols.http.data.live.sse import TailHandlers
+from penstock.protocols.http.data.live.tail import Tails
+from penstock.protocols.http.data.openapi import document as openapi
+from penstock.protocols.http.data.publishing.delayed import DelayedHandlers
+from penstock.protocols.http.data.publishing.half import Halves
+from penstock.protocols.http.data.publishing.idempotency import Idempotency
+from penstock.protocols.http.data.publishing.producers import NumberedProducers
+from penstock.protocols.http.data.publishing.publish import Publisher
+from penstock.protocols.http.data.publishing.staged import Staged
+from penstock.protocols.http.data.publishing.topics import TopicPublisher
+from penstock.protocols.http.data.publishing.transactions import Transactions
+from penstock.protocols.http.data.pulling.leases import Leases
+from penstock.protocols.http.data.pulling.members import Members
+from penstock.protocols.http.data.pulling.polls import Polls
+from penstock.protocols.http.data.pulling.pull import Puller
+from penstock.protocols.http.data.pulling.reader import StreamReader
 from penstock.protocols.http.data.redrive import Redrive
-from penstock.protocols.http.data.sockets import Sockets
-from penstock.protocols.http.data.sse import TailHandlers
-from penstock.protocols.http.data.staged import Staged
 from penstock.protocols.http.data.streams import StreamHandlers
-from penstock.protocols.http.data.tail import Tails
 from penstock.protocols.http.data.tokens import TokenHandlers
-from penstock.protocols.http.data.topics import TopicPublisher
-from penstock.protocols.http.data.transactions import Transactions
-from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.server.app import HttpApp
+from penstock.protocols.http.shared.traffic import Messages
+from penstock.protocols.http.webhooks.delivery.questions import Questions
 from penstock.protocols.http.webhooks.handlers import WebhookHandlers
-from penstock.protocols.http.webhooks.questions import Questions
 from penstock.protocols.http.webhooks.service import Webhooks
 
 if TYPE_CHECKING:

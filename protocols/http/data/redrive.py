@@ -15,16 +15,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.http.data.bodies import Outgoing
-from penstock.protocols.http.data.fields import check_fields, number_of, optional_object
-from penstock.protocols.http.data.polls import Polls, give_back
-from penstock.protocols.http.data.ways import Run, Way, ready
-from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.subscriptions.stream import Stream
+from penstock.protocols.http.data.publishing.bodies import Outgoing
+from penstock.protocols.http.data.publishing.destinations import Run, Way, ready
+from penstock.protocols.http.data.pulling.polls import Polls, give_back
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
+from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
-    from penstock.protocols.http.taking import Taken
+    from penstock.protocols.http.shared.taking import Taken
 
 __all__ = ["Redrive"]
 

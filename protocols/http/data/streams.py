@@ -17,16 +17,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.fields import check_fields, number_of, object_of, optional_object
-from penstock.protocols.http.data.pages import page
-from penstock.protocols.http.data.positions import indexed, position_of
-from penstock.protocols.http.heads import heads_known
-from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.router.since import parse_since
-from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.heads import figures
-from penstock.subscriptions.stream import Stream
-from penstock.subscriptions.subscription import Subscription
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.fields import check_fields, number_of, object_of, optional_object
+from penstock.protocols.http.shared.lag import heads_known
+from penstock.protocols.http.shared.pages import page
+from penstock.protocols.http.shared.positions import indexed, position_of
+from penstock.router.queues.start_position import parse_since
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.streams.lag import figures
+from penstock.subscriptions.streams.stream import Stream
+from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log

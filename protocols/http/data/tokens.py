@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.data.fields import check_fields, number_of, object_of
-from penstock.protocols.http.data.pages import page
-from penstock.protocols.http.login import bearer
-from penstock.protocols.http.messages import HttpError, Request, Response, json_response
-from penstock.router.tokens import TTL_MAX_S
+from penstock.protocols.http.server.login import bearer
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.fields import check_fields, number_of, object_of
+from penstock.protocols.http.shared.pages import page
+from penstock.router.authentication.tokens import TTL_MAX_S
 
 if TYPE_CHECKING:
-    from penstock.router.tokens import Token
+    from penstock.router.authentication.tokens import Token
 
 __all__ = ["TokenHandlers"]
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import (
-    application,
-    certificates,
+from penstock.protocols.http.management import application, logins, webhooks
+from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.definitions import definitions
+from penstock.protocols.http.management.node import certificates, feature_flags, health, overview
+from penstock.protocols.http.management.resources import (
     connections,
-    definitions,
     exchanges,
-    feature_flags,
-    health,
-    logins,
     messages,
-    overview,
     queues,
     readers,
     users,
     vhosts,
-    webhooks,
 )
-from penstock.protocols.http.management.context import Management
 
 __all__ = ["add_management"]
 

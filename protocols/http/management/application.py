@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.errors import StartError
 from penstock.protocols.http.management.context import Management, absent, fields_of
-from penstock.protocols.http.messages import HttpError, Request, Response, dumps, json_response
+from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, json_response
 
 __all__ = ["add"]
 

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
-from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.management.rates import Sampler
-from penstock.protocols.http.messages import HttpError, Request
-from penstock.protocols.http.traffic import Messages, kept
-from penstock.router.identity import Actor, Identity
+from penstock.protocols.http.server.app import HttpApp
+from penstock.protocols.http.server.messages import HttpError, Request
+from penstock.protocols.http.shared.traffic import Messages, kept
+from penstock.router.authorization.identity import Actor, Identity
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.server.workers import Forwarder
     from penstock.protocols.http.webhooks.service import Webhooks
-    from penstock.protocols.http.workers import Forwarder
-    from penstock.protocols.registry import Registry
+    from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
-    from penstock.router.vhost import Vhost
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["LISTENER_PROTOCOLS", "PRODUCT", "RABBITMQ_VERSION", "Management"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.protocols.http.management.context import Management, absent
-from penstock.protocols.http.messages import Request, Response, json_response
+from penstock.protocols.http.server.messages import Request, Response, json_response
 
 __all__ = ["PROTOCOLS", "add"]
 

@@ -13,16 +13,16 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from penstock.router.entries import QueueEntry
-from penstock.subscriptions.guard import guarded
+from penstock.router.exchanges.entries import QueueEntry
+from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.protocols.facts import Totals
-    from penstock.protocols.registry import Registry
+    from penstock.protocols.listening.registry import Registry
+    from penstock.protocols.net.connection_info import Totals
     from penstock.router.broker import Broker
-    from penstock.subscriptions.queue import Queue
+    from penstock.subscriptions.queue.queue import Queue
 
 __all__ = [
     "GAUGES",

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
-from penstock.protocols.facts import ChannelFacts, ConsumerFacts, Totals
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.rates import (
     QUEUE_COUNTERS,
@@ -22,17 +21,18 @@ from penstock.protocols.http.management.rates import (
     queue_type,
     total_counters,
 )
+from penstock.protocols.net.connection_info import ChannelFacts, ConsumerFacts, Totals
 from penstock.router.arguments import encode_table
-from penstock.router.exchanges import Exchange
-from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.heads import age_ms
-from penstock.subscriptions.subscription import Subscription
+from penstock.router.exchanges.exchanges import Exchange
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.streams.lag import age_ms
+from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
-    from penstock.protocols.registry import Live
-    from penstock.router.entries import Binding, QueueEntry
-    from penstock.router.policies import Policy
-    from penstock.router.vhost import Vhost
+    from penstock.protocols.listening.registry import Live
+    from penstock.router.exchanges.entries import Binding, QueueEntry
+    from penstock.router.policies.policies import Policy
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = [
     "Item",

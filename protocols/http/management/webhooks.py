@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.protocols.http.management.context import Management, absent
-from penstock.protocols.http.management.lists import one_of, reply_list
-from penstock.protocols.http.messages import Request, Response
+from penstock.protocols.http.server.messages import Request, Response
+from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.http.webhooks.handlers import shown
 
 __all__ = ["add"]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.protocols.http.app import HttpApp
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.management.overview import memory_of
-from penstock.protocols.http.messages import Request, Response
+from penstock.protocols.http.management.node.overview import memory_of
 from penstock.protocols.http.metrics import node, objects, whole
 from penstock.protocols.http.metrics.exposition import CONTENT_TYPE, Metric, of_one, written
 from penstock.protocols.http.metrics.own import own
+from penstock.protocols.http.server.app import HttpApp
+from penstock.protocols.http.server.messages import Request, Response
 
 __all__ = ["add_metrics", "needs_no_login"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.protocols.http.management import host
 from penstock.protocols.http.management.context import PRODUCT, RABBITMQ_VERSION, Management
+from penstock.protocols.http.management.node import host
 from penstock.protocols.http.metrics.exposition import Metric, of_one
 
 __all__ = ["about", "alarms", "coarse", "files", "limits", "started"]

@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.http.heads import heads_known
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.rates import queue_counters
 from penstock.protocols.http.metrics import node, whole
 from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, sample, written
 from penstock.protocols.http.metrics.own import own
-from penstock.subscriptions.heads import age_ms
-from penstock.subscriptions.subscription import Subscription
+from penstock.protocols.http.shared.lag import heads_known
+from penstock.subscriptions.streams.lag import age_ms
+from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
-    from penstock.protocols.facts import ChannelFacts
-    from penstock.protocols.registry import Live
-    from penstock.router.entries import QueueEntry
-    from penstock.router.exchanges import Exchange
-    from penstock.router.vhost import Vhost
+    from penstock.protocols.listening.registry import Live
+    from penstock.protocols.net.connection_info import ChannelFacts
+    from penstock.router.exchanges.entries import QueueEntry
+    from penstock.router.exchanges.exchanges import Exchange
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["aggregated", "detailed", "per_object"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.metrics.exposition import Kind, metric
+from penstock.protocols.http.webhooks.delivery.worker import STATES
 from penstock.protocols.http.webhooks.endpoint import Outcome
-from penstock.protocols.http.webhooks.worker import STATES
 
 __all__ = ["own"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.facts import SIZES, Totals
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.logins import PROTOCOLS
 from penstock.protocols.http.management.rates import QueueSums
 from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, of_one, sample
+from penstock.protocols.net.connection_info import SIZES, Totals
 
 if TYPE_CHECKING:
-    from penstock.protocols.registry import Live
+    from penstock.protocols.listening.registry import Live
 
 __all__ = [
     "ByProtocol",

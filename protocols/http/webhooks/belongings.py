@@ -14,16 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.protocols.http.traffic import Messages
+from penstock.protocols.http.shared.traffic import Messages
+from penstock.protocols.http.webhooks.address_rules import Guard
 from penstock.protocols.http.webhooks.client import Resolve
-from penstock.protocols.http.webhooks.guard import Guard
 from penstock.protocols.http.webhooks.store import Store
 from penstock.router.arguments import Arguments
-from penstock.router.identity import BROKER, Actor
+from penstock.router.authorization.identity import BROKER, Actor
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
-    from penstock.router.vhost import Vhost
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["Context", "attempts_queue", "dead_queue", "declare", "own_queue"]
 

@@ -22,7 +22,7 @@ from typing import Final, cast
 
 import httptools
 
-from penstock.protocols.http.webhooks.guard import Forbidden, Guard, Target
+from penstock.protocols.http.webhooks.address_rules import Forbidden, Guard, Target
 
 __all__ = ["Answer", "Client", "NoAnswer", "Resolve", "look_up"]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import orjson
 
 from penstock.errors import ConfigError
-from penstock.protocols.definitions import Item
-from penstock.protocols.http.messages import HttpError
+from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.webhooks.store import Webhook
+from penstock.protocols.listening.definitions import Item
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.webhooks.sealing import Seal
+    from penstock.protocols.http.webhooks.security.secrets import Seal
     from penstock.protocols.http.webhooks.service import Webhooks
-    from penstock.router.vhost import Vhost
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["WebhookDefinitions"]
 

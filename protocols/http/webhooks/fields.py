@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.protocols.http.messages import HttpError
+from penstock.protocols.http.server.messages import HttpError
 
 __all__ = ["Fields", "bad"]
 

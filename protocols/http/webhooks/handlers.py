@@ -18,35 +18,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.http.data.fields import number_of, object_of, optional_object
-from penstock.protocols.http.data.pages import page
-from penstock.protocols.http.data.positions import indexed, offset_at, position_of
-from penstock.protocols.http.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.fields import number_of, object_of, optional_object
+from penstock.protocols.http.shared.pages import page
+from penstock.protocols.http.shared.positions import indexed, offset_at, position_of
 from penstock.protocols.http.webhooks.belongings import attempts_queue, dead_queue
 from penstock.protocols.http.webhooks.client import NoAnswer
-from penstock.protocols.http.webhooks.service import Webhooks
-from penstock.protocols.http.webhooks.settings import settings_of
-from penstock.protocols.http.webhooks.signing import (
+from penstock.protocols.http.webhooks.delivery.worker import Worker
+from penstock.protocols.http.webhooks.security.signing import (
     BadSecret,
     check_secret,
     kind_of,
     new_secret,
     public_key,
 )
-from penstock.protocols.http.webhooks.worker import Worker
+from penstock.protocols.http.webhooks.service import Webhooks
+from penstock.protocols.http.webhooks.settings import settings_of
 from penstock.router.errors import AccessRefused
-from penstock.router.since import parse_since
+from penstock.router.queues.start_position import parse_since
 from penstock.subscriptions.errors import SubscriptionError
-from penstock.subscriptions.replay import Replay
-from penstock.subscriptions.stream import Stream
-from penstock.subscriptions.subscription import Subscription
+from penstock.subscriptions.streams.replay import Replay
+from penstock.subscriptions.streams.stream import Stream
+from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.app import HttpApp
     from penstock.protocols.http.data.access import Access
-    from penstock.protocols.http.data.reader import StreamReader
-    from penstock.router.vhost import Vhost
-    from penstock.subscriptions.queue import Queue
+    from penstock.protocols.http.data.pulling.reader import StreamReader
+    from penstock.protocols.http.server.app import HttpApp
+    from penstock.router.vhost.vhost import Vhost
+    from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["WebhookHandlers", "shown"]
 

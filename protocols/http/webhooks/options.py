@@ -6,8 +6,8 @@ import ssl
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from penstock.protocols.http.webhooks.guard import Guard
-from penstock.protocols.http.webhooks.sealing import Seal
+from penstock.protocols.http.webhooks.address_rules import Guard
+from penstock.protocols.http.webhooks.security.secrets import Seal
 
 __all__ = ["WebhookOptions"]
 

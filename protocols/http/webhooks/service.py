@@ -9,9 +9,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.logs import fields
-from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.traffic import Messages
-from penstock.protocols.http.webhooks.auth import BadCertificate
+from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.shared.traffic import Messages
+from penstock.protocols.http.webhooks.address_rules import Forbidden
 from penstock.protocols.http.webhooks.belongings import (
     Context,
     attempts_queue,
@@ -21,20 +21,20 @@ from penstock.protocols.http.webhooks.belongings import (
 )
 from penstock.protocols.http.webhooks.client import Resolve, look_up
 from penstock.protocols.http.webhooks.definitions import WebhookDefinitions
-from penstock.protocols.http.webhooks.guard import Forbidden
+from penstock.protocols.http.webhooks.delivery.worker import Worker
 from penstock.protocols.http.webhooks.options import WebhookOptions
+from penstock.protocols.http.webhooks.security.auth import BadCertificate
 from penstock.protocols.http.webhooks.settings import Settings, Source
 from penstock.protocols.http.webhooks.store import Store, Webhook
-from penstock.protocols.http.webhooks.worker import Worker
+from penstock.router.authorization.identity import BROKER, Actor, Identity
 from penstock.router.errors import AccessRefused, NotFound, TopicRefused
-from penstock.router.exchanges import MQTT_EXCHANGE
-from penstock.router.identity import BROKER, Actor, Identity
+from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
 from penstock.router.names import binding_key, text, wire
-from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
-    from penstock.router.vhost import Vhost
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["Webhooks"]
 

@@ -24,8 +24,8 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from penstock.protocols.http.webhooks.auth import MASK, Auth, auth_of
 from penstock.protocols.http.webhooks.fields import Fields, bad
+from penstock.protocols.http.webhooks.security.auth import MASK, Auth, auth_of
 
 __all__ = ["Batch", "Filter", "Format", "Ordering", "Retry", "Settings", "Source", "settings_of"]
 

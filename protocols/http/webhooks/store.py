@@ -19,11 +19,11 @@ import orjson
 
 from penstock.errors import ConfigError
 from penstock.protocols.http.webhooks.settings import Settings, settings_of
-from penstock.router.metadata import row_key
+from penstock.router.rows import row_key
 
 if TYPE_CHECKING:
-    from penstock.log_core.tables import Tables
-    from penstock.protocols.http.webhooks.sealing import Seal
+    from penstock.log_core.state.tables import Tables
+    from penstock.protocols.http.webhooks.security.secrets import Seal
 
 __all__ = ["Progress", "Store", "Webhook"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import ConfigError, StartError
 
 if TYPE_CHECKING:
-    from penstock.log_core.layout import Folder
+    from penstock.log_core.files.layout import Folder
 
 __all__ = ["DAMAGED", "add_log_commands"]
 
@@ -312,7 +312,7 @@ def _moment(flag: str, value: str | None, default: int) -> int:
     """A time of the command line in ms since the epoch. Raises ConfigError."""
     if value is None:
         return default
-    from penstock.router.since import parse_since
+    from penstock.router.queues.start_position import parse_since
 
     found = parse_since(int(value) if value.isdecimal() else value, int(time.time() * 1000))
     if found is None or found.position:

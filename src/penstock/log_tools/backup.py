@@ -30,9 +30,9 @@ from typing import Final
 
 from penstock.errors import StartError
 from penstock.log_core.errors import Damage
-from penstock.log_core.files import Files
-from penstock.log_core.layout import TIME_INDEX, Folder, read_sealed
-from penstock.log_core.manifest import Manifest
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import TIME_INDEX, Folder, read_sealed
+from penstock.log_core.files.manifest import Manifest
 from penstock.log_tools.reading import SegmentFile, batches, read_manifest, segments
 
 __all__ = ["NOTE", "Backup", "backup"]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from penstock.errors import PenstockError
-from penstock.log_core._batch import NOTE, STATE
+from penstock.log_core.batch._batch import NOTE, STATE
 from penstock.log_core.errors import Damage
-from penstock.log_core.layout import Folder
+from penstock.log_core.files.layout import Folder
 from penstock.log_tools.queues import queues
 from penstock.log_tools.reading import EVERYTHING, Span, batches, read_tables, segments
 from penstock.log_tools.rendering import KINDS, Body, json_line, shown, shown_state

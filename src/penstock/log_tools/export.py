@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.errors import StartError
-from penstock.log_core._batch import DELAYED_RECORDS, RECORDS, Batch
+from penstock.log_core.batch._batch import DELAYED_RECORDS, RECORDS, Batch
 from penstock.log_core.errors import Damage
-from penstock.log_core.files import Files
-from penstock.log_core.layout import Folder
-from penstock.log_core.manifest import Manifest
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.manifest import Manifest
 from penstock.log_tools.portable import VERSION, Writer, members, text_of
 from penstock.log_tools.reading import Span, batches, read_manifest, read_tables, segments
 

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import StartError
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._batch import LIST, UNROUTED, Batch
-from penstock.log_core._feed import Feed
-from penstock.log_core.checkpoint import Checkpoint, write_checkpoint
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.batch._batch import LIST, UNROUTED, Batch
 from penstock.log_core.errors import Damage
-from penstock.log_core.files import Files
-from penstock.log_core.layout import SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.lock import Lock
-from penstock.log_core.manifest import Manifest
-from penstock.log_core.salvage import note_of
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.files.lock import Lock
+from penstock.log_core.files.manifest import Manifest
+from penstock.log_core.recovery.checkpoint import Checkpoint, write_checkpoint
+from penstock.log_core.recovery.salvage import note_of
 from penstock.log_tools.portable import VERSION, bytes_of, members
 from penstock.log_tools.reading import batches, segments
 

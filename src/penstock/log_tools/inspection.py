@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from penstock.errors import StartError
-from penstock.log_core._batch import STATE
-from penstock.log_core._scan import Scanned, Scanner
-from penstock.log_core.checkpoint import read_checkpoint
+from penstock.log_core.batch._batch import STATE
+from penstock.log_core.batch._scan import Scanned, Scanner
 from penstock.log_core.errors import Damage
-from penstock.log_core.feed_index import ROW_BYTES, read_directory, verify_entries
-from penstock.log_core.history import read_history, read_history_entries
-from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.manifest import CleanMark, Manifest
-from penstock.log_core.segment import Segment
-from penstock.log_core.tables import split_key
+from penstock.log_core.files.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.files.manifest import CleanMark, Manifest
+from penstock.log_core.history.history import read_history, read_history_entries
+from penstock.log_core.recovery.checkpoint import read_checkpoint
+from penstock.log_core.segments.feed_index import ROW_BYTES, read_directory, verify_entries
+from penstock.log_core.segments.segment import Segment
+from penstock.log_core.state.tables import split_key
 from penstock.log_tools.reading import SegmentFile, batches, missing
 
 __all__ = ["Walked", "inspect", "verify", "walk"]

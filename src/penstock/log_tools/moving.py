@@ -23,15 +23,15 @@ from typing import Any, Final
 
 from penstock.config.sections.server import WORKERS_MAX
 from penstock.errors import StartError
-from penstock.log_core.files import Files
-from penstock.log_core.layout import Folder
-from penstock.log_core.lock import Lock
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.lock import Lock
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.log_tools.backup import NOTE, backup
 from penstock.log_tools.reading import open_folder
 from penstock.router.arguments import decode_table, encode_table
-from penstock.router.metadata import row_key
+from penstock.router.rows import row_key
 from penstock.workers.folders import worker_folder
 
 __all__ = ["Moved", "move"]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.errors import LogError
-from penstock.log_core.tables import FEED_TABLE, KEEPS_TABLE, Tables, feed_of_key
+from penstock.log_core.state.tables import FEED_TABLE, KEEPS_TABLE, Tables, feed_of_key
 from penstock.router.arguments import decode_table
-from penstock.router.sessions import TABLE as SESSIONS
-from penstock.router.sessions import split_row
+from penstock.router.sessions.sessions import TABLE as SESSIONS
+from penstock.router.sessions.sessions import split_row
 
 __all__ = ["Membership", "QueueState", "keeping_feeds", "queues"]
 

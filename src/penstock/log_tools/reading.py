@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.errors import StartError
-from penstock.log_core._appender import Appender
-from penstock.log_core._batch import ALIGN, BLOCK, MORE, STATE, TOMBSTONE, Batch
-from penstock.log_core._blocks import contents
-from penstock.log_core._scan import Scanner
-from penstock.log_core.checkpoint import read_checkpoint
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.batch._batch import ALIGN, BLOCK, MORE, STATE, TOMBSTONE, Batch
+from penstock.log_core.batch._blocks import contents
+from penstock.log_core.batch._scan import Scanner
 from penstock.log_core.errors import Damage
-from penstock.log_core.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.manifest import Manifest
-from penstock.log_core.places import check_links
-from penstock.log_core.tables import Tables
+from penstock.log_core.files.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.files.manifest import Manifest
+from penstock.log_core.files.segment_folders import check_links
+from penstock.log_core.recovery.checkpoint import read_checkpoint
+from penstock.log_core.state.tables import Tables
 
 __all__ = [
     "EVERYTHING",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 import orjson
 
 from penstock.errors import PenstockError
-from penstock.log_core import _batch
-from penstock.log_core._batch import Batch, Record
-from penstock.log_core.tables import split_key
-from penstock.protocols.amqp.properties import decode_properties as decode_amqp
-from penstock.protocols.mqtt.properties import decode_properties as decode_mqtt
-from penstock.protocols.mqtt.properties import encode_varint
+from penstock.log_core.batch import _batch
+from penstock.log_core.batch._batch import Batch, Record
+from penstock.log_core.state.tables import split_key
+from penstock.protocols.amqp.codec.properties import decode_properties as decode_amqp
+from penstock.protocols.mqtt.codec.properties import decode_properties as decode_mqtt
+from penstock.protocols.mqtt.codec.properties import encode_varint
 from penstock.router.names import split_key_block
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@
     a checkpoint                   removed; the one before it and the log have the same, where both are whole
     a feed of the past             removed; what was backfilled by it is lost
     the head of a segment          written anew; nothing is lost
-    batches of a segment           cut out (`log_core.salvage`); their records are lost
+    batches of a segment           cut out (`log_core.recovery.salvage`); their records are lost
     a segment that is missing      an empty one takes its place; its records are lost
 
 Each file that is changed or removed is copied to quarantine/ first, derived ones excepted; without room for
@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import StartError
-from penstock.log_core._scan import Scanner
-from penstock.log_core.checkpoint import read_checkpoint
+from penstock.log_core.batch._scan import Scanner
 from penstock.log_core.errors import Damage
-from penstock.log_core.feed_index import ROW_BYTES, read_directory, read_entries, verify_entries
-from penstock.log_core.files import Files
-from penstock.log_core.history import read_history, read_history_entries
-from penstock.log_core.layout import Folder
-from penstock.log_core.lock import Lock
-from penstock.log_core.manifest import CleanMark, Manifest
-from penstock.log_core.salvage import Hole, hits_behind, mend, mend_head, quarantine, stand_in
-from penstock.log_core.segment import Segment
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.lock import Lock
+from penstock.log_core.files.manifest import CleanMark, Manifest
+from penstock.log_core.history.history import read_history, read_history_entries
+from penstock.log_core.recovery.checkpoint import read_checkpoint
+from penstock.log_core.recovery.salvage import Hole, hits_behind, mend, mend_head, quarantine, stand_in
+from penstock.log_core.segments.feed_index import ROW_BYTES, read_directory, read_entries, verify_entries
+from penstock.log_core.segments.segment import Segment
 from penstock.log_tools.inspection import Walked, walk
 from penstock.log_tools.queues import queues
 from penstock.log_tools.reading import read_tables

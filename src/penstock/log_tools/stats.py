@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.log_core._batch import DELAYED_RECORDS, NOTE, PERSISTENT, RECORDS, STATE, Record
+from penstock.log_core.batch._batch import DELAYED_RECORDS, NOTE, PERSISTENT, RECORDS, STATE, Record
 from penstock.log_core.errors import Damage
-from penstock.log_core.layout import SALVAGED, Folder
-from penstock.log_core.manifest import Manifest
-from penstock.log_core.tables import Tables
+from penstock.log_core.files.layout import SALVAGED, Folder
+from penstock.log_core.files.manifest import Manifest
+from penstock.log_core.state.tables import Tables
 from penstock.log_tools.queues import QueueState, keeping_feeds, queues
 from penstock.log_tools.reading import SegmentFile, batches, read_manifest, read_tables, segments
-from penstock.router.partitions import vhosts
+from penstock.router.vhost.partitions import vhosts
 
 __all__ = ["Needed", "SegmentStats", "Stats", "stats"]
 

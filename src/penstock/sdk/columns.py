@@ -14,7 +14,7 @@ from penstock.sdk.message import Message
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from penstock.protocols.native._inbox import Columns
+    from penstock.protocols.native.codec._inbox import Columns
     from penstock.sdk.consumer import Source
 
     T = TypeVar("T", default=bytes)

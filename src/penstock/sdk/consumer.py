@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, cast, overload
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native._inbox import Inbox
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec._inbox import Inbox
 from penstock.sdk.checking import number, whole
 from penstock.sdk.columns import Batch
 from penstock.sdk.errors import ClientError, Closed, NotFound

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.errors import ClientError, ConnectionLost
 from penstock.sdk.message import Described, MessageId

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from penstock.sdk.errors import ClientError, ConnectionLost, from_wire, too_large
 from penstock.sdk.url import Target
 
@@ -124,7 +124,7 @@ class Link(asyncio.Protocol):
 
     def _frame(self, kind: int, handle: int, payload: bytes) -> None:
         if kind == kinds.DELIVER_PACKED:
-            from penstock.protocols.native.packing import unpack
+            from penstock.protocols.native.codec.packing import unpack
 
             kind, payload = kinds.DELIVER, unpack(payload, _DELIVERY_MAX)
         match kind:
@@ -362,7 +362,7 @@ def _seen(answer: asyncio.Future[dict[str, Any]]) -> None:
 
 def _check_here(compression: str) -> None:
     """Raises ClientError: it cannot be done in this process."""
-    from penstock.protocols.native.packing import available
+    from penstock.protocols.native.codec.packing import available
 
     if compression not in available():
         raise ClientError(

@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from penstock.sdk.errors import ClientError, ConnectionLost, Refused, from_wire
 from penstock.sdk.url import parse_url
 

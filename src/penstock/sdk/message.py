@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from penstock.protocols.native._records import MessageId, Record
-from penstock.protocols.native.kinds import KEY_HEADER
+from penstock.protocols.native.codec._records import MessageId, Record
+from penstock.protocols.native.codec.kinds import KEY_HEADER
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -54,7 +54,7 @@ def properties_block(
     """
     if key is None and not headers and ttl_ms is None and persistent and not properties:
         return PLAIN
-    from penstock.protocols.properties import FIELDS, encode_properties
+    from penstock.protocols.properties.properties import FIELDS, encode_properties
 
     if properties and "delivery_mode" in properties:
         raise TypeError("delivery_mode is said by persistent: True for 2, False for 1")
@@ -114,7 +114,7 @@ def _refused(properties: Mapping[str, Any], size: int) -> str:
 
 def _culprit(properties: Mapping[str, Any], error: Exception) -> Exception:
     """The error, naming the property or header whose value cannot be encoded."""
-    from penstock.protocols.properties import encode_properties
+    from penstock.protocols.properties.properties import encode_properties
 
     headers = {
         f"header {name!r}": {"headers": {name: value}}
@@ -133,7 +133,7 @@ def _culprit(properties: Mapping[str, Any], error: Exception) -> Exception:
 @cache
 def _parser() -> Callable[[bytes], tuple[int, int, int, bytes | None, bool] | None]:
     """Loaded when it is needed, as all that has to do with properties is."""
-    from penstock.protocols._properties import parse
+    from penstock.protocols.properties._properties import parse
 
     return parse
 
@@ -141,7 +141,7 @@ def _parser() -> Callable[[bytes], tuple[int, int, int, bytes | None, bool] | No
 @cache
 def _header_reader() -> Callable[[bytes, bytes], str | bytes | None]:
     """Loaded when it is needed, as all that reads properties is."""
-    from penstock.protocols._tables import read_text_header
+    from penstock.protocols.properties._tables import read_text_header
 
     return read_text_header
 
@@ -154,7 +154,7 @@ class Described:
     @cached_property
     def properties(self) -> dict[str, Any]:
         """All its properties by AMQP's names, e.g. `content_type`; MQTT's and HTTP's are translated."""
-        from penstock.protocols.properties import decode_properties
+        from penstock.protocols.properties.properties import decode_properties
 
         return decode_properties(self.block)
 

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native._gathering import MESSAGE_BYTES, Gathering
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec._gathering import MESSAGE_BYTES, Gathering
 from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.composing import Composer, delay_name, due_ms
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, too_large
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
-    from penstock.protocols.native._gathering import Pending
+    from penstock.protocols.native.codec._gathering import Pending
     from penstock.sdk.client import Client
     from penstock.sdk.half import Answering, Group, Half
     from penstock.sdk.link import Link

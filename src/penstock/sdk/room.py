@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.protocols.native._gathering import Gathering
+    from penstock.protocols.native.codec._gathering import Gathering
     from penstock.sdk.errors import ClientError
 
 __all__ = ["Room"]

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.protocols.native._inbox import Inbox
+from penstock.protocols.native.codec._inbox import Inbox
 from penstock.sdk.message import Message
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from penstock.protocols.native._records import Record
+from penstock.protocols.native.codec._records import Record
 from penstock.sdk.errors import BadBody, ClientError
 
 __all__ = ["Codec", "Schema", "body_of", "codec_of"]

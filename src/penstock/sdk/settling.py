@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from penstock.sdk.checking import number
 from penstock.sdk.columns import Batch
 from penstock.sdk.errors import ClientError, StaleDelivery

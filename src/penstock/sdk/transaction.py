@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native._records import encode_records
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec._records import encode_records
 from penstock.sdk.consumer import Consumer
 from penstock.sdk.errors import ClientError
 from penstock.sdk.message import Message

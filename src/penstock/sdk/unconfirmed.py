@@ -11,11 +11,11 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.native import kinds
+from penstock.protocols.native.codec import kinds
 from penstock.sdk.errors import ClientError, Fenced, from_wire
 
 if TYPE_CHECKING:
-    from penstock.protocols.native._gathering import Gathering, Pending
+    from penstock.protocols.native.codec._gathering import Gathering, Pending
     from penstock.sdk.errors import ClientError
     from penstock.sdk.link import Link
     from penstock.sdk.room import Room
@@ -88,7 +88,7 @@ class Unconfirmed:
         else:
             records, packed = batch.records, 0
             if link.packs:
-                from penstock.protocols.native.packing import code_of, pack
+                from penstock.protocols.native.codec.packing import code_of, pack
 
                 records, packed = pack(records, link.packs), code_of(link.packs)
             name = batch.name or b""

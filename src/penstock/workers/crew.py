@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.protocols.doors import Doors
-from penstock.protocols.following import Follower, Leader
+from penstock.protocols.workers.handover import Doors
+from penstock.protocols.workers.replication import Follower, Leader
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
-    from penstock.protocols.front import Front
+    from penstock.protocols.listening.front_end import Front
     from penstock.router.broker import Broker
-    from penstock.router.metadata import Tables
+    from penstock.router.rows import Tables
 
 __all__ = ["Crew", "Membership", "Stopped"]
 

@@ -2,7 +2,8 @@
 
 The supervisor touches no message. It makes sure of the ports, so that they are the same for all and for
 whoever is started again (the workers listen themselves, with SO_REUSEPORT), makes a door for each worker
-(`protocols.doors`), and forks: it has no loop and no thread, so a fork is a copy of what was just loaded.
+(`protocols.workers.handover`), and forks: it has no loop and no thread, so a fork is a copy of the
+modules that were just loaded.
 A worker that cannot start at all ends everything, with its exit code; one that served before is started
 again at once, then after 0.5, 1, 2 ... 30 s; having served for a minute it begins anew.
 
@@ -32,7 +33,7 @@ import orjson
 from penstock import logs
 from penstock.config import Address, Config
 from penstock.errors import ConfigError, PenstockError, StartError
-from penstock.protocols.listener import listening_socket
+from penstock.protocols.listening.listener import listening_socket
 from penstock.workers.crew import Membership
 from penstock.workers.folders import worker_folder
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._batch import BLOCK, PERSISTENT, RECORDS, Batch
-from penstock.log_core._blocks import contents, pack
-from penstock.log_core._crc import crc32c
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.batch._batch import BLOCK, PERSISTENT, RECORDS, Batch
+from penstock.log_core.batch._blocks import contents, pack
+from penstock.log_core.batch._crc import crc32c
 
 if sys.version_info >= (3, 14):
     from compression import zstd

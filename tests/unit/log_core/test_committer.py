@@ -12,8 +12,8 @@ from threading import Semaphore
 
 import pytest
 
-from penstock.log_core._committer import Committer
-from penstock.log_core.files import Files
+from penstock.log_core.files.files import Files
+from penstock.log_core.wal._committer import Committer
 from tests.support.limits import LIMIT_S
 
 Answer = tuple[int, int, OSError | None]

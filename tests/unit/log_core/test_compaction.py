@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._batch import PERSISTENT, RECORDS
-from penstock.log_core._blocks import pack
-from penstock.log_core._compact import KeyMap
-from penstock.log_core._feed import Feed
-from penstock.log_core.compaction import TOMBSTONES_S
-from penstock.log_core.layout import Folder
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.batch._batch import PERSISTENT, RECORDS
+from penstock.log_core.batch._blocks import pack
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.maintenance._compact import KeyMap
+from penstock.log_core.maintenance.compaction import TOMBSTONES_S
 from penstock.log_tools.reading import Found, SegmentFile, Span, batches, segments
-from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.streams.stream import Stream
 from tests.support.limits import LIMIT_S
 from tests.support.queues import Consumer
 from tests.support.small_broker import Broker

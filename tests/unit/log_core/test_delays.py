@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core._delays import DueHeap, decode_entry, sorted_entries, total_size
-from penstock.log_core.delays import Taken
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.delayed._delays import DueHeap, decode_entry, sorted_entries, total_size
+from penstock.log_core.delayed.delays import Taken
 from penstock.log_core.log import Log
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle, wait
 

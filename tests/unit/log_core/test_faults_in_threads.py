@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core import reader as reader_module
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core.feed_index import read_entries
+from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.log import Log
+from penstock.log_core.reading import reader as reader_module
+from penstock.log_core.segments.feed_index import read_entries
 from tests.support.logs import (
     KIB,
     Unsynced,
@@ -170,7 +170,7 @@ def test_a_search_of_the_past_says_that_it_failed(
         def is_wanted(self, record: object) -> bool:
             return True
 
-    monkeypatch.setattr("penstock.log_core.histories.Search.run", fails_once(lambda: None))
+    monkeypatch.setattr("penstock.log_core.history.histories.Search.run", fails_once(lambda: None))
     found: list[Any] = []
     last = log.appender.next_lsn
     log.search(1, Matcher(), lambda *told: found.append(told), last=last, durable=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core.holds import Holds
 from penstock.log_core.log import Log
+from penstock.log_core.maintenance.leases import Holds
 from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log
 
 NOBODY = (1 << 64) - 1

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StartError
-from penstock.log_core._appender import Target
-from penstock.log_core._batch import AMQP091, LIST, MORE, MQTT5, PERSISTENT, UNROUTED
-from penstock.log_core._crc import crc32c
+from penstock.log_core.batch._appender import Target
+from penstock.log_core.batch._batch import AMQP091, LIST, MORE, MQTT5, PERSISTENT, UNROUTED
+from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.log import Log
-from penstock.log_core.recovery import LSN_JUMP
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.recovery.recovery import LSN_JUMP
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from tests.support.limits import LIMIT_S
 from tests.support.logs import (
     FULL,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core._batch import LOST
+from penstock.log_core.batch._batch import LOST
 from tests.support.logs import (
     KIB,
     append,

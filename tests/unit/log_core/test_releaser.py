@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core import releaser
-from penstock.log_core.files import Files
-from penstock.log_core.releaser import Releaser
+from penstock.log_core.files import space_release as releaser
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.space_release import Releaser
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle
 
 MIB = 1 << 20

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from penstock.log_core._batch import EVENTS, LOST, PERSISTENT
-from penstock.log_core.layout import TIME_INDEX, read_sealed, write_sealed
+from penstock.log_core.batch._batch import EVENTS, LOST, PERSISTENT
+from penstock.log_core.files.layout import TIME_INDEX, read_sealed, write_sealed
 from penstock.log_core.log import Log
-from penstock.log_core.retention import Retention, given_up, kept
-from penstock.log_core.segment import EVERYBODY, OWN, Segment
-from penstock.log_core.upkeep import deletable
+from penstock.log_core.maintenance.retention import Retention, given_up, kept
+from penstock.log_core.maintenance.upkeep import deletable
+from penstock.log_core.segments.segment import EVERYBODY, OWN, Segment
 from tests.support.logs import (
     KIB,
     Unsynced,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core.layout import Folder
+from penstock.log_core.files.layout import Folder
 from penstock.log_core.log import Log
-from penstock.log_core.segment import Segment
+from penstock.log_core.segments.segment import Segment
 from tests.support.logs import KIB, batch_of, durable_feed, fill, open_log, settle
 
 Flip = Callable[[Path, int], None]

@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import StartError
-from penstock.log_core._appender import Appender, Target
-from penstock.log_core._batch import BLOCK, PERSISTENT, RECORDS, Batch, Record
-from penstock.log_core._feed import Feed
-from penstock.log_core._seal import Needs
-from penstock.log_core.layout import WAL_HEAD_BYTES, Folder
-from penstock.log_core.sealing import samples
-from penstock.log_core.segment import Marks
+from penstock.log_core.batch._appender import Appender, Target
+from penstock.log_core.batch._batch import BLOCK, PERSISTENT, RECORDS, Batch, Record
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.layout import WAL_HEAD_BYTES, Folder
+from penstock.log_core.maintenance._seal import Needs
+from penstock.log_core.maintenance.sealing import samples
+from penstock.log_core.segments.segment import Marks
 from penstock.log_tools.inspection import verify
 from penstock.log_tools.reading import Found, SegmentFile, Span, batches, segments
 from penstock.subscriptions import queues
-from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.streams.stream import Stream
 from tests.support.logs import FULL, KIB, Unsynced, open_log, settle
 from tests.support.queues import Consumer
 from tests.support.small_broker import Broker

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.log_core import spill as module
-from penstock.log_core import tables as tables_module
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.log_core.spill import Spill
+from penstock.log_core.state import spill as module
+from penstock.log_core.state import tables as tables_module
+from penstock.log_core.state.spill import Spill
 
 STEPS = st.lists(
     st.one_of(

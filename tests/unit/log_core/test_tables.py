@@ -6,8 +6,8 @@ import tracemalloc
 
 import orjson
 
-from penstock.log_core._appender import Appender
-from penstock.log_core.tables import Tables
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.state.tables import Tables
 
 
 def test_rows_take_their_own_size_in_memory() -> None:

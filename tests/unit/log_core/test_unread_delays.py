@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core import reader as reader_module
-from penstock.log_core import unread
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core.delays import Taken
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.delayed import retries as unread
+from penstock.log_core.delayed.delays import Taken
 from penstock.log_core.log import Log
-from penstock.log_core.segment import Segment
+from penstock.log_core.reading import reader as reader_module
+from penstock.log_core.segments.segment import Segment
 from tests.support.logs import (
     BROKEN,
     KIB,

@@ -12,9 +12,9 @@ import pytest
 
 from penstock.cli import main
 from penstock.errors import StartError
-from penstock.log_core.layout import Folder
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.manifest import Manifest
 from penstock.log_core.log import Log
-from penstock.log_core.manifest import Manifest
 from penstock.log_tools import backup as module
 from penstock.log_tools.backup import backup
 from penstock.log_tools.inspection import verify

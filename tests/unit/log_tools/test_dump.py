@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main
-from penstock.log_core.layout import VERSION, Folder, Head
-from penstock.log_core.manifest import Manifest
+from penstock.log_core.files.layout import VERSION, Folder, Head
+from penstock.log_core.files.manifest import Manifest
 from tests.unit.log_tools.conftest import Run, flip
 from tests.unit.router.conftest import World
 
@@ -106,7 +106,7 @@ def test_a_folder_of_another_version_is_refused(
     folder = Folder(stopped)
     manifest = Manifest.read(folder.manifest)
     raw = bytearray(folder.manifest.read_bytes())
-    monkeypatch.setattr("penstock.log_core.layout.VERSION", VERSION + 1)
+    monkeypatch.setattr("penstock.log_core.files.layout.VERSION", VERSION + 1)
     head = Head.decode(_as_version(raw, VERSION + 1), folder.manifest, 5)
     folder.manifest.write_bytes(head.encode(96) + raw[96:])
     monkeypatch.undo()
@@ -117,7 +117,7 @@ def test_a_folder_of_another_version_is_refused(
 
 
 def _as_version(raw: bytearray, version: int) -> bytes:
-    from penstock.log_core._crc import crc32c
+    from penstock.log_core.batch._crc import crc32c
 
     head = bytearray(raw[:96])
     head[8:10] = version.to_bytes(2, "little")

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.errors import StartError
-from penstock.log_core.layout import Folder
+from penstock.log_core.files.layout import Folder
 from penstock.log_tools.inspection import inspect, verify
 from penstock.log_tools.reading import open_folder
 from tests.support.logs import KIB, append, durable_feed, fill, open_log, settle

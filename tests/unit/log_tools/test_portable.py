@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.errors import StartError
-from penstock.log_core.layout import Folder
+from penstock.log_core.files.layout import Folder
 from penstock.log_tools import importing, portable
 from penstock.log_tools.export import export
 from penstock.log_tools.importing import import_file

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.cli import main
 from penstock.errors import StartError
-from penstock.log_core.files import Files
-from penstock.log_core.layout import Folder
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import Folder
 from penstock.log_core.log import Log
 from penstock.log_tools.inspection import verify
 from penstock.log_tools.repair import repair

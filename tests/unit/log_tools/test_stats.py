@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.cli import main
-from penstock.log_core.layout import Folder
-from penstock.log_core.segment import OWN
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.segments.segment import OWN
 from penstock.log_tools.stats import stats
 from penstock.router.names import join_key_block
 from tests.unit.log_tools.conftest import Run, flip

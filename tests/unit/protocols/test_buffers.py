@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.protocols.buffers import Buffers
-from penstock.protocols.wiring import Limits
+from penstock.protocols.net.buffers import Buffers
+from penstock.protocols.net.connection_context import Limits
 from tests.support.echo import Echo, packet
 from tests.support.limits import LIMIT_S
 from tests.support.stack import Stack

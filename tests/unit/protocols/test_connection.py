@@ -13,9 +13,9 @@ from contextlib import suppress
 import pytest
 import uvloop
 
-from penstock.protocols.connection import ARENA
-from penstock.protocols.listener import listening_socket
-from penstock.protocols.wiring import Limits
+from penstock.protocols.listening.listener import listening_socket
+from penstock.protocols.net.connection import ARENA
+from penstock.protocols.net.connection_context import Limits
 from tests.support.echo import Echo, packet
 from tests.support.limits import LIMIT_S
 from tests.support.stack import Stack

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core._seal import Needs
-from penstock.protocols.http.data.leases import Leases
-from penstock.protocols.http.webhooks.worker import Worker
-from penstock.protocols.listener import Listener
-from penstock.protocols.mqtt._runs import forget_runs
-from penstock.protocols.mqtt.client import Client as MqttClient
-from penstock.router.entries import QueueEntry
-from penstock.router.half import Half, HalfMessage
-from penstock.subscriptions.queue import Queue
+from penstock.log_core.maintenance._seal import Needs
+from penstock.protocols.http.data.pulling.leases import Leases
+from penstock.protocols.http.webhooks.delivery.worker import Worker
+from penstock.protocols.listening.listener import Listener
+from penstock.protocols.mqtt.clients.client import Client as MqttClient
+from penstock.protocols.mqtt.codec._shared_packets import forget_runs
+from penstock.router.exchanges.entries import QueueEntry
+from penstock.router.messages.half import Half, HalfMessage
+from penstock.subscriptions.queue.queue import Queue
 from tests.support.mqtt import Gateway
 from tests.support.native_halves import producer, questions
 from tests.support.native_kinds import consumer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.outbuffer import OutBuffer
+from penstock.protocols.net.outbuffer import OutBuffer
 
 
 def test_an_empty_buffer_takes_nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols._socket import SocketTransport
+from penstock.protocols.net._socket import SocketTransport
 
 LIMIT_S = 120.0
 

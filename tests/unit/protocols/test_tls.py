@@ -16,9 +16,9 @@ import uvloop
 
 from penstock.config.tls_hosts import TlsHost
 from penstock.errors import ConfigError
-from penstock.protocols.connection import ARENA
-from penstock.protocols.tls import Tls, TlsOptions, login_name
-from penstock.protocols.wiring import Limits
+from penstock.protocols.net.connection import ARENA
+from penstock.protocols.net.connection_context import Limits
+from penstock.protocols.tls.contexts import Tls, TlsOptions, login_name
 from tests.support.certificates import Authority
 from tests.support.echo import EchoServer, packet
 from tests.support.limits import LIMIT_S

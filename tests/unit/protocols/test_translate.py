@@ -8,7 +8,12 @@ import pamqp.header
 import pytest
 from pamqp import commands
 
-from penstock.protocols.translate import amqp091_from_mqtt5, mqtt5_from_amqp091, routing_key_of, topic_of
+from penstock.protocols.properties.translate import (
+    amqp091_from_mqtt5,
+    mqtt5_from_amqp091,
+    routing_key_of,
+    topic_of,
+)
 from tests.reference.mqtt_frames import text
 
 QOS = {0: 0, 1: 2, 2: 2 | 512}

@@ -9,10 +9,10 @@ from contextlib import suppress
 import pytest
 import uvloop
 
-from penstock.protocols._unframe import Unframer
-from penstock.protocols.connection import ARENA
-from penstock.protocols.websocket import WebSocketRules
-from penstock.protocols.wiring import Limits
+from penstock.protocols.listening._unframe import Unframer
+from penstock.protocols.listening.websocket import WebSocketRules
+from penstock.protocols.net.connection import ARENA
+from penstock.protocols.net.connection_context import Limits
 from tests.reference.websocket_frames import encode
 from tests.support.echo import EchoServer, packet
 from tests.support.limits import LIMIT_S

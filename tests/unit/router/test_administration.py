@@ -7,19 +7,19 @@ import hashlib
 
 import pytest
 
-from penstock.log_core.retention import Retention
-from penstock.router.errors import AccessRefused, InvalidParameter, InvalidRegex, LimitReached, NotFound
-from penstock.router.identity import Identity
-from penstock.router.names import ENC_AMQP091, join_key_block
-from penstock.router.passwords import (
+from penstock.log_core.maintenance.retention import Retention
+from penstock.router.authentication.passwords import (
     exported_hash,
     hash_password,
     imported_hash,
     rabbitmq_hash,
     verify_password,
 )
-from penstock.router.permissions import Permission, TopicPermission
-from penstock.router.retained import RetainedMessage
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Permission, TopicPermission
+from penstock.router.errors import AccessRefused, InvalidParameter, InvalidRegex, LimitReached, NotFound
+from penstock.router.messages.retained import RetainedMessage
+from penstock.router.names import ENC_AMQP091, join_key_block
 from tests.support.members import Member
 from tests.unit.router.conftest import World
 

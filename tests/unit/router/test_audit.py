@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core.tables import Tables
+from penstock.log_core.state.tables import Tables
 from penstock.router.audit import Audit, AuditOptions, Verdict
-from penstock.router.auth import AuthOptions
+from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import BrokerOptions
 from penstock.router.errors import AuthenticationRefused
 from tests.unit.router.conftest import World

@@ -11,15 +11,22 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core._appender import Appender
-from penstock.log_core.tables import Tables
-from penstock.router import auth, login_limit
-from penstock.router.auth import AuthOptions, Users
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.state.tables import Tables
+from penstock.router.authentication import login_limit
+from penstock.router.authentication import users as auth
+from penstock.router.authentication.login_limit import LoginLimit
+from penstock.router.authentication.passwords import (
+    DUMMY,
+    hash_password,
+    is_slow,
+    rabbitmq_hash,
+    verify_password,
+)
+from penstock.router.authentication.users import AuthOptions, Users
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Authorizer, Permission
 from penstock.router.errors import AuthenticationRefused, InvalidRegex
-from penstock.router.identity import Identity
-from penstock.router.login_limit import LoginLimit
-from penstock.router.passwords import DUMMY, hash_password, is_slow, rabbitmq_hash, verify_password
-from penstock.router.permissions import Authorizer, Permission
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.router.identity import Identity
+from penstock.router.authorization.identity import Identity
 from penstock.router.names import ENC_AMQP091, join_key_block
 from tests.unit.router.conftest import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.router.filters import NOTED, OWN, TABLE, Filters, Kept, is_noted, page_key, read_page
+from penstock.router.sessions.filters import NOTED, OWN, TABLE, Filters, Kept, is_noted, page_key, read_page
 
 _TOPICS = st.text(st.sampled_from("ab/"), min_size=1, max_size=8) | st.text(min_size=1, max_size=300)
 

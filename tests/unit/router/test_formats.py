@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StartError
-from penstock.router.formats import TABLE, VERSION
+from penstock.router.row_formats import TABLE, VERSION
 from tests.support.mqtt import Gateway
 
 

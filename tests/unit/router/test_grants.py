@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.router.grants import Grants, matches
+from penstock.router.authorization.grants import Grants, matches
 
 
 def grants(*scopes: str) -> Grants:

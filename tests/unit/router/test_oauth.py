@@ -11,14 +11,14 @@ import jwt
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.log_core._appender import Appender
-from penstock.log_core.tables import Tables
-from penstock.protocols.key_source import key_source
-from penstock.router import key_set as key_sets
-from penstock.router.auth import AuthOptions, Users
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.state.tables import Tables
+from penstock.protocols.login.key_source import key_source
+from penstock.router.authentication import key_set as key_sets
+from penstock.router.authentication.key_set import KeySet, KeySetError, read_keys
+from penstock.router.authentication.oauth import OAuth, OAuthOptions, is_token
+from penstock.router.authentication.users import AuthOptions, Users
 from penstock.router.errors import AuthenticationRefused
-from penstock.router.key_set import KeySet, KeySetError, read_keys
-from penstock.router.oauth import OAuth, OAuthOptions, is_token
 from tests.support.tokens import AUDIENCE, ISSUER, jwk, key_set, rsa_key, token, unsigned, write_keys
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.router.partitions import LP_TABLE, Partitions
+from penstock.router.vhost.partitions import LP_TABLE, Partitions
 
 
 class Rows:

@@ -6,10 +6,10 @@ from time import process_time
 
 import pytest
 
+from penstock.router.authorization.identity import Actor, Identity
+from penstock.router.authorization.permissions import Authorizer, Permission, TopicPermission
 from penstock.router.errors import AccessRefused, InvalidRegex, TopicRefused
-from penstock.router.identity import Actor, Identity
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
-from penstock.router.permissions import Authorizer, Permission, TopicPermission
 from tests.support.members import Member
 from tests.unit.router.conftest import Connection, World
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from penstock.router.errors import InvalidParameter, NotFound
-from penstock.router.policies import Policy
-from penstock.router.policy_definitions import merge_operator, with_policy
+from penstock.router.policies.definitions import merge_operator, with_policy
+from penstock.router.policies.policies import Policy
 from tests.unit.router.conftest import World
 
 UNKNOWN = "are not recognised policy settings"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.router.names import ENC_AMQP091, join_key_block
-from penstock.subscriptions.queue import Queue
+from penstock.subscriptions.queue.queue import Queue
 from tests.support.queues import Consumer
 from tests.unit.router.conftest import PERSISTENT, World
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.router import quotas
-from penstock.router.auth import AuthOptions
+from penstock.router.authentication.users import AuthOptions
+from penstock.router.authorization.permissions import Permission
 from penstock.router.broker import BrokerOptions
+from penstock.router.limits import backlog_quotas as quotas
 from penstock.router.names import join_key_block
-from penstock.router.permissions import Permission
-from penstock.router.vhost import Vhost
-from penstock.subscriptions.queue import Queue
-from penstock.subscriptions.stream import Stream
+from penstock.router.vhost.vhost import Vhost
+from penstock.subscriptions.queue.queue import Queue
+from penstock.subscriptions.streams.stream import Stream
 from tests.unit.router.conftest import World
 
 SIZE = 30_000

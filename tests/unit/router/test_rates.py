@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log_core._appender import Appender
-from penstock.log_core.tables import Tables
-from penstock.router.auth import AuthOptions, Users
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.state.tables import Tables
+from penstock.router.authentication.users import AuthOptions, Users
 from penstock.router.errors import InvalidParameter
-from penstock.router.limits import USER_LIMITS, VHOST_LIMITS, check_limits
-from penstock.router.rates import Rates
+from penstock.router.limits.limits import USER_LIMITS, VHOST_LIMITS, check_limits
+from penstock.router.limits.rate_quotas import Rates
 
 
 class Vhost:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Permission
 from penstock.router.errors import NotFound
-from penstock.router.identity import Identity
+from penstock.router.messages.retained import RetainedMessage
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
-from penstock.router.permissions import Permission
-from penstock.router.retained import RetainedMessage
 from tests.unit.router.conftest import World
 
 

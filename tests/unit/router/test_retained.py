@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log_core._appender import Appender
-from penstock.log_core.tables import Tables
-from penstock.router.retained import Retained, RetainedMessage
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.state.tables import Tables
+from penstock.router.messages.retained import Retained, RetainedMessage
 from tests.reference.topics import slashed_matches
 
 

@@ -10,9 +10,9 @@ from queue import Empty
 
 import pytest
 
-from penstock.router.auth import AuthOptions
-from penstock.router.backfill import ARGUMENT
+from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import BrokerOptions
+from penstock.router.queues.backfill import ARGUMENT
 from tests.unit.router.conftest import World
 
 HOUR = 3600

@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from penstock.log_core._appender import Target
-from penstock.router._routes import Route, RouteTable, Scope, Topology, measure
+from penstock.log_core.batch._appender import Target
+from penstock.router.routes._routes import Route, RouteTable, Scope, Topology, measure
 
 AMQP, MQTT = 1, 2
 

@@ -8,8 +8,8 @@ import hmac
 
 import pytest
 
-from penstock.router.passwords import hash_password, verifier_of, verify_password
-from penstock.router.scram import ScramError, ScramExchange, Verifier, make_verifier
+from penstock.router.authentication.passwords import hash_password, verifier_of, verify_password
+from penstock.router.authentication.scram import ScramError, ScramExchange, Verifier, make_verifier
 
 # RFC 7677, section 3.
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Permission
 from penstock.router.errors import AccessRefused, InvalidPattern, NotFound
-from penstock.router.identity import Identity
 from penstock.router.names import ENC_MQTT5
-from penstock.router.permissions import Permission
 from tests.unit.router.conftest import World
 
 

@@ -10,11 +10,11 @@ import pytest
 from penstock.errors import StartError
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.router.auth import AuthOptions
+from penstock.router.authentication.users import AuthOptions
+from penstock.router.authorization.permissions import Permission, TopicPermission
 from penstock.router.broker import Broker, BrokerOptions
-from penstock.router.permissions import Permission, TopicPermission
 from penstock.router.shared_state import Change, Mirror, Said, apply
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 from tests.support.queues import Loop
 
 OPTIONS = LogOptions(fsync="never", segment_bytes=1 << 20, min_free_bytes=0)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.router.authentication.tokens import TTL_MAX_S, Tokens
 from penstock.router.errors import AuthenticationRefused, InvalidParameter, NotFound
-from penstock.router.tokens import TTL_MAX_S, Tokens
 from tests.support.amqp_session import World
 
 

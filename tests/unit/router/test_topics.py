@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from penstock.router._filters import SlashedTrie
 from penstock.router.errors import InvalidPattern
-from penstock.router.topics import WORDS_MAX, DottedTrie
+from penstock.router.routes._filters import SlashedTrie
+from penstock.router.routes.topics import WORDS_MAX, DottedTrie
 
 
 def dotted(*patterns: str) -> DottedTrie[str]:

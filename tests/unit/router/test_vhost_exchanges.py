@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.router.authorization.identity import Actor, Identity
+from penstock.router.authorization.permissions import Permission
 from penstock.router.errors import (
     AccessRefused,
     DefaultExchange,
@@ -15,8 +17,6 @@ from penstock.router.errors import (
     SystemExchange,
     UnknownType,
 )
-from penstock.router.identity import Actor, Identity
-from penstock.router.permissions import Permission
 from tests.unit.router.conftest import Connection, World
 
 

@@ -24,7 +24,7 @@ from penstock.router.errors import (
     ServerNameRefused,
     UnknownType,
 )
-from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.cursor._cursor import Cursor
 from tests.unit.router.conftest import World
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Permission
 from penstock.router.errors import AccessRefused, InternalExchange, InvalidMatch, NotFound
-from penstock.router.identity import Identity
 from penstock.router.names import ENC_AMQP091, join_key_block
-from penstock.router.permissions import Permission
 from tests.unit.router.conftest import World
 
 

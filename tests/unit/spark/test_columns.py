@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pamqp.commands import Basic
 
-from penstock.log_core._batch import AMQP091, EXACTLY_ONCE, MQTT5, PERSISTENT, RETAIN
+from penstock.log_core.batch._batch import AMQP091, EXACTLY_ONCE, MQTT5, PERSISTENT, RETAIN
 from penstock.log_core.log import Log
 from penstock.spark._columns import COLUMN_NAMES, Rows
 from penstock.spark.filters import Wanted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.log_core._seal import Needs
+from penstock.log_core.maintenance._seal import Needs
 from penstock.spark import reading
 from penstock.spark.planning import plan, selection_of
 from penstock.spark.reading import read_places

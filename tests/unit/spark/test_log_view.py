@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core._feed import Feed
 from penstock.log_core.errors import Damage
-from penstock.log_core.layout import WAL_HEAD_BYTES
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.files.layout import WAL_HEAD_BYTES
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError
 from penstock.spark.log_view import LogView, Part, Place

@@ -11,7 +11,7 @@ import pytest
 from pamqp import frame
 from pamqp.commands import Basic
 
-from penstock.log_core._batch import AMQP091
+from penstock.log_core.batch._batch import AMQP091
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.log_view import LogView
 from penstock.spark.messages import Envelope, Numbers, encoder, parts

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main
-from penstock.log_core._batch import AMQP091, MQTT5
+from penstock.log_core.batch._batch import AMQP091, MQTT5
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError, SparkOptionError
 from penstock.spark.files import DataFile

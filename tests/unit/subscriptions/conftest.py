@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core._feed import Feed
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from tests.support.queues import Clock, Loop, World

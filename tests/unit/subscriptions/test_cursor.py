@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.log_core._feed import Feed
-from penstock.log_core._tail import Cache
-from penstock.subscriptions._cursor import Cursor
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.reading._tail import Cache
+from penstock.subscriptions.cursor._cursor import Cursor
 from tests.support.queues import World
 
 NOTHING = 2**64 - 1

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.subscriptions._cursor import Cursor
+from penstock.subscriptions.cursor._cursor import Cursor
 from tests.support.logs import BROKEN, FULL, FailingFiles
 from tests.support.queues import Clock, Consumer, Loop, World
 

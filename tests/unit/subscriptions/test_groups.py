@@ -7,16 +7,16 @@ from array import array
 
 import pytest
 
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core._feed import Feed
-from penstock.subscriptions import key_shared
-from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions._keys import slot
-from penstock.subscriptions.choosing import Range, points_of
-from penstock.subscriptions.dispatch import Kind, Pause
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.feeds._feed import Feed
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.cursor._keys import slot
+from penstock.subscriptions.dispatch import key_shared
+from penstock.subscriptions.dispatch.assignment import Range, points_of
+from penstock.subscriptions.dispatch.failover import HANDOVER_S
+from penstock.subscriptions.dispatch.strategies import Kind, Pause
 from penstock.subscriptions.errors import ConsumerRefused
-from penstock.subscriptions.failover import HANDOVER_S
-from penstock.subscriptions.group import Group
+from penstock.subscriptions.queue.group import Group
 from tests.support.queues import Consumer, Loop, World
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.subscriptions.limits import NO_RULES, Rules
-from penstock.subscriptions.queue import Queue
+from penstock.subscriptions.queue.limits import NO_RULES, Rules
+from penstock.subscriptions.queue.queue import Queue
 from tests.support.queues import Consumer, Loop, World
 
 

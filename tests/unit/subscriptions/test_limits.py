@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.log_core._batch import Record
-from penstock.log_core._feed import Feed
-from penstock.log_core._tail import Cache
+from penstock.log_core.batch._batch import Record
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
-from penstock.subscriptions.limits import NO_RULES, Overflow, Rules
-from penstock.subscriptions.queue import Queue
+from penstock.log_core.reading._tail import Cache
+from penstock.subscriptions.queue.limits import NO_RULES, Overflow, Rules
+from penstock.subscriptions.queue.queue import Queue
 from tests.support.queues import Clock, Consumer, Loop, World
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log_core._batch import Record
-from penstock.log_core._feed import Feed
-from penstock.subscriptions.limits import Rules
+from penstock.log_core.batch._batch import Record
+from penstock.log_core.feeds._feed import Feed
+from penstock.subscriptions.queue.limits import Rules
 from penstock.subscriptions.queues import Queues
 from tests.support.queues import Clock, Consumer, Loop, World
 

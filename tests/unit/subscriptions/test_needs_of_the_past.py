@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core import reader as reader_module
-from penstock.log_core._seal import Needs
-from penstock.log_core.tables import FEED_TABLE, feed_key
+from penstock.log_core.maintenance._seal import Needs
+from penstock.log_core.reading import reader as reader_module
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from tests.support.logs import BROKEN, KIB, held_readers, open_log, settle
 from tests.support.pasts import Wanted, search
 from tests.support.queues import Loop, World

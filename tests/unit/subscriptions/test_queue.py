@@ -6,12 +6,12 @@ import gc
 
 import pytest
 
-from penstock.log_core._feed import Feed
-from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions.dispatch import Kind
+from penstock.log_core.feeds._feed import Feed
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.options import QueueOptions
-from penstock.subscriptions.queue import Queue
+from penstock.subscriptions.queue.queue import Queue
 from penstock.subscriptions.queues import Queues
 from tests.support.queues import Consumer, World
 

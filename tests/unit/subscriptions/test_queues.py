@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log_core._feed import Feed
+from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
 from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.queues import Queues

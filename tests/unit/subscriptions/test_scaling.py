@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core._feed import Feed
-from penstock.subscriptions._cursor import Cursor
-from penstock.subscriptions.choosing import Range
-from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.group import Group
-from penstock.subscriptions.queue import Queue
+from penstock.log_core.feeds._feed import Feed
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.dispatch.assignment import Range
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.queue.group import Group
+from penstock.subscriptions.queue.queue import Queue
 from tests.support.queues import Consumer, Loop, World
 from tests.support.scaling import assert_constant, assert_linear
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.log_core._feed import Feed
-from penstock.subscriptions.dispatch import Kind
-from penstock.subscriptions.limits import Overflow, Rules
+from penstock.log_core.feeds._feed import Feed
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.queue.limits import Overflow, Rules
 from tests.support.queues import Consumer, Loop, World
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.log_core._batch import PERSISTENT
-from penstock.log_core.tables import FEED_TABLE, feed_key
-from penstock.subscriptions.dispatch import Kind
+from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.state.tables import FEED_TABLE, feed_key
+from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import ConsumerRefused, NotForStreams
-from penstock.subscriptions.stream import Stream
+from penstock.subscriptions.streams.stream import Stream
 from tests.support.logs import KIB, append, fill, held_readers, open_log, settle
 from tests.support.queues import Clock, Consumer, Loop, World
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log_core._appender import Appender
-from penstock.log_core._feed import Feed
-from penstock.log_core._tail import Cache
-from penstock.log_core._unwritten import Unwritten
-from penstock.protocols._stream import Stream
-from penstock.subscriptions._turns import QUICK_EACH_S, WRITE_WITHIN_S, Sink
-from penstock.subscriptions.tick import Tick
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.reading._tail import Cache
+from penstock.log_core.wal._unwritten import Unwritten
+from penstock.protocols.net._stream import Stream
+from penstock.subscriptions.turn._turns import QUICK_EACH_S, WRITE_WITHIN_S, Sink
+from penstock.subscriptions.turn.turn import Tick
 from tests.support.queues import Loop
 
 

@@ -9,13 +9,13 @@ import pytest
 from pamqp import commands
 from pamqp.commands import Basic
 
-from penstock.log_core._batch import EXACTLY_ONCE, PERSISTENT, Record
-from penstock.protocols._tables import Timestamp
-from penstock.protocols.amqp.dead_letters import rewrite
-from penstock.protocols.amqp.properties import decode_properties, encode_properties
-from penstock.protocols.values import Table
-from penstock.router.dead_letters import Death
+from penstock.log_core.batch._batch import EXACTLY_ONCE, PERSISTENT, Record
+from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties
+from penstock.protocols.amqp.messages.dead_letters import rewrite
+from penstock.protocols.properties._tables import Timestamp
+from penstock.protocols.properties.values import Table
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
+from penstock.router.queues.dead_letters import Death
 from tests.support.amqp_session import Client, World
 
 

@@ -8,7 +8,7 @@ import pytest
 from pamqp import commands
 from pamqp.commands import Basic
 
-from penstock.router.permissions import Permission
+from penstock.router.authorization.permissions import Permission
 from tests.support.amqp_session import Client, World
 
 ID = "x-penstock-delay-id"

@@ -10,8 +10,8 @@ import pytest
 from pamqp import commands
 from pamqp.commands import Basic
 
-from penstock.router import delayed
-from penstock.router.delayed import HORIZON_MS
+from penstock.router.messages import delayed
+from penstock.router.messages.delayed import HORIZON_MS
 from tests.support.amqp_session import Client, World
 
 

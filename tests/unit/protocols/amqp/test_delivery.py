@@ -9,7 +9,7 @@ from pamqp.body import ContentBody
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
-from penstock.subscriptions.queue import Getter, Queue
+from penstock.subscriptions.queue.queue import Getter, Queue
 from tests.support.amqp_session import Client, World
 
 

@@ -6,7 +6,7 @@ import pytest
 from pamqp import commands
 from pamqp.commands import Basic
 
-from penstock.protocols.amqp.direct_reply import BACKLOG_MAX
+from penstock.protocols.amqp.channel.direct_reply import BACKLOG_MAX
 from tests.support.amqp_session import Client, World
 
 NAME = "amq.rabbitmq.reply-to"

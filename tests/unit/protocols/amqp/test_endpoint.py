@@ -23,13 +23,13 @@ from pamqp.heartbeat import Heartbeat
 from penstock.config import Address
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols import connection
-from penstock.protocols.addresses import is_loopback
 from penstock.protocols.amqp.endpoint import serve
-from penstock.protocols.amqp.handshake import HEADER
-from penstock.protocols.front import Front
+from penstock.protocols.amqp.session.handshake import HEADER
+from penstock.protocols.listening.front_end import Front
+from penstock.protocols.net import connection
+from penstock.protocols.net.addresses import is_loopback
 from penstock.router.broker import Broker
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 
 
 @dataclass

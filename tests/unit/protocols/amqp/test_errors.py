@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import LogError, PenstockError, RoutingError, SubscriptionError
-from penstock.protocols._tables import decode_table
-from penstock.protocols.amqp import errors
-from penstock.protocols.amqp.errors import AmqpError, answer, erlang, frame_fault, soft, type_name
+from penstock.protocols.amqp.codec import errors
+from penstock.protocols.amqp.codec.errors import AmqpError, answer, erlang, frame_fault, soft, type_name
+from penstock.protocols.properties._tables import decode_table
 from penstock.router import errors as router
 from penstock.subscriptions import errors as subscriptions
 from penstock.subscriptions.errors import ConsumerRefused
@@ -163,7 +163,7 @@ def test_every_fault_ends_the_connection(name: str) -> None:
 
 def test_the_kernel_knows_no_other_faults() -> None:
     """The names in the scanner's source are those of the table."""
-    source = (Path(__file__).parents[4] / "protocols" / "amqp" / "_codec.pyx").read_text()
+    source = (Path(__file__).parents[4] / "protocols" / "amqp" / "codec" / "_codec.pyx").read_text()
     for name in re.findall(r'"([a-z_]+)"', source):
         frame_fault(name, 1, b"", 80, 131072)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.protocols.amqp.gate import Gate
+from penstock.protocols.amqp.channel.reply_order import Gate
 
 
 def recorder(done: list[str], name: str, result: bool = True) -> Callable[[], bool]:

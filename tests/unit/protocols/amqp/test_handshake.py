@@ -8,11 +8,11 @@ import pamqp.frame
 import pytest
 from pamqp import commands
 
-from penstock.protocols.amqp.handshake import HEADER
 from penstock.protocols.amqp.options import AmqpOptions
-from penstock.protocols.amqp.state import State
+from penstock.protocols.amqp.session.handshake import HEADER
+from penstock.protocols.amqp.session.state import State
+from penstock.router.authorization.identity import Identity
 from penstock.router.errors import AuthenticationRefused
-from penstock.router.identity import Identity
 from tests.support.amqp_session import Client, World
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from penstock.router.permissions import Permission
+from penstock.router.authorization.permissions import Permission
 from tests.support.amqp_session import Client, World
 
 

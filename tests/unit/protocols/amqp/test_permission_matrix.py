@@ -17,7 +17,7 @@ import pytest
 from pamqp import commands
 from pamqp.base import Frame
 
-from penstock.router.permissions import Permission, TopicPermission
+from penstock.router.authorization.permissions import Permission, TopicPermission
 from tests.support.amqp_session import Client, World
 
 Operation = Literal["configure", "write", "read", "topic write", "topic read"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.protocols.amqp.properties import decode_properties, with_reply_to, without_header
+from penstock.protocols.amqp.codec.properties import decode_properties, with_reply_to, without_header
 
 VALUES = b"".join(
     bytes((1,)) + name + value

@@ -8,7 +8,7 @@ from pamqp import commands
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
-from penstock.protocols.amqp.properties import decode_properties
+from penstock.protocols.amqp.codec.properties import decode_properties
 from tests.support.amqp_session import Client, World
 
 

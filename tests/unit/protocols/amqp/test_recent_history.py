@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from penstock.router import recent_history
+from penstock.router.exchanges import recent_history
 from penstock.router.names import ENC_MQTT5
 from tests.support.amqp_session import Client, World
 

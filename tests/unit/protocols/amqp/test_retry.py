@@ -8,7 +8,7 @@ import pytest
 from pamqp import commands
 from pamqp.commands import Basic
 
-from penstock.protocols.amqp.retry import delay_ms
+from penstock.protocols.amqp.channel.retry import delay_ms
 from tests.support.amqp_session import Client, World
 from tests.support.limits import LIMIT_S
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from penstock.router.permissions import Permission, TopicPermission
+from penstock.router.authorization.permissions import Permission, TopicPermission
 from tests.support.amqp_session import CAPABILITIES, Client, World
 
 NO_READ = "ACCESS_REFUSED - read access to queue '{}' in vhost '/' refused for user 'guest'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pamqp import commands
 from pamqp.commands import Basic
 
-from penstock.router.policies import Policy
+from penstock.router.policies.policies import Policy
 from tests.support.amqp_session import Client, World
 
 

@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 from penstock.protocols.http.audit.actions import ACTIONS, NOT_NOTED
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.management.app import add_management
-from penstock.protocols.http.routes import Routes
+from penstock.protocols.http.server.routes import Routes
 
 
 def flat(path: str) -> str:

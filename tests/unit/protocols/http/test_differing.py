@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.protocols.http.management.differing import difference
+from penstock.protocols.http.management.definitions.differences import difference
 
 THERE: dict[str, Any] = {
     "users": [{"name": "u", "tags": ["a", "b"], "password_hash": "x"}],

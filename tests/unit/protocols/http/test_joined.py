@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from penstock.protocols.http.management.lists import reply_list
-from penstock.protocols.http.messages import HttpError, Request, Response, split_target
+from penstock.protocols.http.server.messages import HttpError, Request, Response, split_target
+from penstock.protocols.http.shared.lists import reply_list
 
 Row = tuple[str, str, int | None]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.amqp.errors import answer
-from penstock.protocols.amqp.properties import decode_properties, encode_properties
-from penstock.protocols.http.app import HttpApp, Words
+from penstock.protocols.amqp.codec.errors import answer
+from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.messages import Request
-from penstock.protocols.http.traffic import Messages
-from penstock.protocols.translate import amqp091_from_mqtt5
-from penstock.router.tokens import Tokens
+from penstock.protocols.http.server.app import HttpApp, Words
+from penstock.protocols.http.server.messages import Request
+from penstock.protocols.http.shared.traffic import Messages
+from penstock.protocols.properties.translate import amqp091_from_mqtt5
+from penstock.router.authentication.tokens import Tokens
 from tests.support.native_session import World
 
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.amqp.errors import answer
-from penstock.protocols.amqp.properties import decode_properties, encode_properties
-from penstock.protocols.http.app import Words
-from penstock.protocols.http.data.leases import Leases, settle
-from penstock.protocols.http.data.members import IDLE_S, Member, Members
-from penstock.protocols.http.data.polls import Poll
-from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.taking import Taken
-from penstock.protocols.http.traffic import Messages
-from penstock.protocols.translate import amqp091_from_mqtt5
-from penstock.router.identity import Identity
-from penstock.subscriptions.subscription import Subscription
+from penstock.protocols.amqp.codec.errors import answer
+from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties
+from penstock.protocols.http.data.pulling.leases import Leases, settle
+from penstock.protocols.http.data.pulling.members import IDLE_S, Member, Members
+from penstock.protocols.http.data.pulling.polls import Poll
+from penstock.protocols.http.server.app import Words
+from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.shared.taking import Taken
+from penstock.protocols.http.shared.traffic import Messages
+from penstock.protocols.properties.translate import amqp091_from_mqtt5
+from penstock.router.authorization.identity import Identity
+from penstock.subscriptions.streams.subscription import Subscription
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World, keyed
 

@@ -6,9 +6,9 @@ import base64
 
 import pytest
 
-from penstock.protocols.http.login import credentials
-from penstock.protocols.http.messages import HttpError, Request, Response, dumps, split_target
-from penstock.protocols.http.routes import Routes
+from penstock.protocols.http.server.login import credentials
+from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, split_target
+from penstock.protocols.http.server.routes import Routes
 
 
 def test_a_path_is_split_first_and_decoded_once() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.log_core._batch import AMQP091
-from penstock.protocols.http.data.tail import Tail
-from penstock.router.identity import BROKER, Actor
+from penstock.log_core.batch._batch import AMQP091
+from penstock.protocols.http.data.live.tail import Tail
+from penstock.router.authorization.identity import BROKER, Actor
 from penstock.router.names import join_key_block
 from tests.support.amqp_session import World
 

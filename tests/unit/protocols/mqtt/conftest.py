@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.mqtt._runs import forget_runs
+from penstock.protocols.mqtt.codec._shared_packets import forget_runs
 from tests.support.mqtt import Gateway
 
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import StartError
-from penstock.protocols.mqtt.acl import AclFile
-from penstock.protocols.mqtt.filters import covers
-from penstock.router._filters import SlashedTrie
-from penstock.router.identity import BROKER, Identity
+from penstock.protocols.mqtt.auth.acl import AclFile
+from penstock.protocols.mqtt.subscriptions.filters import covers
+from penstock.router.authorization.identity import BROKER, Identity
 from penstock.router.names import dotted, filter_of_binding
-from penstock.router.topics import DottedTrie
+from penstock.router.routes._filters import SlashedTrie
+from penstock.router.routes.topics import DottedTrie
 from tests.reference import acl as plain
 from tests.reference import mqtt_frames as f
 from tests.reference.acl import overlaps

@@ -11,9 +11,9 @@ from time import monotonic
 
 import pytest
 
-from penstock.protocols.mqtt import amqtt_host
-from penstock.protocols.mqtt.amqtt_host import AmqttHost
-from penstock.router.identity import Identity
+from penstock.protocols.mqtt.auth import amqtt_host
+from penstock.protocols.mqtt.auth.amqtt_host import AmqttHost
+from penstock.router.authorization.identity import Identity
 
 PLUGIN = '''
 import threading

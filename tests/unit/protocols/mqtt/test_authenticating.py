@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.protocols.mqtt.options import MqttOptions
-from penstock.router.passwords import hash_password
-from penstock.router.permissions import Permission
+from penstock.router.authentication.passwords import hash_password
+from penstock.router.authorization.permissions import Permission
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 from tests.support.scram import METHOD, ScramClient

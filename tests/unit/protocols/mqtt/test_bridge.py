@@ -4,7 +4,7 @@ cross.
 
 from __future__ import annotations
 
-from penstock.router.identity import Actor
+from penstock.router.authorization.identity import Actor
 from tests.reference import mqtt_frames as f
 from tests.support.bridged import amqp_publish
 from tests.support.mqtt import Gateway
@@ -70,7 +70,7 @@ def test_a_route_that_looks_at_each_message_is_taken_in_python(gateway: Gateway)
 
 
 def test_a_refused_publish_is_answered_and_the_connection_stays(gateway: Gateway) -> None:
-    from penstock.router.permissions import Permission
+    from penstock.router.authorization.permissions import Permission
 
     gateway.broker.authorizer.set("guest", "/", Permission(write="^$"))
     new, old = gateway.connect("a", 5), gateway.connect("b", 4)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.mqtt.delays import Delay, DelayRefused, read_delay
-from penstock.router.delayed import HORIZON_MS
+from penstock.protocols.mqtt.publishing.delays import Delay, DelayRefused, read_delay
+from penstock.router.messages.delayed import HORIZON_MS
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.mqtt import delivery
+from penstock.protocols.mqtt.delivery import delivery
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
@@ -402,7 +402,7 @@ def test_fan_out_gives_every_session_the_same_bytes(gateway: Gateway) -> None:
 def test_a_client_is_not_read_while_too_many_answers_wait(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.protocols.mqtt.session._ANSWERS_MAX", 10)
+    monkeypatch.setattr("penstock.protocols.mqtt.session.session._ANSWERS_MAX", 10)
     gateway.connect("s").subscribe(("t", 1))
     peer = gateway.connect("p")
     for i in range(1, 16):

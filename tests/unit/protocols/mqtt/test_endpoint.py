@@ -16,7 +16,7 @@ from penstock.log_core.options import LogOptions
 from penstock.protocols.mqtt.endpoint import MqttFront, serve
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.router.broker import Broker
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 from tests.reference import mqtt_frames as f
 from tests.support.limits import LIMIT_S
 

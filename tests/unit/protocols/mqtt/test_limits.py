@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.protocols.mqtt.options import MqttOptions
-from penstock.router.buckets import Bucket
-from penstock.router.policies import Policy
+from penstock.router.limits.token_buckets import Bucket
+from penstock.router.policies.policies import Policy
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 

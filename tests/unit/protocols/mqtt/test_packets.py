@@ -18,15 +18,15 @@ from amqtt.mqtt.subscribe import SubscribePacket
 from amqtt.mqtt.unsuback import UnsubackPacket
 from amqtt.mqtt.unsubscribe import UnsubscribePacket
 
-from penstock.protocols.mqtt import packets
-from penstock.protocols.mqtt.properties import (
+from penstock.protocols.mqtt.codec import packets
+from penstock.protocols.mqtt.codec.properties import (
     PROPERTIES,
     decode_properties,
     decode_varint,
     encode_properties,
     encode_varint,
 )
-from penstock.protocols.mqtt.reasons import ConnectRefused, Malformed, MqttError
+from penstock.protocols.mqtt.codec.reasons import ConnectRefused, Malformed, MqttError
 from tests.reference import mqtt_frames as f
 
 

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.mqtt._ids import Inflight, Received
-from penstock.protocols.mqtt.filterset import FilterSet, Subscription
-from penstock.protocols.mqtt.packets import Filter, Will
-from penstock.protocols.mqtt.rows import (
+from penstock.protocols.mqtt.clients.rows import (
     SessionRow,
     session_key,
     split_session_key,
 )
-from penstock.router.filters import Kept
-from penstock.router.grants import Grants
-from penstock.subscriptions._cursor import Cursor
+from penstock.protocols.mqtt.codec._packet_ids import Inflight, Received
+from penstock.protocols.mqtt.codec.packets import Filter, Will
+from penstock.protocols.mqtt.subscriptions.filterset import FilterSet, Subscription
+from penstock.router.authorization.grants import Grants
+from penstock.router.sessions.filters import Kept
+from penstock.subscriptions.cursor._cursor import Cursor
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 

@@ -131,8 +131,8 @@ def test_clean_start_begins_anew__mqtt5_3_1_2_4(gateway: Gateway) -> None:
 
 
 def test_another_user_does_not_get_the_session(gateway: Gateway) -> None:
-    from penstock.router.identity import Identity
-    from penstock.router.permissions import Permission
+    from penstock.router.authorization.identity import Identity
+    from penstock.router.authorization.permissions import Permission
 
     keeper(gateway).drop()
     gateway.broker.users.set_user("eve", "", ())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.mqtt.client import number_of
+from penstock.protocols.mqtt.clients.client import number_of
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.bridged import amqp_publish
@@ -253,7 +253,9 @@ def test_publishers_are_named_in_records_while_a_group_asks_for_it(made: Make) -
 def test_sessions_with_the_same_number_by_chance_are_told_apart(
     made: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.protocols.mqtt.clients.number_of", lambda vhost, client_id: 2**32 - 1)
+    monkeypatch.setattr(
+        "penstock.protocols.mqtt.clients.clients.number_of", lambda vhost, client_id: 2**32 - 1
+    )
     gateway = made("hash-topic")
     mine, other = gateway.connect("a", 5), gateway.connect("b", 5)
     mine.subscribe(("x", 0 | 4))  # no local

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.protocols.mqtt.acl import AclFile
-from penstock.protocols.mqtt.sys_topics import Counts, SysTopics
-from penstock.router.identity import Actor, Identity
+from penstock.protocols.mqtt.auth.acl import AclFile
+from penstock.protocols.mqtt.publishing.sys_topics import Counts, SysTopics
+from penstock.router.authorization.identity import Actor, Identity
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 

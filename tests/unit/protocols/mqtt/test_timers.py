@@ -7,8 +7,8 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.mqtt.client import Client
-from penstock.protocols.mqtt.timers import Timers
+from penstock.protocols.mqtt.clients.client import Client
+from penstock.protocols.mqtt.clients.timers import Timers
 
 START = 1_700_000_000.5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.router.permissions import TopicPermission
+from penstock.router.authorization.permissions import TopicPermission
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.router.permissions import Permission
+from penstock.router.authorization.permissions import Permission
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.native import errors
-from penstock.subscriptions._keys import slot
+from penstock.protocols.native.codec import errors
+from penstock.subscriptions.cursor._keys import slot
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World
 
@@ -122,9 +122,9 @@ def test_the_document_lists_every_code() -> None:
     """Those that the front end gives itself; the others are names of the broker's refusals."""
     said = DOCUMENT.partition("Codes: ")[2].partition("names of the broker")[0]
     listed = set(re.findall(r"`([a-z_]+)`", said))
-    source = "".join(path.read_text() for path in FOLDER.glob("*.py"))
+    source = "".join(path.read_text() for path in FOLDER.rglob("*.py"))
     given = set(re.findall(r'(?:RequestError|fault)\(\s*"([a-z_]+)"', source))
-    given |= set(re.findall(r'fault\(\s*"([a-z_]+)"', "".join(p.read_text() for p in FOLDER.glob("*.pyx"))))
+    given |= set(re.findall(r'fault\(\s*"([a-z_]+)"', "".join(p.read_text() for p in FOLDER.rglob("*.pyx"))))
     given |= set(re.findall(r'^ {4}"([a-z_]+)": \(\n? *"', source, re.M))
     given |= set(errors._RENAMED.values())
     assert len(given) > 20

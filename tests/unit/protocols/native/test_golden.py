@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native._gathering import Gathering
-from penstock.protocols.native._inbox import Inbox
-from penstock.protocols.native._records import encode_records
-from penstock.protocols.native.packing import unpack
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec._gathering import Gathering
+from penstock.protocols.native.codec._inbox import Inbox
+from penstock.protocols.native.codec._records import encode_records
+from penstock.protocols.native.codec.packing import unpack
 from penstock.sdk.half import Question
 from penstock.sdk.message import Message, properties_block
 from tests.reference import native_frames as wire

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.protocols.native.options import NativeOptions
-from penstock.subscriptions import key_shared
-from penstock.subscriptions._keys import KeyShares, slot
-from penstock.subscriptions.choosing import Ring
+from penstock.subscriptions.cursor._keys import KeyShares, slot
+from penstock.subscriptions.dispatch import key_shared
+from penstock.subscriptions.dispatch.assignment import Ring
 from tests.reference import native_frames as wire
 from tests.support.native_kinds import consumer, keys_at, producer
 from tests.support.native_session import PLAIN, Client, World, keyed

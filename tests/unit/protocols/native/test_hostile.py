@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.native import opening, options, pulling, requests, returning
-from penstock.protocols.native._held import Held
+from penstock.protocols.native import options
+from penstock.protocols.native.codec._in_flight import Held
+from penstock.protocols.native.codec.packing import pack
 from penstock.protocols.native.options import CHOOSERS_MAX, SINGLES_MAX, NativeOptions
-from penstock.protocols.native.packing import pack
-from penstock.router import half
-from penstock.router.identity import Identity
-from penstock.router.metadata import producer_key
+from penstock.protocols.native.session import opening, pulling, requests, returning
+from penstock.router.authorization.identity import Identity
+from penstock.router.messages import half
+from penstock.router.rows import producer_key
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.subscriptions._keys import slot
+from penstock.subscriptions.cursor._keys import slot
 from tests.reference import native_frames as wire
 from tests.support.native_kinds import consumer, keys_at, producer
 from tests.support.native_session import Client, World, keyed

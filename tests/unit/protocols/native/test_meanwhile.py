@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.router.arguments import decode_table, encode_table
-from penstock.router.metadata import row_key
+from penstock.router.rows import row_key
 from tests.reference import native_frames as wire
 from tests.support.native_kinds import consumer, producer
 from tests.support.native_session import Client, World

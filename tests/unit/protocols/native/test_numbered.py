@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.properties import encode_properties
+from penstock.protocols.properties.properties import encode_properties
 from tests.reference import native_frames as wire
 from tests.support.native_golden import FRAMES
 from tests.support.native_session import PLAIN, Client, World

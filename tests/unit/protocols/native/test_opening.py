@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.log_core._feed import Feed
+from penstock.log_core.feeds._feed import Feed
 from tests.reference import native_frames as wire
 from tests.support.logs import held_readers, settle
 from tests.support.native_session import Client, World

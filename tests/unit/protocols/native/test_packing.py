@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native import packing as packing_module
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec import packing as packing_module
+from penstock.protocols.native.codec.packing import code_of, pack, unpack
 from penstock.protocols.native.options import NativeOptions
-from penstock.protocols.native.packing import code_of, pack, unpack
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.protocols.properties import encode_properties
-from penstock.router import half
+from penstock.protocols.properties.properties import encode_properties
+from penstock.router.authorization.permissions import Permission
 from penstock.router.errors import HalfUnknown, NotFound
-from penstock.router.half import Half, HalfMessage, Place, Rules
+from penstock.router.messages import half
+from penstock.router.messages.half import Half, HalfMessage, Place, Rules
 from penstock.router.names import join_key_block
-from penstock.router.permissions import Permission
 from penstock.sdk.message import properties_block
 from tests.reference import native_frames as wire
 from tests.support.native_halves import producer, questions

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.protocols.native import pulling
-from penstock.subscriptions import looking
+from penstock.protocols.native.session import pulling
+from penstock.subscriptions.queue import emptiness as looking
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World
 from tests.support.scaling import assert_linear

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.native import opening
+from penstock.protocols.native.session import opening
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World
 

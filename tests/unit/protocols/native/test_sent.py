@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.native._gathering import Gathering, Pending, Sent
+from penstock.protocols.native.codec._gathering import Gathering, Pending, Sent
 from penstock.sdk.message import MessageId
 from tests.support.native_session import PLAIN
 

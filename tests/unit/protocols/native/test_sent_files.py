@@ -19,18 +19,18 @@ import pytest
 import uvloop
 
 import penstock
-import penstock.protocols.connection as connections
-from penstock.log_core._segment_file import count_pages
+import penstock.protocols.net.connection as connections
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.log_core.reader import Reader
-from penstock.protocols.native import kinds
+from penstock.log_core.reading.reader import Reader
+from penstock.log_core.segments._segment_file import count_pages
+from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.endpoint import serve
 from penstock.protocols.native.options import NativeOptions
-from penstock.protocols.shared import Shared
-from penstock.protocols.tls import Tls, TlsOptions
+from penstock.protocols.net.process_context import Shared
+from penstock.protocols.tls.contexts import Tls, TlsOptions
 from penstock.router.broker import Broker
-from penstock.subscriptions.tick import Tick
+from penstock.subscriptions.turn.turn import Tick
 from tests.reference import native_frames as wire
 from tests.support.certificates import Authority
 from tests.support.logs import Unsynced

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.protocols.native.errors import code_of
+from penstock.protocols.native.codec.errors import code_of
 from penstock.protocols.native.options import LOGIN_MAX
-from penstock.protocols.native.session import State
-from penstock.router.identity import Identity
-from penstock.router.permissions import Permission
-from penstock.subscriptions.queue import Queue
+from penstock.protocols.native.session.session import State
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Permission
+from penstock.subscriptions.queue.queue import Queue
 from tests.reference import native_frames as wire
 from tests.support.logs import held_readers
 from tests.support.native_session import PLAIN, Client, World

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.native import kinds
-from penstock.protocols.native._inbox import Inbox
-from penstock.protocols.native._records import Record
+from penstock.protocols.native.codec import kinds
+from penstock.protocols.native.codec._inbox import Inbox
+from penstock.protocols.native.codec._records import Record
 from penstock.protocols.native.options import NativeOptions
 from penstock.router.names import ENC_MQTT5, join_key_block
 from penstock.sdk.message import properties_block

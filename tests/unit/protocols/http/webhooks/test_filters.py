@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.traffic import Shown
-from penstock.protocols.http.webhooks.filters import Matcher
+from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.shared.traffic import Shown
+from penstock.protocols.http.webhooks.delivery.filters import Matcher
 from penstock.protocols.http.webhooks.settings import settings_of
 
 SHOWN = Shown("x", "orders.north.new", {"type": "sale", "headers": {"shop": "north", "n": 7}}, b"")

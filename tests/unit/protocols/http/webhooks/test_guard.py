@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from penstock.protocols.http.webhooks.guard import Forbidden, Guard, Target
+from penstock.protocols.http.webhooks.address_rules import Forbidden, Guard, Target
 
 PUBLIC = Target("https", "example.org", 443, "/")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.protocols.http.webhooks.sealing import Seal
+from penstock.protocols.http.webhooks.security.secrets import Seal
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.http.messages import HttpError
-from penstock.protocols.http.traffic import Shown
+from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.shared.traffic import Shown
 from penstock.protocols.http.webhooks.client import Answer
+from penstock.protocols.http.webhooks.delivery.formats import Outgoing, encode, id_of
+from penstock.protocols.http.webhooks.delivery.receipts import receipt_of
 from penstock.protocols.http.webhooks.endpoint import Outcome
-from penstock.protocols.http.webhooks.formats import Outgoing, encode, id_of
-from penstock.protocols.http.webhooks.receipts import receipt_of
 from penstock.protocols.http.webhooks.settings import settings_of
 
 LEAST: dict[str, Any] = {"source": {"queue": "q"}, "url": "https://h/"}

@@ -7,7 +7,7 @@ import base64
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from penstock.protocols.http.webhooks.signing import (
+from penstock.protocols.http.webhooks.security.signing import (
     BadSecret,
     check_secret,
     kind_of,

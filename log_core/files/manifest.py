@@ -1,0 +1,77 @@
+"""MANIFEST and CLEAN: the two small files that say where the log begins and whether it ended well.
+
+MANIFEST payload: | first live segment u64 | checkpoints u32 | 0 u32 | LSN u64 of each, newest first |
+CLEAN payload:    | end of the last segment u64 |   its head: number = last segment, base_lsn = last LSN
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.log_core.errors import Damage
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import CLEAN, MANIFEST, Head, read_sealed, write_sealed
+
+__all__ = ["CleanMark", "Manifest"]
+
+_FIXED: Final = struct.Struct("<QII")
+
+
+@dataclass(slots=True)
+class Manifest:
+    """What MANIFEST says."""
+
+    log_id: bytes
+    epoch: int
+    """Raised durably by each start."""
+    first_segment: int
+    """Files with a lower number are leftovers of a deletion."""
+    checkpoints: list[int]
+    """LSNs, newest first; at most two, so that one may be lost."""
+
+    def write(self, files: Files, path: Path) -> None:
+        """Replace the file."""
+        payload = _FIXED.pack(self.first_segment, len(self.checkpoints), 0)
+        payload += struct.pack(f"<{len(self.checkpoints)}Q", *self.checkpoints)
+        head = Head(kind=MANIFEST, log_id=self.log_id, epoch=self.epoch)
+        write_sealed(files, path, head, payload, "manifest")
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Raises FileNotFoundError, Damage, StartError (version)."""
+        head, payload = read_sealed(path, MANIFEST)
+        if len(payload) < _FIXED.size:
+            raise Damage(path, 0, "a manifest too short")
+        first, count, _ = _FIXED.unpack_from(payload)
+        if len(payload) != _FIXED.size + 8 * count:
+            raise Damage(path, 0, f"a manifest of {len(payload)} bytes for {count} checkpoints")
+        lsns = struct.unpack_from(f"<{count}Q", payload, _FIXED.size)
+        return cls(head.log_id, head.epoch, first, list(lsns))
+
+
+@dataclass(frozen=True, slots=True)
+class CleanMark:
+    """What CLEAN says."""
+
+    log_id: bytes
+    epoch: int
+    segment: int
+    """Number of the last segment; 0 = there is none."""
+    lsn: int
+    """The last LSN, synced and in the newest checkpoint."""
+    end: int
+    """Bytes of the last segment in use."""
+
+    def write(self, files: Files, path: Path) -> None:
+        """Replace the file: the last thing a stop does."""
+        head = Head(kind=CLEAN, log_id=self.log_id, epoch=self.epoch, number=self.segment, base_lsn=self.lsn)
+        write_sealed(files, path, head, self.end.to_bytes(8, "little"), "clean")
+
+    @classmethod
+    def read(cls, path: Path) -> CleanMark:
+        """Raises FileNotFoundError, Damage, StartError (version)."""
+        head, payload = read_sealed(path, CLEAN)
+        return cls(head.log_id, head.epoch, head.number, head.base_lsn, int.from_bytes(payload, "little"))

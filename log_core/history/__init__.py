@@ -1,0 +1,6 @@
+"""Search of the past: the records that a pattern would have matched before anybody asked for it.
+
+A backfilled queue or a replay by filter starts with such a search. `history` has the index files and
+their format, `_history` matches the records, and `histories` runs searches and keeps them over a
+restart.
+"""

@@ -1,0 +1,310 @@
+"""Feeds of the past: the records that a pattern would have matched before anybody asked for it.
+
+A `Search` walks over the segments that traffic retention keeps, on a thread of its own, and writes what it
+finds to a file; the loop only says which key blocks are wanted, a slice at a time. What comes of it is a
+feed whose every entry lies in that file: nothing is pushed to it, it is read, and then it is dropped.
+
+    history/IIIIIIII.his (the feed's id, 8 hexadecimal digits): a head (number = the feed's id, base_lsn =
+    rows, payload_len, payload_crc = that of the directory), then little-endian
+    | entries u32[] | directory: 32 * rows |
+    a row: | base LSN of the segment u64 | first entry u32 | entries u32 | first record u32 |
+           | last record u32 | CRC-32C of the entries u32 | 0 u32 |       ascending
+    an entry: record number in the segment (LSN - base LSN)
+
+A durable one has the row feed id -> entries u64 in the table `feed_history`, put with the row that makes the
+feed known. Files without a row are removed by a start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+import os
+import queue
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from penstock.log_core.batch._batch import BLOCK, Batch, Record
+from penstock.log_core.batch._blocks import contents
+from penstock.log_core.batch._crc import crc32c
+from penstock.log_core.errors import Damage
+from penstock.log_core.files.files import Files
+from penstock.log_core.files.layout import HEAD_BYTES, HISTORY, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.history._history import KeyScan
+from penstock.log_core.segments.segment import Marks, Segments
+
+__all__ = ["HISTORY_TABLE", "Matcher", "Part", "Search", "read_history", "read_history_entries"]
+
+_LOG: Final = logging.getLogger("penstock.log")
+
+HISTORY_TABLE: Final = "feed_history"
+_ROW: Final = struct.Struct("<QIIIIII")
+_SLICE: Final = 128
+"""Key blocks that the loop decides about in one go; about a millisecond."""
+_KEYS_MAX: Final = 1_000_000
+"""Key blocks that are remembered; more are asked about again."""
+_ASK: Final = 0x80000000
+
+
+class Matcher(Protocol):
+    """Says what is wanted; on the loop."""
+
+    @property
+    def lp(self) -> int:
+        """The partition whose records it is asked about; those of others are passed over."""
+
+    def verdict(self, enc: int, key: bytes) -> int:
+        """Of a key block: 0 not wanted, 1 wanted, 2 ask for each record."""
+
+    def is_wanted(self, record: Record) -> bool:
+        """Of one record, whose key block's verdict was 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What lies in one segment."""
+
+    base: int
+    count: int
+    first_record: int
+    last_record: int
+
+
+class Stopped(Exception):
+    """The log closes."""
+
+
+class Undecided(Exception):
+    """The matcher failed."""
+
+
+class Search:
+    """One search; `run` on its thread, everything else on the loop."""
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Folder,
+        head: Head,
+        segments: Segments,
+        span: tuple[int, int],
+        matcher: Matcher,
+        post: Callable[..., None],
+        *,
+        durable: bool,
+        floor: int = 0,
+        keepers: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Args:
+        head: Of the file, its `number` the feed's id.
+        segments: Where to look: in those that are live now.
+        span: LSNs [first, last).
+        post: Runs something on the loop.
+        durable: The file must survive a power cut.
+        floor, keepers: What of that retention wants; see `KeyScan`.
+        """
+        self._files = files
+        self._folder = folder
+        self._head = head
+        self._live = list(segments.live)
+        self._swap = segments.swap
+        self._first, self._last = span
+        self._matcher = matcher
+        self._post = post
+        self._durable = durable
+        self._scan = KeyScan(matcher.lp, floor, keepers)
+        self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self.stopped = False
+
+    def stop(self) -> None:
+        """The log closes: `run` ends soon, with `Stopped`."""
+        self.stopped = True
+        self._answers.put(None)
+
+    # On its thread
+
+    def run(self) -> list[Part]:
+        """Find everything, write the file (none when nothing was found).
+
+        Raises:
+            OSError, Stopped, Undecided.
+
+        """
+        path = self._folder.history(self._head.number)
+        new = path.with_name(path.name + ".new")
+        try:
+            fd = self._files.create(new)
+            try:
+                parts = self._write(fd)
+            finally:
+                os.close(fd)
+        except BaseException:
+            self._files.unlink(new)  # a full disk needs the room
+            raise
+        self._files.reached("history.synced")
+        if not parts:
+            self._files.unlink(new)
+            return parts
+        self._files.rename(new, path)
+        if self._durable:
+            self._files.sync_folder(path.parent)
+        self._files.reached("history.done")
+        if self._scan.damaged:
+            _LOG.error("%d damaged batches were left out of a history", self._scan.damaged)
+        return parts
+
+    def _write(self, fd: int) -> list[Part]:
+        parts: list[Part] = []
+        directory = b""
+        end = HEAD_BYTES
+        for base, entries in self._found():
+            count = len(entries) // 4
+            first, last = (int.from_bytes(entries[at : at + 4], "little") for at in (0, 4 * count - 4))
+            directory += _ROW.pack(base, (end - HEAD_BYTES) // 4, count, first, last, crc32c(entries), 0)
+            self._files.write_all(fd, entries, end)
+            end += len(entries)
+            parts.append(Part(base, count, first, last))
+        if not parts:
+            return parts
+        self._files.write_all(fd, directory, end)
+        head = replace(
+            self._head,
+            base_lsn=len(parts),
+            payload_len=end + len(directory) - HEAD_BYTES,
+            payload_crc=crc32c(directory),
+        )
+        self._files.write_all(fd, head.encode(HEAD_BYTES), 0)
+        self._files.reached("history.written")
+        if self._durable:
+            self._files.fsync(fd)
+        return parts
+
+    def _found(self) -> Iterator[tuple[int, bytes]]:
+        for segment in self._live:
+            base = segment.base_lsn
+            if segment.next_lsn <= self._first or base >= self._last or segment.end <= WAL_HEAD_BYTES:
+                continue
+            try:
+                with self._swap:  # a rewriting that was under way may end now
+                    file, end, marks = segment.path.open("rb"), segment.end, segment.marks or Marks()
+            except FileNotFoundError:
+                continue  # retention let go of it in the meantime
+            with file, contextlib.closing(mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ)) as data:
+                offset = marks.offset_of(max(self._first, base))
+                with memoryview(data) as view:
+                    entries = self._entries(view, offset, base)
+            if entries:
+                yield base, entries
+
+    def _entries(self, view: memoryview, offset: int, base: int) -> bytes:
+        span = self._first, self._last
+        while unknown := self._scan.unknown(view, offset, *span, base):
+            self._ask(self._decide, unknown)
+            for enc, key in unknown:
+                self._scan.decide(enc, key, self._verdicts[enc, key])
+        entries = self._scan.take(view, offset, *span, base)
+        if self._scan.keys > _KEYS_MAX:
+            self._scan.clear()
+        return self._asked(view, offset, base, entries) if self._scan.asks else entries
+
+    def _asked(self, view: memoryview, offset: int, base: int, entries: bytes) -> bytes:
+        """Without those of the records to be asked about that are not wanted."""
+        kept = bytearray()
+        batches = _batches(view, offset)
+        batch = next(batches)
+        for entry in memoryview(entries).cast("I"):
+            lsn = base + (entry & ~_ASK)
+            if entry & _ASK:
+                while lsn >= batch.base_lsn + batch.count:
+                    batch = next(batches)
+                if not self._ask(self._wanted, batch.record(lsn - batch.base_lsn)):
+                    continue
+            kept += (entry & ~_ASK).to_bytes(4, "little")
+        return bytes(kept)
+
+    def _ask(self, function: Callable[..., None], argument: object) -> object:
+        self._post(function, argument)
+        answer = self._answers.get()
+        if self.stopped:
+            raise Stopped
+        if isinstance(answer, Exception):
+            raise Undecided(repr(answer)) from answer
+        return answer
+
+    # On the loop
+
+    def _decide(self, unknown: list[tuple[int, bytes]], at: int = 0) -> None:
+        if at == 0:
+            self._verdicts: dict[tuple[int, bytes], int] = {}
+        try:
+            for enc, key in unknown[at : at + _SLICE]:
+                self._verdicts[enc, key] = self._matcher.verdict(enc, key)
+        except Exception as error:
+            self._answers.put(error)
+            return
+        if at + _SLICE < len(unknown):
+            self._post(self._decide, unknown, at + _SLICE)
+        else:
+            self._answers.put(True)
+
+    def _wanted(self, record: Record) -> None:
+        try:
+            self._answers.put(self._matcher.is_wanted(record))
+        except Exception as error:
+            self._answers.put(error)
+
+
+def _batches(view: memoryview, offset: int) -> Iterator[Batch]:
+    """The batches from `offset` on, those in blocks included, without what is damaged."""
+    while offset < len(view):
+        size = int.from_bytes(view[offset : offset + 4], "little")
+        try:
+            batch = Batch.parse(view[offset : offset + size])
+        except ValueError:
+            offset += 32
+            continue
+        with contextlib.suppress(ValueError):
+            yield from contents(view[offset : offset + size]) if batch.kind == BLOCK else [batch]
+        offset += size
+
+
+def read_history(path: Path) -> list[Part]:
+    """The parts of a file. Raises FileNotFoundError, OSError, Damage, StartError (version)."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return [Part(row[0], row[2], row[3], row[4]) for row in _directory(fd, path)]
+    finally:
+        os.close(fd)
+
+
+def _directory(fd: int, path: Path) -> list[tuple[int, ...]]:
+    head = Head.decode(os.pread(fd, HEAD_BYTES, 0), path, HISTORY)
+    if os.fstat(fd).st_size != HEAD_BYTES + head.payload_len or _ROW.size * head.base_lsn > head.payload_len:
+        raise Damage(path, HEAD_BYTES, "a history of another length")
+    start = HEAD_BYTES + head.payload_len - _ROW.size * head.base_lsn
+    directory = os.pread(fd, _ROW.size * head.base_lsn, start)
+    found = crc32c(directory)
+    if found != head.payload_crc:
+        raise Damage(path, start, "directory CRC", head.payload_crc, found)
+    return list(_ROW.iter_unpack(directory))
+
+
+def read_history_entries(path: Path, base: int) -> bytes:
+    """The entries in the segment at `base`, checked; raises as `read_history`."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for row in _directory(fd, path):
+            if row[0] == base:
+                start = HEAD_BYTES + 4 * row[1]
+                entries = os.pread(fd, 4 * row[2], start)
+                found = crc32c(entries)
+                if len(entries) != 4 * row[2] or found != row[5]:
+                    raise Damage(path, start, f"CRC of the entries at LSN {base}", row[5], found)
+                return entries
+        return b""
+    finally:
+        os.close(fd)

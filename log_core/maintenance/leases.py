@@ -1,0 +1,78 @@
+"""Leases of readers from outside: from which position on each wants the log kept, and for how long.
+
+A reader renews its lease while it lives; what it does not renew ends by itself. Leases hold back deletion and
+rewriting, but of all closed segments only the newest `lease_bytes`: a reader that falls further behind loses
+what it has not read, and is told so by what it finds missing. They are in memory: after a restart, what
+retention does not keep anyway may go before a reader has renewed its lease. Used on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from penstock.log_core.segments.segment import Segment
+
+__all__ = ["Hold", "Holds"]
+
+_HOLDS_MAX: Final = 1000
+_NOBODY: Final = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class Hold:
+    """One lease."""
+
+    name: str
+    user: str
+    position: int
+    """The LSN from which on the log is to be kept."""
+    expires_at: float
+    """Seconds, of the clock."""
+
+
+class Holds:
+    """See the module."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock`: seconds."""
+        self._clock = clock
+        self._holds: dict[str, Hold] = {}
+
+    def hold(self, name: str, user: str, position: int, ttl_s: float) -> bool:
+        """Take or renew a lease for `ttl_s` seconds from now; False: there are 1,000 others."""
+        self._expire()
+        if name not in self._holds and len(self._holds) >= _HOLDS_MAX:
+            return False
+        self._holds[name] = Hold(name, user, position, self._clock() + ttl_s)
+        return True
+
+    def release(self, name: str) -> bool:
+        """Give one back; whether there was one."""
+        return self._holds.pop(name, None) is not None
+
+    def __iter__(self) -> Iterator[Hold]:
+        self._expire()
+        return iter(sorted(self._holds.values(), key=lambda hold: hold.name))
+
+    def _expire(self) -> None:
+        now = self._clock()
+        for name in [name for name, hold in self._holds.items() if hold.expires_at <= now]:
+            del self._holds[name]
+
+    def kept_from(self, live: Sequence[Segment], lease_bytes: int) -> int:
+        """An LSN: no segment that ends behind it may be deleted or rewritten; 2**64 - 1: all may."""
+        self._expire()
+        wanted = min((hold.position for hold in self._holds.values()), default=_NOBODY)
+        if wanted == _NOBODY:
+            return wanted
+        total = 0
+        for segment in reversed(live[:-1]):
+            total += segment.end
+            if total > lease_bytes:
+                return max(wanted, segment.next_lsn)
+            if segment.next_lsn <= wanted:
+                break
+        return wanted

@@ -1,0 +1,31 @@
+"""The end of a turn in the log. Words in _writer.pyi."""
+
+from libc.stdint cimport uint64_t
+
+from penstock.log_core.wal._active cimport ActiveFile
+from penstock.log_core.batch._appender cimport Appender
+from penstock.log_core.wal._unwritten cimport Unwritten
+from penstock.log_core.wal._waiters cimport Waiters
+
+
+cdef class Writer:
+    cdef readonly Appender appender
+    cdef readonly Unwritten unwritten
+    cdef ActiveFile active                  # None until the log has started
+    cdef readonly Waiters waiting_written, waiting_synced
+    cdef public object failed
+    cdef public object before_flush
+    cdef public uint64_t written_lsn, synced_lsn
+    cdef public uint64_t checkpoint_at      # in appended bytes
+    cdef readonly uint64_t written_bytes
+    cdef public uint64_t synced_bytes
+    cdef readonly uint64_t noted_lsn
+    cdef uint64_t max_unsynced_bytes
+    cdef readonly bint syncs
+    cdef readonly uint64_t write_ns         # spent in writes, of those that failed too
+    cdef bint full                          # the last write found no room
+    cdef bint late                          # more than `max_unsynced_bytes` waited for the disk
+    cdef public object committer            # None until the log has started
+    cdef public tuple closing               # descriptors of files that are full and not durable yet
+
+    cdef int write(self, list batches) except -1

@@ -1,0 +1,99 @@
+"""The end of a turn in the log."""
+
+from collections.abc import Callable
+
+from penstock.log_core.batch._appender import Appender
+from penstock.log_core.wal._active import ActiveFile
+from penstock.log_core.wal._committer import Committer
+from penstock.log_core.wal._unwritten import Unwritten
+from penstock.log_core.wal._waiters import Waiters
+
+class Writer:
+    """Writes what was appended, and says who may be told. `Log` derives from it and decides what follows."""
+
+    appender: Appender
+    """The open batch; front ends append to it in C."""
+    unwritten: Unwritten
+    """What the next `flush` writes."""
+    waiting_written: Waiters
+    waiting_synced: Waiters
+    failed: Exception | None
+    """Set once a write or sync failed; nothing is accepted or confirmed any more."""
+    before_flush: Callable[[], object] | None
+    """Called by each `flush` first."""
+    written_lsn: int
+    """The last LSN that survives a kill -9."""
+    synced_lsn: int
+    """The last LSN that survives a power cut."""
+    write_ns: int
+    """Nanoseconds spent in writes."""
+    written_bytes: int
+    """Bytes written, ever, as `Appender.appended_bytes` counts."""
+    synced_bytes: int
+    """How many of them are durable."""
+    noted_lsn: int
+    """The synced LSN that the last batch on disk carries."""
+    checkpoint_at: int
+    """`checkpoint_due` is called when so many bytes were appended."""
+    syncs: bool
+    """Whether what is written is made durable; else written counts as durable."""
+
+    committer: Committer
+    """Syncs what is written; set once the log has started."""
+    closing: tuple[int, ...]
+    """Descriptors of files that are full and not durable yet."""
+
+    def __init__(
+        self, unwritten: Unwritten, appender: Appender, max_unsynced_bytes: int, syncs: bool
+    ) -> None: ...
+    def begin(self, active: ActiveFile, last_lsn: int) -> None:
+        """Write to that file from now on; all up to `last_lsn` is durable."""
+
+    def flush(self) -> None:
+        """End the turn: write what was appended with one call, then call back who waits for that."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for what is not written or not synced yet."""
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes appended and not yet durable."""
+
+    def when_synced(self, lsn: int, callback: Callable[[bool], object]) -> None:
+        """Call `callback(ok)` when `lsn` is durable, in the order of LSNs; False = the log failed."""
+
+    def sync(self) -> None:
+        """Have everything written made durable."""
+
+    def rung(self) -> None:
+        """The committer rang its bell: it has synced something."""
+
+    def synced(self, lsn: int, mark: int, error: OSError | None) -> None:
+        """All up to `lsn`, the first `mark` bytes, is durable; or why it is not."""
+
+    # What `Log` does about it.
+
+    def tell_soon(self) -> None:
+        """Somebody waits for what has come about already: tell him, but not at once."""
+
+    def sync_failed(self, error: OSError) -> None:
+        """What is on the disk is unknown: nothing may be confirmed any more."""
+
+    def release_closed(self, lsn: int) -> None:
+        """All up to `lsn` is durable: who has files in `closing` looks which are over."""
+
+    def write_failed(self, error: OSError) -> None:
+        """What is in the file is unknown: nothing may be confirmed any more."""
+
+    def found_room(self, room: bool) -> None:
+        """Whether the disk took what was written; called when that changes."""
+
+    def behind(self, late: bool) -> None:
+        """More than `max_unsynced_bytes` wait for the disk, or no more than half of that again."""
+
+    def file_full(self) -> None:
+        """The active file is full: go on in the next one."""
+
+    def checkpoint_due(self) -> None:
+        """`checkpoint_at` is reached."""

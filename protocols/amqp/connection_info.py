@@ -1,0 +1,61 @@
+"""What an AMQP connection tells of itself; see `penstock.protocols.net.connection_info`."""
+
+from __future__ import annotations
+
+from penstock.protocols.amqp.channel.channel import Channel, channel_totals
+from penstock.protocols.amqp.codec._channel import Consumer
+from penstock.protocols.amqp.session.session import Session
+from penstock.protocols.amqp.session.state import State
+from penstock.protocols.net.connection_info import ChannelFacts, ConnectionFacts, ConsumerFacts
+from penstock.subscriptions.dispatch.strategies import Kind
+
+__all__ = ["connection_facts"]
+
+
+def connection_facts(session: Session) -> ConnectionFacts | None:
+    """The facts of a connection that is in its vhost; None of others."""
+    if session.state is not State.RUNNING:
+        return None
+    return ConnectionFacts(
+        protocol="AMQP 0-9-1",
+        user=session.actor.identity.username,
+        vhost=session.vhost.name,
+        state="flow" if session.blocked else "running",
+        client_properties=session.client_properties,
+        mechanism=session.mechanism,
+        timeout_s=session.heartbeat_s,
+        frame_max=session.frame_max,
+        channel_max=session.channel_max,
+        totals=session.totals(),
+        channels=[_channel(one) for one in session.channels()],
+    )
+
+
+def _channel(channel: Channel) -> ChannelFacts:
+    core = channel.core
+    return ChannelFacts(
+        number=channel.number,
+        confirm=core.confirming,
+        transactional=core.transactional,
+        prefetch=channel.prefetch,
+        global_prefetch=core.limit,
+        unacknowledged=core.unacked_count,
+        unconfirmed=core.unconfirmed,
+        uncommitted=0 if channel.transaction is None else channel.transaction.count,
+        totals=channel_totals(core),
+        consumers=[_consumer(tag, one) for tag, one in channel.consumers.items()],
+    )
+
+
+def _consumer(tag: str, consumer: Consumer) -> ConsumerFacts:
+    queue = consumer.queue
+    single = queue.kind in (Kind.SINGLE, Kind.PREFERRED)
+    return ConsumerFacts(
+        tag=tag,
+        queue=queue.name,
+        ack_required=not consumer.no_ack,
+        prefetch=consumer.limit,
+        exclusive=queue.is_sole,
+        active=consumer.attached and (not single or queue.active is consumer),
+        arguments={"x-priority": consumer.priority} if consumer.priority else {},
+    )

@@ -1,0 +1,161 @@
+"""Tails as server-sent events.
+
+    GET .../exchanges/X/tail?pattern=K    what goes through an exchange
+    GET .../tail?topic=F                  what is published to MQTT topics that match the filter F
+    GET .../tail?events=log,webhooks      what the gateway itself has to say (`events`), as `event: KIND`
+    GET .../streams/S/tail?from=          a stream, from "next" unless said otherwise (`reader`)
+
+    id: 0:<position>
+    data: {"routing_key": ..., "value": ...}
+
+With `Last-Event-ID` it begins behind that event, as far as the log has what came since. `event: lagging`
+tells how many a slow client has missed, `event: end` why nothing more comes. A comment every 15 s keeps the
+connection.
+
+Source: the HTML standard, "Server-sent events".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.live.events import Events, EventTail, kinds_of
+from penstock.protocols.http.data.live.tail import Tail, Tails, pattern_of
+from penstock.protocols.http.data.pulling.pull import shown
+from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps
+from penstock.protocols.http.shared.positions import offset_at
+from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.data.pulling.reader import StreamReader
+    from penstock.protocols.http.shared.taking import Taken
+
+__all__ = ["TailHandlers", "position_of"]
+
+_QUIET_S: Final = 15.0
+
+
+class TailHandlers:
+    """The handlers."""
+
+    def __init__(self, access: Access, tails: Tails, reader: StreamReader, events: Events) -> None:
+        self._access = access
+        self._tails = tails
+        self._reader = reader
+        self._of_gateway = events
+
+    async def exchange(self, request: Request) -> Response:
+        """What goes through an exchange."""
+        return self._bound(request, request.names["exchange"], request.parameter("pattern", "#"))
+
+    async def of_query(self, request: Request) -> Response:
+        """What is published to MQTT topics, or what the gateway has to say."""
+        topic_filter = request.parameter("topic")
+        if wanted := request.parameter("events"):
+            if topic_filter:
+                raise HttpError(400, "bad_field", "events: either topic or events is needed")
+            return self._gateway(request, kinds_of(wanted))
+        if not topic_filter:
+            raise HttpError(400, "bad_field", "topic: a topic filter of MQTT, such as a/+/b; or events")
+        return self._bound(request, MQTT_EXCHANGE, pattern_of(topic_filter))
+
+    def _bound(self, request: Request, exchange: str, pattern: str) -> Response:
+        vhost, identity = self._access.vhost(request), self._access.identity(request)
+        more = asyncio.Event()
+        tail = self._tails.exchange(
+            identity, vhost, exchange, pattern, more.set, after_lsn=last_event(request)
+        )
+        return self._response(
+            request, tail, more, lambda _: self._tails.check(identity, vhost, exchange, pattern)
+        )
+
+    def _gateway(self, request: Request, kinds: frozenset[str]) -> Response:
+        vhost, identity = self._access.vhost(request), self._access.identity(request)
+        more = asyncio.Event()
+        tail = self._of_gateway.listen(identity, vhost.name, kinds, more.set)
+
+        def check(request: Request) -> None:
+            self._access.vhost(request)
+            self._of_gateway.check(identity, kinds)
+
+        return self._response(request, tail, more, check)
+
+    async def stream(self, request: Request) -> Response:
+        """What a stream has and gets."""
+        stream, more = self._access.stream(request), asyncio.Event()
+        if last := last_event(request):
+            offset = await offset_at(stream, last + 1)
+        else:
+            offset = await self._reader.offset(stream, request.parameter("from", "next"))
+        tail = self._tails.stream(stream, offset, more.set)
+        return self._response(request, tail, more, self._access.stream)
+
+    def _response(
+        self,
+        request: Request,
+        tail: Tail | EventTail,
+        more: asyncio.Event,
+        check: Callable[[Request], object],
+    ) -> Response:
+        request.on_gone = more.set
+        request.on_shutdown = partial(tail.cancelled, "the gateway stops")
+        return Response(
+            200,
+            content_type="text/event-stream",
+            headers=(("cache-control", "no-store"),),
+            stream=self._events(request, tail, more, check),
+        )
+
+    async def _events(
+        self,
+        request: Request,
+        tail: Tail | EventTail,
+        more: asyncio.Event,
+        check: Callable[[Request], object],
+    ) -> AsyncGenerator[bytes, None]:
+        try:
+            with self._access.watched(request, check):
+                yield b": penstock\n\n"
+                while not (tail.ended or request.gone or request.refusal):
+                    taken = tail.take()
+                    if taken is not None:
+                        yield self._event(taken)
+                        continue
+                    if tail.skipped:
+                        skipped, tail.skipped = tail.skipped, 0
+                        yield b'event: lagging\ndata: {"skipped":%d}\n\n' % skipped
+                    more.clear()
+                    try:
+                        async with asyncio.timeout(_QUIET_S):
+                            await more.wait()
+                    except TimeoutError:
+                        yield b": still here\n\n"
+                if tail.ended or request.refusal:
+                    why = request.refusal.detail if request.refusal else tail.ended
+                    yield b"event: end\ndata: %b\n\n" % dumps({"reason": why})
+        finally:
+            tail.close()
+
+    def _event(self, taken: Taken | tuple[str, bytes]) -> bytes:
+        if isinstance(taken, tuple):
+            return b"event: %b\ndata: %b\n\n" % (taken[0].encode(), taken[1])
+        self._access.messages.delivered += 1
+        return b"id: 0:%d\ndata: %b\n\n" % (taken.record.lsn, dumps(shown(self._access, taken)))
+
+
+def last_event(request: Request) -> int:
+    """The position that a client had last; 0: it had none. Raises HttpError 400."""
+    header = request.headers.get("last-event-id", "")
+    return position_of(header) if header else 0
+
+
+def position_of(id: object) -> int:
+    """The position in the id of a message. Raises HttpError 400."""
+    zero, _, digits = id.partition(":") if isinstance(id, str) else ("", "", "")
+    if not (zero == "0" and digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise HttpError(400, "bad_field", f"no id of a message: {str(id)[:50]!r}; send one as it came")
+    return int(digits)

@@ -1,0 +1,205 @@
+"""What passes an exchange, a topic or a stream, for one listener, who takes nothing from anybody.
+
+A tail of an exchange is a transient queue of its own, bound with a pattern, without acknowledgements; that of
+a stream is a reader. It slows nobody: of what a listener does not take, all above a mebibyte is dropped, and
+he is told how many. What he asked to have from the past, and what a stream keeps anyway, waits for him.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.shared.taking import Taken
+from penstock.router.authorization.identity import BROKER, Actor, Identity
+from penstock.router.errors import AccessRefused, NotFound, TopicRefused
+from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
+from penstock.router.names import binding_key, text, wire
+from penstock.router.queues.backfill import ARGUMENT
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+    from penstock.router.vhost.vhost import Vhost
+    from penstock.subscriptions.cursor._cursor import Cursor
+    from penstock.subscriptions.queue.queue import Queue
+    from penstock.subscriptions.streams.stream import Stream
+
+__all__ = ["PENDING_MAX", "Tail", "Tails"]
+
+PENDING_MAX: Final = 1 << 20
+"""Bytes of bodies that wait for one listener."""
+_TAILS_MAX: Final = 1000
+_AT_ONCE: Final = 1024
+_ALWAYS: Final = 2**64
+
+
+class Tail:
+    """One listener: the outlet of its queue."""
+
+    priority = 0
+
+    def __init__(
+        self,
+        queue: Queue,
+        more: Callable[[], None],
+        *,
+        patient_until: int = 0,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`more` is called when there is something to take, or it ended. Below the LSN `patient_until`
+        nothing is dropped."""
+        self._queue = queue
+        self._more = more
+        self._patient_until = patient_until
+        self._close = close
+        self._size = 0
+        self._last_lsn = 0
+        self.pending: deque[Taken] = deque()
+        self.skipped = 0
+        self.ended = ""
+        """Why nothing more comes."""
+
+    def credit(self) -> int:
+        return 0 if self._size > PENDING_MAX and self._last_lsn < self._patient_until else _AT_ONCE
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        records = cursor.records()
+        took = 0
+        for at in range(first, len(records), step):
+            seq, lsn, _, count, redelivered = records[at]
+            full = self._size > PENDING_MAX
+            if full and lsn < self._patient_until:
+                break
+            self._last_lsn = lsn
+            if full:
+                self.skipped += 1
+            else:
+                batch, index = cursor.record(at)
+                taken = Taken(self._queue, seq, batch.record(index), redelivered, count)
+                self.pending.append(taken)
+                self._size += len(taken.record.body) + 256
+            cursor.settle(seq)
+            took += 1
+        self._more()
+        return took
+
+    def cancelled(self, reason: str) -> None:
+        self.ended = self.ended or reason
+        self._more()
+
+    def take(self) -> Taken | None:
+        """The next one."""
+        if not self.pending:
+            return None
+        taken = self.pending.popleft()
+        waited = self._size > PENDING_MAX
+        self._size -= len(taken.record.body) + 256
+        if waited and self._size <= PENDING_MAX:
+            self._queue.credit_gained()
+        return taken
+
+    def close(self) -> None:
+        """The listener is gone."""
+        self.ended = self.ended or "closed"
+        close, self._close = self._close, lambda: None
+        close()
+
+
+class Tails:
+    """All of a gateway."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._count = 0
+
+    def check(self, identity: Identity, vhost: Vhost, exchange: str, pattern: str) -> None:
+        """Whether the user may listen there. Raises AccessRefused, TopicRefused, NotFound."""
+        allowed, key = self._broker.authorizer, wire(pattern)
+        if not allowed.allow(identity, vhost.name, "read", exchange):
+            raise AccessRefused("exchange", exchange, vhost.name, identity.username, "read")
+        source = vhost.exchanges.get(exchange)
+        if source is None or not exchange:
+            raise NotFound("exchange", exchange, vhost.name)
+        if source.is_topic and not allowed.allow_topic(identity, vhost.name, "read", exchange, key):
+            raise TopicRefused(exchange, vhost.name, identity.username, "read", key)
+
+    def exchange(
+        self,
+        identity: Identity,
+        vhost: Vhost,
+        exchange: str,
+        pattern: str,
+        more: Callable[[], None],
+        *,
+        after_lsn: int = 0,
+    ) -> Tail:
+        """Listen at an exchange; with `after_lsn` first to what it routed behind that, as far as it is kept.
+
+        Raises:
+            RoutingError: it is not there, or not for this user.
+            HttpError: 503, there are too many.
+
+        """
+        self.check(identity, vhost, exchange, pattern)
+        self._admit()
+        # Whoever may read the exchange may have this queue, whatever names he may declare.
+        actor = Actor(BROKER, object())
+        queue = vhost.declare_queue("", actor, exclusive=True).queue
+        arguments = {ARGUMENT: f"pos:{after_lsn + 1}"} if after_lsn else None
+        try:
+            bound = vhost.bind_queue_since(queue.name, exchange, pattern, actor, arguments)
+        except Exception:
+            vhost.connection_closed(actor.owner)
+            raise
+
+        def close() -> None:
+            self._count -= 1
+            vhost.connection_closed(actor.owner)
+
+        until = self._broker.log.appender.next_lsn if after_lsn else 0
+        tail = Tail(queue, more, patient_until=until, close=close)
+        self._count += 1
+        if bound.history is not None:
+            bound.history(lambda ok: None if ok else tail.cancelled("what was before could not be read"))
+        queue.attach(tail)
+        self._broker.tick.schedule()
+        return tail
+
+    def topic(
+        self,
+        identity: Identity,
+        vhost: Vhost,
+        topic_filter: str,
+        more: Callable[[], None],
+        *,
+        after_lsn: int = 0,
+    ) -> Tail:
+        """The same for an MQTT topic filter."""
+        pattern = pattern_of(topic_filter)
+        return self.exchange(identity, vhost, MQTT_EXCHANGE, pattern, more, after_lsn=after_lsn)
+
+    def stream(self, stream: Stream, offset: int, more: Callable[[], None]) -> Tail:
+        """Listen to a stream from an offset on. Raises HttpError 503."""
+        self._admit()
+        reader = stream.reader(offset)
+
+        def close() -> None:
+            self._count -= 1
+            reader.detach(tail)
+
+        tail = Tail(reader, more, patient_until=_ALWAYS, close=close)
+        self._count += 1
+        reader.attach(tail)
+        self._broker.tick.schedule()
+        return tail
+
+    def _admit(self) -> None:
+        if self._count >= _TAILS_MAX:
+            raise HttpError(503, "too_many_tails", f"there are {_TAILS_MAX} tails already", retry_after_s=60)
+
+
+def pattern_of(topic_filter: str) -> str:
+    """The binding key of an MQTT topic filter."""
+    return text(binding_key(wire(topic_filter)))

@@ -1,0 +1,168 @@
+"""What the OpenAPI document (`openapi`) says of pulling, streams and subscriptions."""
+
+from __future__ import annotations
+
+from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.units import txn
+from penstock.protocols.http.data.openapi.words import HANDLES, listed, operation
+
+__all__ = ["pulled", "redrive", "streams"]
+
+
+def pulled(source: str) -> Json:
+    """What is pulled, whether it is a queue or a subscription."""
+    messages = {"type": "array", "items": ref("Message")}
+    pulled = object_({"messages": messages, "active": {"type": "boolean"}}, "messages")
+    settled = {200: ref("Settled"), 207: ref("Settled")}
+    who = "Needed by subscriptions that are not shared: who pulls."
+    pull = object_(
+        {
+            "max_messages": number(1, 1000, 10),
+            "max_bytes": number(1, 16 << 20, 1 << 20),
+            "min_messages": number(1, 1000, 1),
+            "min_bytes": number(0, 16 << 20, 0),
+            "wait_ms": number(0, 60000, 5000),
+            "lease_ms": number(1000, 43200000, 30000),
+            "consumer": {"type": "string", "minLength": 1, "description": who},
+        },
+        closed=True,
+    )
+    return {
+        f"{source}/pull": {"post": operation("Lease messages, waiting for some.", {200: pulled}, body=pull)},
+        f"{source}/ack": {
+            "post": operation(
+                "They are done.",
+                settled,
+                body=object_({"handles": HANDLES}, "handles", closed=True),
+                parameters=[txn()],
+            )
+        },
+        f"{source}/nack": {
+            "post": operation(
+                "They are given back, or dead-lettered.",
+                settled,
+                body=object_(
+                    {
+                        "handles": HANDLES,
+                        "dead_letter": {"type": "boolean"},
+                        "delay_ms": number(0, 86400000, 0),
+                    },
+                    "handles",
+                    closed=True,
+                ),
+                parameters=[txn()],
+            )
+        },
+        f"{source}/extend": {
+            "post": operation(
+                "They take longer.",
+                settled,
+                body=object_(
+                    {"handles": HANDLES, "lease_ms": number(1000, 43200000, 30000)}, "handles", closed=True
+                ),
+            )
+        },
+    }
+
+
+def streams(publish: Json, read: Json, tail: Json) -> Json:
+    stream, subscription = "/streams/{stream}", "/streams/{stream}/subscriptions/{subscription}"
+    shown, described = ref("Stream"), ref("Subscription")
+    delay = {"type": "integer", "minimum": 0, "maximum": 86400000}
+    start = {"type": ["string", "integer"], "description": "earliest, latest, pos:N, -1h or a time."}
+    options = {
+        "kind": {"enum": ["exclusive", "failover", "shared", "key_shared"], "default": "shared"},
+        "start": start,
+        "durable": {"type": "boolean", "default": True},
+        "ack_timeout_ms": delay,
+        "nack_min_ms": delay,
+        "nack_max_ms": delay,
+        "max_deliveries": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "dead_letter": {"type": "string", "description": "A queue or a stream."},
+    }
+    return {
+        "/streams": {"get": listed("All streams.", "streams", shown)},
+        stream: {
+            "get": operation("What it has.", {200: shown}),
+            "put": operation(
+                "Make one.",
+                {200: shown, 201: shown},
+                body=object_(
+                    {
+                        "max_age": {"type": "string", "description": "Such as 7D."},
+                        "max_bytes": {"type": "integer", "minimum": 0, "maximum": 2**62},
+                    },
+                    closed=True,
+                ),
+                optional=True,
+            ),
+            "delete": operation("End it.", {204: None}),
+        },
+        f"{stream}/messages": {"post": publish, "get": read},
+        f"{stream}/tail": {"get": tail},
+        f"{stream}/subscriptions": {"get": listed("Those of a stream.", "subscriptions", described)},
+        subscription: {
+            "get": operation("Where it stands.", {200: described}),
+            "put": operation(
+                "Make one.",
+                {200: described, 201: described},
+                body=object_(options, closed=True),
+                optional=True,
+            ),
+            "delete": operation("End it.", {204: None}),
+        },
+        **pulled(subscription),
+        f"{subscription}/ack-cumulative": {
+            "post": operation(
+                "It is done, with all before it.",
+                {200: object_({"acknowledged": {"type": "integer"}}, "acknowledged")},
+                body=object_({"handle": TEXT}, "handle"),
+                parameters=[txn()],
+            )
+        },
+        f"{subscription}/seek": {
+            "post": operation(
+                "Go on elsewhere.",
+                {200: object_({"position": {"type": "integer"}}, "position")},
+                body=object_({"to": start}, "to", closed=True),
+            )
+        },
+        f"{subscription}/pause": {
+            "post": operation(
+                "Nobody gets anything until it is resumed.",
+                {200: described},
+                body=object_({}, closed=True),
+                optional=True,
+            )
+        },
+        f"{subscription}/resume": {
+            "post": operation(
+                "The end of a pause.", {200: described}, body=object_({}, closed=True), optional=True
+            )
+        },
+    }
+
+
+def redrive() -> Json:
+    """Dead letters that are put back."""
+    letter = object_({"id": TEXT, "to": TEXT, "reason": TEXT}, "id", "to", "reason")
+    return operation(
+        "Put dead letters back to where they died.",
+        {
+            200: object_(
+                {"messages": {"type": "array", "items": letter}, "left": {"type": "integer"}},
+                "messages",
+                "left",
+            )
+        },
+        body=object_(
+            {
+                "max": number(1, 1000, 1000),
+                "reason": {"enum": ["rejected", "expired", "maxlen", "delivery_limit"]},
+                "to": TEXT,
+                "dry_run": {"type": "boolean", "default": False},
+            },
+            closed=True,
+        ),
+        optional=True,
+    )

@@ -1,0 +1,130 @@
+"""What the OpenAPI document (`openapi`) says of what happens as a whole, or once."""
+
+from __future__ import annotations
+
+from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.words import HANDLES, operation, query
+
+__all__ = ["numbers", "txn", "units"]
+
+
+def txn() -> Json:
+    """The parameter of what is staged."""
+    return query("txn", {"type": "string", "minLength": 1}, "Staged in this transaction.")
+
+
+def numbers() -> list[Json]:
+    """The headers of a producer that numbers its messages."""
+    whole = {"type": "string", "pattern": "^[0-9]{1,9}$"}
+    return [
+        {"name": name, "in": "header", "schema": schema, "description": text}
+        for name, schema, text in (
+            (
+                "Penstock-Producer",
+                {"type": "string", "pattern": "^[!-~]{1,255}$"},
+                "Who numbers messages.",
+            ),
+            ("Penstock-Epoch", whole, "As POST producers gave it."),
+            ("Penstock-Sequence", whole, "The number of the first message."),
+        )
+    ]
+
+
+def units(key: Json) -> Json:
+    """The paths. `key`: the parameter Idempotency-Key."""
+    name = {"type": "string", "minLength": 1, "maxLength": 255}
+    one = "/transactions/{transaction}"
+    acks = object_(
+        {"queue": TEXT, "stream": TEXT, "subscription": TEXT, "handles": HANDLES},
+        "handles",
+    )
+    at_once = object_(
+        {
+            "publish": {"type": "array", "maxItems": 1000, "items": {"type": "object"}},
+            "ack": {"type": "array", "items": acks},
+        },
+        closed=True,
+    )
+    # One that does something at once has one of them at least.
+    at_once["anyOf"] = [{"required": ["publish"]}, {"required": ["ack"]}]
+    opened = object_({"timeout_ms": number(1000, 900_000, 60_000)}, closed=True)
+    staged = {
+        "id": TEXT,
+        "messages": {"type": "integer"},
+        "handles": {"type": "integer"},
+        "bytes": {"type": "integer"},
+        "left_ms": {"type": "integer"},
+    }
+    return {
+        "/transactions": {
+            "post": operation(
+                "Publish and acknowledge as one atomic unit, at once or by opening a transaction.",
+                {200: ref("Results"), 201: object_({"id": TEXT, "timeout_ms": {"type": "integer"}}, "id")},
+                body={"anyOf": [at_once, opened]},
+                optional=True,
+                parameters=[key],
+            )
+        },
+        one: {"get": operation("What is staged.", {200: object_(staged, *staged)})},
+        f"{one}/commit": {"post": operation("All that is staged happens.", {200: ref("Results")})},
+        f"{one}/rollback": {"post": operation("Nothing of it does.", {200: object_({})})},
+        "/producers": {
+            "post": operation(
+                "Begin to number messages: an epoch that fences off all before it.",
+                {
+                    201: object_(
+                        {"name": TEXT, "epoch": {"type": "integer"}, "next_sequence": {"type": "integer"}},
+                        "name",
+                        "epoch",
+                        "next_sequence",
+                    )
+                },
+                body=object_({"name": name}, closed=True),
+                optional=True,
+            )
+        },
+        "/half": {
+            "post": operation(
+                "Keep a message until it is committed or rolled back.",
+                {201: object_({"name": TEXT}, "name")},
+                body={"oneOf": [_half(to) for to in ("queue", "stream", "exchange")]},
+            )
+        },
+        "/half/{half}": {
+            "get": operation(
+                "What is undecided.",
+                {
+                    200: object_(
+                        {"name": TEXT, "checks": {"type": "integer"}, "prepared_ms": {"type": "integer"}}
+                    )
+                },
+            )
+        },
+        "/exchanges/{exchange}/delayed/{delayed}": {
+            "delete": operation(
+                "Have the message of this name, which waits for its time, never come.", {204: None}
+            )
+        },
+        "/half/{half}/commit": {"post": operation("Publish it.", {200: object_({"id": TEXT}, "id")})},
+        "/half/{half}/rollback": {"post": operation("Forget it.", {200: object_({})})},
+    }
+
+
+def _half(to: str) -> Json:
+    """What is prepared, for a queue, a stream or an exchange."""
+    return object_(
+        {
+            to: TEXT,
+            "message": ref("Publish"),
+            "name": {"type": "string", "minLength": 1, "maxLength": 255},
+            "ask": {"type": "string", "format": "uri", "maxLength": 2048},
+            "check_after_ms": number(100, 86_400_000, 6000),
+            "check_each_ms": number(100, 86_400_000, 30_000),
+            "max_checks": number(1, 1000, 15),
+            "expires_ms": number(100, 31_536_000_000, 259_200_000),
+            "dead_letter": TEXT,
+        },
+        to,
+        "message",
+        closed=True,
+    )

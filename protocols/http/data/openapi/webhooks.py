@@ -1,0 +1,72 @@
+"""What the OpenAPI document (`openapi`) says of webhooks."""
+
+from __future__ import annotations
+
+from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.words import listed, operation
+
+__all__ = ["webhooks"]
+
+
+def webhooks(read: list[Json]) -> Json:
+    one, shown = "/webhooks/{name}", ref("Webhook")
+    since = {"type": "string", "description": 'A time with its zone, an interval ("-1h"), or "pos:N".'}
+    accepted = {"type": "object"}
+    return {
+        "/webhooks": {"get": listed("All webhooks.", "webhooks", shown)},
+        one: {
+            "get": operation("Settings and state.", {200: shown}),
+            "put": operation("Make or change one.", {200: shown, 201: shown}, body=ref("WebhookSettings")),
+            "delete": operation("End it.", {204: None}),
+        },
+        f"{one}/pause": {"post": operation("Send nothing until it is resumed.", {200: shown})},
+        f"{one}/resume": {"post": operation("Go on.", {200: shown})},
+        f"{one}/verify": {
+            "post": operation(
+                "Ask the receiver now whether it agrees.",
+                {
+                    200: object_(
+                        {
+                            "allowed": {"type": "boolean"},
+                            "reason": TEXT,
+                            "granted_at": {"type": "integer"},
+                            "state": TEXT,
+                        },
+                        "allowed",
+                        "reason",
+                    )
+                },
+            )
+        },
+        f"{one}/test": {"post": operation("Send a message that is in no queue.", {200: accepted})},
+        f"{one}/rotate-secret": {
+            "post": operation(
+                "A new secret beside the old one.",
+                {200: object_({"secret": TEXT}, "secret")},
+                body=object_(
+                    {
+                        "overlap_ms": number(0, 2592000000, 86400000),
+                        "signing": {"enum": ["hmac", "ed25519"]},
+                        "secret": TEXT,
+                    }
+                ),
+                optional=True,
+            )
+        },
+        f"{one}/replay": {
+            "post": operation(
+                "Send again what was sent.",
+                {202: accepted},
+                body=object_({"from": since, "to": since}, "from"),
+            )
+        },
+        f"{one}/redrive": {
+            "post": operation(
+                "Send its dead letters again.",
+                {202: accepted},
+                body=object_({"max": number(1, 1000000, 1000)}),
+                optional=True,
+            )
+        },
+        f"{one}/attempts": {"get": operation("The delivery log.", {200: ref("Read")}, parameters=read)},
+    }

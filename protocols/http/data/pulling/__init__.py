@@ -1,0 +1,1 @@
+"""Pulling over HTTP: long polls, leases, consumers and readers. Read `pull` first."""

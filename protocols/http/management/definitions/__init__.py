@@ -1,0 +1,1 @@
+"""Definitions files: export, and import with checks before anything changes."""

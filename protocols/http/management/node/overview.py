@@ -1,0 +1,397 @@
+"""/api/overview, /api/nodes, and what else tells of the whole."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from penstock.protocols.http.management import views
+from penstock.protocols.http.management.context import (
+    LISTENER_PROTOCOLS,
+    PRODUCT,
+    RABBITMQ_VERSION,
+    Management,
+    absent,
+)
+from penstock.protocols.http.management.node import host
+from penstock.protocols.http.management.rates import GAUGES, TOTALS, total_counters
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.protocols.net.connection_info import Totals
+from penstock.router.exchanges.exchanges import TYPES
+
+__all__ = ["add", "memory_of", "totals_of_all"]
+
+_CLIENTS: Final = ("amqp", "mqtt")
+_CHURN: Final = (
+    "channel_closed",
+    "channel_created",
+    "connection_closed",
+    "connection_created",
+    "queue_created",
+    "queue_declared",
+    "queue_deleted",
+)
+_FIGURES: Final = (
+    "mem_used",
+    "fd_used",
+    "sockets_used",
+    "proc_used",
+    "disk_free",
+    "context_switches",
+    "io_read_count",
+    "io_write_count",
+    "io_read_bytes",
+    "io_write_bytes",
+    "io_sync_count",
+    "disk_reads",
+)
+"""Figures of the node that have a rate."""
+_CONTEXTS: Final = {
+    "management": "RabbitMQ Management",
+    "management_tls": "RabbitMQ Management",
+    "metrics": "RabbitMQ Prometheus",
+}
+
+
+def add(api: Management) -> None:
+    """Serve these paths."""
+    handlers = _Overview(api)
+    routes = api.app.routes
+    for path, handler in (
+        ("/api/overview", handlers.overview),
+        ("/api/cluster-name", handlers.cluster_name),
+        ("/api/whoami", handlers.whoami),
+        ("/api/auth", handlers.auth),
+        ("/api/version", handlers.version),
+        ("/api/extensions", handlers.extensions),
+        ("/api/deprecated-features", handlers.nothing),
+        ("/api/deprecated-features/used", handlers.nothing),
+        ("/api/federation-links", handlers.nothing),
+        ("/api/federation-links/{vhost}", handlers.nothing),
+        ("/api/shovels", handlers.nothing),
+        ("/api/shovels/{vhost}", handlers.nothing),
+        ("/api/nodes", handlers.nodes),
+        ("/api/nodes/{node}", handlers.node),
+        ("/api/nodes/{node}/memory", handlers.memory),
+    ):
+        routes.add("GET", path, handler)
+    routes.add("PUT", "/api/nodes/{node}/memory-high-watermark", handlers.limit_memory)
+
+
+def totals_of_all(api: Management) -> Totals:
+    """What all clients moved since the start."""
+    sum_ = Totals()
+    for protocol in _CLIENTS:
+        sum_.add(api.registry.totals(protocol))
+    sum_.published += api.messages.published
+    sum_.delivered += api.messages.delivered
+    sum_.got += api.messages.delivered
+    # Whatever left its queue for good, by whichever protocol.
+    sum_.acknowledged = sum(one.counter("ack") for one in api.sampler.sums_by_type().values())
+    return sum_
+
+
+def memory_of(api: Management) -> dict[str, Any]:
+    """RabbitMQ's breakdown: what is known of ours in its places, the rest as other_system."""
+    rss = host.read(api.data_dir).rss
+    logged = api.broker.log.statistics()
+    caches = logged["tail_bytes"] + logged["read_bytes"]
+    index = logged["feed_bytes"]
+    parts = dict.fromkeys(_MEMORY_PARTS, 0)
+    parts.update(binary=caches, msg_index=index, other_system=max(rss - caches - index, 0))
+    return {**parts, "strategy": "rss", "total": {"rss": rss, "allocated": rss, "erlang": 0}}
+
+
+class _Overview:
+    def __init__(self, api: Management) -> None:
+        self._api = api
+        api.sampler.extra.append(self._sampled)
+
+    def _sampled(self) -> Any:
+        api = self._api
+        yield "totals", total_counters(totals_of_all(api))
+        yield "churn", self._churn()
+        yield GAUGES, self._figures()
+
+    def _figures(self) -> tuple[int, ...]:
+        """The values of `_FIGURES`."""
+        api = self._api
+        figures = host.read(api.data_dir)
+        logged = api.broker.log.statistics()
+        return (
+            figures.rss,
+            figures.fd_used,
+            sum(len(listener.connections) for _, listener in api.registry.listeners()),
+            figures.threads,
+            figures.disk_free,
+            figures.context_switches,
+            figures.io_reads,
+            figures.io_writes,
+            figures.io_read_bytes,
+            figures.io_write_bytes,
+            logged["syncs"],
+            logged["cold_reads"],
+        )
+
+    def _churn(self) -> tuple[int, ...]:
+        api = self._api
+        queues = api.broker.queues
+        channels_opened, channels_closed = api.registry.channels()
+        opened = closed = 0
+        for protocol in ("amqp", "mqtt"):
+            for listener in api.registry.of(protocol):
+                opened += listener.opened
+                closed += listener.closed
+        return (
+            channels_closed,
+            channels_opened,
+            closed,
+            opened,
+            queues.created,
+            queues.declared,
+            queues.deleted,
+        )
+
+    async def overview(self, request: Request) -> Response:
+        api = self._api
+        api.identity(request)
+        lives = api.registry.connections()
+        ready = unacked = queues = exchanges = 0
+        sums = api.sampler.queue_sums()
+        for vhost in api.vhosts(request):
+            exchanges += len(vhost.exchanges)
+            queues += len(vhost.queues) + len(vhost.sessions)
+            for (name, _, _), one in sums.items():
+                if name == vhost.name:
+                    ready += one.ready
+                    unacked += one.unacked
+        totals = totals_of_all(api)
+        rates = api.sampler.rates("totals", len(TOTALS))
+        by_name = dict(zip(TOTALS, rates, strict=True))
+        publish, deliver, ack = (by_name[name] for name in ("publish", "deliver_get", "ack"))
+        consumers = sum(
+            len(live.facts.consumers) + sum(len(channel.consumers) for channel in live.facts.channels)
+            for live in lives
+        )
+        return one_of(
+            request,
+            {
+                "management_version": RABBITMQ_VERSION,
+                "rates_mode": "basic",
+                "sample_retention_policies": {"global": [5], "basic": [5], "detailed": [5]},
+                "exchange_types": _exchange_types(),
+                "product_version": api.version,
+                "product_name": PRODUCT,
+                "rabbitmq_version": RABBITMQ_VERSION,
+                "cluster_name": api.cluster,
+                "cluster_tags": {},
+                "node_tags": {},
+                "erlang_version": "0.0",
+                "erlang_full_version": f"CPython {sys.version.split()[0]}",
+                "release_series_support_status": "supported",
+                "disable_stats": False,
+                "enable_queue_totals": False,
+                "message_stats": {
+                    **views.stats_of_totals(totals, rates),
+                    # Reads of records that were not in memory; a record is written once.
+                    **views.stats(
+                        ("disk_reads", "disk_writes"),
+                        (self._figures()[-1], totals.published),
+                        (api.sampler.rates(GAUGES, len(_FIGURES))[-1], publish),
+                    ),
+                },
+                "churn_rates": views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
+                "queue_totals": {
+                    "messages": ready + unacked,
+                    "messages_details": {"rate": publish - ack},
+                    "messages_ready": ready,
+                    "messages_ready_details": {"rate": publish - deliver},
+                    "messages_unacknowledged": unacked,
+                    "messages_unacknowledged_details": {"rate": deliver - ack},
+                },
+                "object_totals": {
+                    "channels": sum(len(live.facts.channels) for live in lives),
+                    "connections": len(lives),
+                    "consumers": consumers,
+                    "exchanges": exchanges,
+                    "queues": queues,
+                },
+                "statistics_db_event_queue": 0,
+                "penstock": {
+                    "duplicates": api.broker.log.producers.duplicates,
+                    "delayed": api.broker.delayed.statistics()["delayed"],
+                    "webhooks": len(list(api.webhooks)),
+                },
+                "node": api.node,
+                "listeners": self._listeners(),
+                "contexts": self._contexts(),
+            },
+        )
+
+    def _listeners(self) -> list[dict[str, Any]]:
+        api = self._api
+        return [
+            {
+                "node": api.node,
+                "protocol": LISTENER_PROTOCOLS[name],
+                "ip_address": listener.address.rpartition(":")[0].strip("[]"),
+                "port": listener.port,
+                "socket_opts": [],
+            }
+            for name, listener in api.registry.accepting()
+        ]
+
+    def _contexts(self) -> list[dict[str, Any]]:
+        api = self._api
+        return [
+            {
+                "ssl_opts": [],
+                "node": api.node,
+                "description": _CONTEXTS[name],
+                "path": "/",
+                "ip": listener.address.rpartition(":")[0].strip("[]"),
+                "port": str(listener.port),
+            }
+            for name, listener in api.registry.accepting()
+            if name in _CONTEXTS
+        ]
+
+    async def cluster_name(self, request: Request) -> Response:
+        self._api.identity(request)
+        return json_response({"name": self._api.cluster})
+
+    async def whoami(self, request: Request) -> Response:
+        identity = self._api.identity(request)
+        return json_response({"name": identity.username, "tags": sorted(identity.tags)})
+
+    async def auth(self, request: Request) -> Response:
+        return json_response({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+
+    async def version(self, request: Request) -> Response:
+        self._api.identity(request)
+        return json_response(RABBITMQ_VERSION)
+
+    async def extensions(self, request: Request) -> Response:
+        self._api.identity(request)
+        return json_response([{"javascript": "dispatcher.js"}])
+
+    async def nothing(self, request: Request) -> Response:
+        """What there is none of here: an empty list, for tools that ask all the same."""
+        self._api.identity(request)
+        return json_response([])
+
+    # Nodes
+
+    async def nodes(self, request: Request) -> Response:
+        self._api.require(request, "monitoring")
+        return await reply_list(request, [self._node()], lambda item: item, lambda item: (item["name"],))
+
+    async def node(self, request: Request) -> Response:
+        self._api.require(request, "monitoring")
+        if request.names["node"] != self._api.node:
+            raise absent()
+        return one_of(request, self._node())
+
+    async def limit_memory(self, request: Request) -> Response:
+        """{"fraction": F} of the memory there is, or {"bytes": N}: above it publishers wait."""
+        api = self._api
+        api.require(request)
+        memory = api.registry.memory
+        if request.names["node"] != api.node or memory is None:
+            raise absent()
+        body = await request.json()
+        fraction, limit = (
+            body.get(name) if isinstance(body, dict) else None for name in ("fraction", "bytes")
+        )
+        if limit is None and isinstance(fraction, int | float) and 0 <= fraction <= 1:
+            limit = int(fraction * memory.available_bytes)
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise HttpError(400, "bad_request", "a fraction of the memory from 0 to 1, or a number of bytes")
+        # 0 means no limit here, and nothing may be used with RabbitMQ: then everything is above it.
+        memory.change(max(limit, 1))
+        return json_response({"bytes": memory.limit_bytes})
+
+    def _node(self) -> dict[str, Any]:
+        api = self._api
+        figures = host.read(api.data_dir)
+        alarms = api.broker.log.alarms
+        rates = api.sampler.rates(GAUGES, len(_FIGURES))
+        return {
+            "partitions": [],
+            "os_pid": api.os_pid,
+            "fd_total": figures.fd_total,
+            "sockets_total": figures.fd_total,
+            "mem_limit": api.memory_limit,
+            "mem_alarm": "memory" in alarms,
+            "disk_free_limit": api.disk_free_limit,
+            "disk_free_alarm": "disk" in alarms,
+            "proc_total": figures.threads_max,
+            "rates_mode": "basic",
+            "uptime": api.uptime_ms,
+            "run_queue": 0,
+            "processors": figures.processors,
+            "exchange_types": _exchange_types(),
+            "auth_mechanisms": [
+                {"name": name, "description": "SASL mechanism", "enabled": True}
+                for name in ("PLAIN", "AMQPLAIN")
+            ],
+            "applications": [{"name": PRODUCT, "description": PRODUCT, "version": api.version}],
+            "contexts": self._contexts(),
+            "log_files": ["<stderr>"],
+            "db_dir": str(api.data_dir.absolute()),
+            "config_files": [],
+            "net_ticktime": 60,
+            "enabled_plugins": ["rabbitmq_management", "rabbitmq_mqtt", "rabbitmq_prometheus"],
+            "mem_calculation_strategy": "rss",
+            "ra_open_file_metrics": {},
+            "name": api.node,
+            "type": "disc",
+            "running": api.is_running,
+            "being_drained": False,
+            **views.stats(_FIGURES[:-1], self._figures()[:-1], rates[:-1]),
+            **views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
+            "cluster_links": [],
+            "metrics_gc_queue_length": {},
+        }
+
+    async def memory(self, request: Request) -> Response:
+        api = self._api
+        api.require(request, "monitoring")
+        if request.names["node"] != api.node:
+            raise absent()
+        return json_response({"memory": memory_of(api)})
+
+
+_MEMORY_PARTS: Final = (
+    "connection_readers",
+    "connection_writers",
+    "connection_channels",
+    "connection_other",
+    "queue_procs",
+    "quorum_queue_procs",
+    "quorum_queue_dlx_procs",
+    "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs",
+    "plugins",
+    "metadata_store",
+    "other_proc",
+    "metrics",
+    "mgmt_db",
+    "mnesia",
+    "quorum_ets",
+    "metadata_store_ets",
+    "other_ets",
+    "binary",
+    "msg_index",
+    "code",
+    "atom",
+    "other_system",
+    "allocated_unused",
+    "reserved_unallocated",
+)
+
+
+def _exchange_types() -> list[dict[str, Any]]:
+    return [{"name": name, "description": f"AMQP {name} exchange", "enabled": True} for name in sorted(TYPES)]

@@ -1,0 +1,127 @@
+"""/api/connections, /api/channels, /api/consumers: list, show, close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.protocols.http.management import views
+from penstock.protocols.http.management.context import Management, absent
+from penstock.protocols.http.server.messages import Request, Response
+from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.protocols.listening.registry import Live
+from penstock.protocols.net.connection_info import ChannelFacts
+
+__all__ = ["add"]
+
+
+def add(api: Management) -> None:
+    """Serve these paths."""
+    handlers = _Connections(api)
+    routes = api.app.routes
+    for path in ("/api/connections", "/api/vhosts/{vhost}/connections"):
+        routes.add("GET", path, handlers.index)
+    routes.add("GET", "/api/connections/{name}", handlers.show)
+    routes.add("DELETE", "/api/connections/{name}", handlers.close)
+    routes.add("GET", "/api/connections/{name}/channels", handlers.channels_of)
+    routes.add("GET", "/api/connections/username/{user}", handlers.of_user)
+    routes.add("DELETE", "/api/connections/username/{user}", handlers.close_of_user)
+    for path in ("/api/channels", "/api/vhosts/{vhost}/channels"):
+        routes.add("GET", path, handlers.channels)
+    routes.add("GET", "/api/channels/{name}", handlers.channel)
+    for path in ("/api/consumers", "/api/consumers/{vhost}"):
+        routes.add("GET", path, handlers.consumers)
+
+
+class _Connections:
+    def __init__(self, api: Management) -> None:
+        self._api = api
+
+    def _seen(self, request: Request) -> list[Live]:
+        """Connections the user may see: its own, or all with the tag for it."""
+        api = self._api
+        identity = api.identity(request)
+        lives = api.registry.connections()
+        if "vhost" in request.names:
+            vhost = api.vhost(request).name
+            lives = [live for live in lives if live.facts.vhost == vhost]
+        if not api.sees_all(request):
+            lives = [live for live in lives if live.facts.user == identity.username]
+        return lives
+
+    def _live(self, request: Request) -> Live:
+        for live in self._seen(request):
+            if live.name == request.names["name"]:
+                return live
+        raise absent()
+
+    async def index(self, request: Request) -> Response:
+        return await self._reply(request, self._seen(request))
+
+    async def _reply(self, request: Request, lives: Sequence[Live]) -> Response:
+        return await reply_list(
+            request, lives, lambda live: views.connection(self._api, live), lambda live: (live.name,)
+        )
+
+    async def show(self, request: Request) -> Response:
+        return one_of(request, views.connection(self._api, self._live(request)))
+
+    async def close(self, request: Request) -> Response:
+        self._close(request, self._live(request))
+        return Response(204)
+
+    def _close(self, request: Request, live: Live) -> None:
+        if live.facts.user != self._api.identity(request).username:
+            self._api.require(request)
+        reason = request.headers.get("x-reason", "Closed via management plugin")
+        live.connection.force_close(reason[:200])
+        self._api.broker.tick.schedule()
+
+    async def of_user(self, request: Request) -> Response:
+        user = request.names["user"]
+        return await self._reply(request, [one for one in self._seen(request) if one.facts.user == user])
+
+    async def close_of_user(self, request: Request) -> Response:
+        for live in self._seen(request):
+            if live.facts.user == request.names["user"]:
+                self._close(request, live)
+        return Response(204)
+
+    # Channels and consumers
+
+    async def channels_of(self, request: Request) -> Response:
+        return await self._reply_channels(request, [self._live(request)])
+
+    async def channels(self, request: Request) -> Response:
+        return await self._reply_channels(request, self._seen(request))
+
+    async def _reply_channels(self, request: Request, lives: Sequence[Live]) -> Response:
+        rows: list[tuple[Live, ChannelFacts]] = [
+            (live, channel) for live in lives for channel in live.facts.channels
+        ]
+        return await reply_list(
+            request,
+            rows,
+            lambda row: views.channel(self._api, *row),
+            lambda row: (f"{row[0].name} ({row[1].number})",),
+        )
+
+    async def channel(self, request: Request) -> Response:
+        for live in self._seen(request):
+            for channel in live.facts.channels:
+                if f"{live.name} ({channel.number})" == request.names["name"]:
+                    return one_of(request, views.channel(self._api, live, channel))
+        raise absent()
+
+    async def consumers(self, request: Request) -> Response:
+        api = self._api
+        shown = []
+        visible = {vhost.name for vhost in api.vhosts(request)}
+        for live in api.registry.connections():
+            if live.facts.vhost not in visible:
+                continue
+            for channel in live.facts.channels:
+                shown += [views.consumer(api, live, channel.number, one) for one in channel.consumers]
+            shown += [views.consumer(api, live, 0, one) for one in live.facts.consumers]
+        return await reply_list(
+            request, shown, lambda item: item, lambda item: (item["queue"]["name"], item["consumer_tag"])
+        )

@@ -1,0 +1,196 @@
+"""/api/exchanges and /api/bindings: list, show, declare, delete, bind, unbind."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from penstock.protocols.http.management import views
+from penstock.protocols.http.management.context import (
+    Management,
+    absent,
+    fields_of,
+    flag_of,
+    table_of,
+    text_of,
+)
+from penstock.protocols.http.server.messages import Request, Response, json_response
+from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.router.exchanges.exchanges import Exchange
+from penstock.router.vhost.vhost import Vhost
+
+__all__ = ["add", "exchange_name"]
+
+_DEFAULT = "amq.default"
+
+
+def add(api: Management) -> None:
+    """Serve these paths."""
+    handlers = _Exchanges(api)
+    routes = api.app.routes
+    for path in ("/api/exchanges", "/api/exchanges/{vhost}"):
+        routes.add("GET", path, handlers.index)
+    routes.add("GET", "/api/exchanges/{vhost}/{name}", handlers.show)
+    routes.add("PUT", "/api/exchanges/{vhost}/{name}", handlers.declare)
+    routes.add("DELETE", "/api/exchanges/{vhost}/{name}", handlers.delete)
+    routes.add("GET", "/api/exchanges/{vhost}/{name}/bindings/source", handlers.from_it)
+    routes.add("GET", "/api/exchanges/{vhost}/{name}/bindings/destination", handlers.to_it)
+    for path in ("/api/bindings", "/api/bindings/{vhost}"):
+        routes.add("GET", path, handlers.bindings)
+    ends = "/api/bindings/{vhost}/e/{source}/%s/{destination}"
+    for kind in ("q", "e"):
+        path = ends % kind
+        routes.add("GET", path, getattr(handlers, f"between_{kind}"))
+        routes.add("POST", path, getattr(handlers, f"bind_{kind}"))
+        routes.add("GET", path + "/{props}", getattr(handlers, f"binding_{kind}"))
+        routes.add("DELETE", path + "/{props}", getattr(handlers, f"unbind_{kind}"))
+
+
+def exchange_name(name: str) -> str:
+    """The name in a path: the default exchange has none of its own."""
+    return "" if name == _DEFAULT else name
+
+
+class _Exchanges:
+    def __init__(self, api: Management) -> None:
+        self._api = api
+
+    async def index(self, request: Request) -> Response:
+        rows = [
+            (vhost.name, found) for vhost in self._api.vhosts(request) for found in vhost.exchanges.values()
+        ]
+        return await reply_list(
+            request, rows, lambda row: views.exchange(row[1], row[0]), lambda row: (row[0], row[1].name)
+        )
+
+    def _exchange(self, request: Request, key: str = "name") -> tuple[Vhost, Exchange]:
+        vhost = self._api.vhost(request)
+        found = vhost.exchanges.get(exchange_name(request.names[key]))
+        if found is None:
+            raise absent()
+        return vhost, found
+
+    async def show(self, request: Request) -> Response:
+        vhost, found = self._exchange(request)
+        return one_of(request, {**views.exchange(found, vhost.name), "incoming": [], "outgoing": []})
+
+    async def declare(self, request: Request) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        body = fields_of(await request.json())
+        name = exchange_name(request.names["name"])
+        known = name in vhost.exchanges
+        lsn = vhost.declare_exchange(
+            name,
+            text_of(body, "type", "direct"),
+            api.actor(request),
+            durable=flag_of(body, "durable"),
+            auto_delete=flag_of(body, "auto_delete"),
+            internal=flag_of(body, "internal"),
+            arguments=table_of(body),
+        )
+        await api.kept(lsn)
+        return Response(204 if known else 201)
+
+    async def delete(self, request: Request) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        name = exchange_name(request.names["name"])
+        if name not in vhost.exchanges:
+            raise absent()
+        await api.kept(vhost.delete_exchange(name, api.actor(request), if_unused=request.flag("if-unused")))
+        return Response(204)
+
+    # Bindings
+
+    async def from_it(self, request: Request) -> Response:
+        vhost, found = self._exchange(request)
+        return await self._reply(request, [b for b in views.bindings_of(vhost) if b["source"] == found.name])
+
+    async def to_it(self, request: Request) -> Response:
+        vhost, found = self._exchange(request)
+        return await self._reply(request, [views.binding(binding, vhost.name) for binding in found.incoming])
+
+    async def bindings(self, request: Request) -> Response:
+        shown = [b for vhost in self._api.vhosts(request) for b in views.bindings_of(vhost)]
+        return await self._reply(request, shown)
+
+    async def _reply(self, request: Request, shown: list[dict[str, Any]]) -> Response:
+        return await reply_list(
+            request,
+            shown,
+            lambda item: item,
+            lambda item: (item["vhost"], item["source"], item["destination"], item["properties_key"]),
+        )
+
+    def _between(self, request: Request, kind: str) -> list[dict[str, Any]]:
+        vhost, source = self._exchange(request, "source")
+        name = request.names["destination"]
+        ends = vhost.queues if kind == "queue" else vhost.exchanges
+        if name not in ends:
+            raise absent()
+        if source.name == "":
+            entry = vhost.queues.get(name)
+            return [views.default_binding(entry)] if entry is not None and kind == "queue" else []
+        shown = views.bindings_from(source, vhost)
+        return [b for b in shown if b["destination"] == name and b["destination_type"] == kind]
+
+    async def between_q(self, request: Request) -> Response:
+        return await self._reply(request, self._between(request, "queue"))
+
+    async def between_e(self, request: Request) -> Response:
+        return await self._reply(request, self._between(request, "exchange"))
+
+    def _one(self, request: Request, kind: str) -> dict[str, Any]:
+        props = request.names["props"]
+        for shown in self._between(request, kind):
+            # The key in a path was decoded once, as every name is.
+            if views.decoded_key(shown["properties_key"]) == props or shown["properties_key"] == props:
+                return shown
+        raise absent()
+
+    async def binding_q(self, request: Request) -> Response:
+        return json_response(self._one(request, "queue"))
+
+    async def binding_e(self, request: Request) -> Response:
+        return json_response(self._one(request, "exchange"))
+
+    async def _bind(self, request: Request, kind: str) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        body = fields_of(await request.json())
+        key, arguments = text_of(body, "routing_key", ""), table_of(body)
+        source, destination = exchange_name(request.names["source"]), request.names["destination"]
+        bind = vhost.bind_queue if kind == "queue" else vhost.bind_exchange
+        await api.kept(bind(destination, source, key, api.actor(request), arguments))
+        props = views.properties_key(key, arguments)
+        location = f"{quote(destination, safe='')}/{quote(props, safe='~')}"
+        return Response(201, headers=(("location", location),))
+
+    async def bind_q(self, request: Request) -> Response:
+        return await self._bind(request, "queue")
+
+    async def bind_e(self, request: Request) -> Response:
+        return await self._bind(request, "exchange")
+
+    async def _unbind(self, request: Request, kind: str) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        shown = self._one(request, kind)
+        unbind = vhost.unbind_queue if kind == "queue" else vhost.unbind_exchange
+        await api.kept(
+            unbind(
+                shown["destination"],
+                shown["source"],
+                shown["routing_key"],
+                api.actor(request),
+                shown["arguments"],
+            )
+        )
+        return Response(204)
+
+    async def unbind_q(self, request: Request) -> Response:
+        return await self._unbind(request, "queue")
+
+    async def unbind_e(self, request: Request) -> Response:
+        return await self._unbind(request, "exchange")

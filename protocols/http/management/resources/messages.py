@@ -1,0 +1,140 @@
+"""/api/exchanges/…/publish and /api/queues/…/get: single messages, to try things out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from penstock.protocols.http.management.context import (
+    Management,
+    fields_of,
+    table_of,
+    text_of,
+)
+from penstock.protocols.http.management.resources.exchanges import exchange_name
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.taking import Taken, take
+from penstock.protocols.http.shared.traffic import check_accepting
+from penstock.router.errors import NotFound
+
+__all__ = ["add"]
+
+_GET_MAX: Final = 10_000
+_GET_BYTES_MAX: Final = 32 << 20
+"""Bodies of one answer; what does not fit stays in the queue."""
+_MODES: Final = ("ack_requeue_true", "reject_requeue_true", "ack_requeue_false", "reject_requeue_false")
+
+
+def add(api: Management) -> None:
+    """Serve these paths."""
+    handlers = _Messages(api)
+    api.app.routes.add("POST", "/api/exchanges/{vhost}/{name}/publish", handlers.publish)
+    api.app.routes.add("POST", "/api/queues/{vhost}/{name}/get", handlers.get)
+
+
+class _Messages:
+    def __init__(self, api: Management) -> None:
+        self._api = api
+
+    async def publish(self, request: Request) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        body = fields_of(await request.json(), ("properties", "routing_key", "payload", "payload_encoding"))
+        check_accepting(api.broker, vhost, api.identity(request))
+        payload = _payload(text_of(body, "payload"), text_of(body, "payload_encoding"))
+        try:
+            published = api.messages.publish(
+                vhost,
+                api.actor(request).identity,
+                exchange_name(request.names["name"]),
+                text_of(body, "routing_key"),
+                table_of(body, "properties"),
+                payload,
+            )
+        except NotFound as error:
+            told = f"404 NOT_FOUND - {api.app.told(error)}"
+            raise HttpError(400, "bad_request", told) from error
+        routed = published.route.routed and not published.refused
+        if published.route.durable:
+            await api.kept(published.lsn)
+        return json_response({"routed": routed})
+
+    async def get(self, request: Request) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        body = fields_of(await request.json(), ("count", "ackmode", "encoding"))
+        count, mode, encoding = body["count"], text_of(body, "ackmode"), text_of(body, "encoding")
+        if isinstance(count, str) and count.isdigit():
+            count = int(count)
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _GET_MAX:
+            raise HttpError(400, "bad_request", f"count is a number from 0 to {_GET_MAX}")
+        if mode not in _MODES:
+            raise HttpError(400, "bad_request", f"ackmode is one of {', '.join(_MODES)}")
+        if encoding not in ("auto", "base64"):
+            raise HttpError(400, "bad_request", "encoding is auto or base64")
+        truncate = body.get("truncate")
+        if truncate is not None and not str(truncate).isdigit():
+            raise HttpError(400, "bad_request", "truncate is a number of bytes")
+        name = request.names["name"]
+        if name not in vhost.queues:
+            raise HttpError(404, "not_found", f"NOT_FOUND - no queue '{name}' in vhost '{vhost.name}'")
+        queue = vhost.queue(name, api.actor(request))
+        taken: list[Taken] = []
+        size = 0
+        try:
+            while len(taken) < count and size < _GET_BYTES_MAX and not request.gone:
+                one = await take(queue)
+                if one is None:
+                    break
+                size += len(one.record.body)
+                taken.append(one)
+            limit = None if truncate is None else int(truncate)
+            shown = [self._shown(one, encoding, limit) for one in taken]
+        finally:
+            for one in taken:
+                _finish(one, mode, gone=request.gone)
+            queue.credit_gained()
+            api.broker.tick.schedule()
+        api.messages.delivered += len(taken)
+        return json_response(shown)
+
+    def _shown(self, taken: Taken, encoding: str, truncate: int | None) -> dict[str, Any]:
+        message = self._api.messages.show(taken.record)
+        body = message.body if truncate is None else message.body[:truncate]
+        text = None
+        if encoding == "auto":
+            try:
+                text = body.decode("utf-8")
+            except UnicodeDecodeError:
+                text = None
+        return {
+            "payload_bytes": len(message.body),
+            "redelivered": taken.redelivered,
+            "exchange": message.exchange,
+            "routing_key": message.routing_key,
+            "message_count": taken.left,
+            "properties": message.properties or [],
+            "payload": text if text is not None else base64.b64encode(body).decode("ascii"),
+            "payload_encoding": "string" if text is not None else "base64",
+        }
+
+
+def _payload(text: str, encoding: str) -> bytes:
+    if encoding == "string":
+        return text.encode("utf-8", "surrogateescape")
+    if encoding != "base64":
+        raise HttpError(400, "bad_request", f"unsupported payload encoding {encoding[:100]!r}")
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise HttpError(400, "bad_request", "the payload is not base64") from error
+
+
+def _finish(taken: Taken, mode: str, *, gone: bool) -> None:
+    if gone or mode.endswith("requeue_true"):
+        taken.requeue()
+    elif mode.startswith("ack"):
+        taken.settle()
+    else:
+        taken.reject()

@@ -1,0 +1,148 @@
+"""/api/queues: list, show, declare, delete, purge, bindings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.protocols.http.management import views
+from penstock.protocols.http.management.context import Management, absent, fields_of, flag_of, table_of
+from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.http.shared.lag import heads_known
+from penstock.protocols.http.shared.lists import one_of, reply_list
+
+if TYPE_CHECKING:
+    from penstock.router.exchanges.entries import QueueEntry
+
+__all__ = ["add"]
+
+
+def add(api: Management) -> None:
+    """Serve these paths."""
+    handlers = _Queues(api)
+    routes = api.app.routes
+    for path in ("/api/queues", "/api/queues/detailed", "/api/queues/{vhost}"):
+        routes.add("GET", path, handlers.index)
+    routes.add("GET", "/api/queues/{vhost}/{name}", handlers.show)
+    routes.add("PUT", "/api/queues/{vhost}/{name}", handlers.declare)
+    routes.add("DELETE", "/api/queues/{vhost}/{name}", handlers.delete)
+    routes.add("DELETE", "/api/queues/{vhost}/{name}/contents", handlers.purge)
+    routes.add("GET", "/api/queues/{vhost}/{name}/bindings", handlers.bindings)
+    routes.add("POST", "/api/queues/{vhost}/{name}/actions", handlers.act)
+    routes.add("POST", "/api/rebalance/queues", handlers.rebalance)
+
+
+class _Queues:
+    def __init__(self, api: Management) -> None:
+        self._api = api
+        self._order: tuple[tuple[object, ...], list[QueueEntry]] = (), []
+
+    async def index(self, request: Request) -> Response:
+        api, entries = self._api, self._sorted(request)
+        for vhost in api.vhosts(request):
+            await heads_known(api.broker.log, [entry.queue for entry in vhost.subscriptions.entries.values()])
+        return await reply_list(
+            request, entries, lambda entry: views.queue(api, entry), _name_of, is_sorted=True
+        )
+
+    def _sorted(self, request: Request) -> list[QueueEntry]:
+        """What the user may see, by name; the same list again as long as no queue came or went."""
+        queues, vhosts = self._api.broker.queues, self._api.vhosts(request)
+        state = (queues.created, queues.deleted, *(vhost.name for vhost in vhosts))
+        if self._order[0] != state:
+            entries = [entry for vhost in vhosts for entry in vhost.entries()]
+            self._order = state, sorted(entries, key=_name_of)
+        return self._order[1]
+
+    def _entry(self, request: Request) -> QueueEntry:
+        vhost, name = self._api.vhost(request), request.names["name"]
+        entry = vhost.queues.get(name)
+        if entry is None:
+            for other in vhost.entries():
+                if other.listed_name == name:
+                    return other
+            raise absent()
+        return entry
+
+    async def show(self, request: Request) -> Response:
+        api, entry = self._api, self._entry(request)
+        await heads_known(api.broker.log, [entry.queue])
+        shown = views.queue(api, entry)
+        shown["consumer_details"] = [
+            views.consumer(api, live, channel.number, consumer)
+            for live in api.registry.connections()
+            if live.facts.vhost == entry.queue.vhost
+            for channel in live.facts.channels
+            for consumer in channel.consumers
+            if consumer.queue == entry.name
+        ]
+        shown["deliveries"] = []
+        shown["incoming"] = []
+        return one_of(request, shown)
+
+    async def declare(self, request: Request) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        body = fields_of(await request.json())
+        name = request.names["name"]
+        known = name in vhost.queues
+        declared = vhost.declare_queue(
+            name,
+            api.actor(request),
+            durable=flag_of(body, "durable"),
+            auto_delete=flag_of(body, "auto_delete"),
+            arguments=table_of(body),
+        )
+        await api.kept(declared.lsn)
+        return Response(204 if known else 201)
+
+    async def delete(self, request: Request) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        name = request.names["name"]
+        if name not in vhost.queues:
+            raise absent()
+        deleted = vhost.delete_queue(
+            name,
+            api.actor(request),
+            if_unused=request.flag("if-unused"),
+            if_empty=request.flag("if-empty"),
+        )
+        await api.kept(deleted.lsn)
+        return Response(204)
+
+    async def purge(self, request: Request) -> Response:
+        api = self._api
+        vhost = api.vhost(request, change=True)
+        if request.names["name"] not in vhost.queues:
+            raise absent()
+        vhost.queue(request.names["name"], api.actor(request)).purge()
+        api.broker.tick.schedule()
+        return Response(204)
+
+    async def bindings(self, request: Request) -> Response:
+        entry, vhost = self._entry(request), self._api.vhost(request)
+        shown = [views.default_binding(entry)] if entry.kind == "queue" else []
+        shown += [views.binding(binding, vhost.name) for binding in entry.bindings]
+        if entry.kind == "session":
+            shown += views.session_bindings(entry, vhost)
+        return await reply_list(
+            request, shown, lambda item: item, lambda item: (item["source"], item["properties_key"])
+        )
+
+    async def act(self, request: Request) -> Response:
+        """Synchronising mirrors: one node has none, so there is nothing to do."""
+        self._api.vhost(request, change=True)
+        self._entry(request)
+        body = fields_of(await request.json(), ("action",))
+        if body["action"] not in ("sync", "cancel_sync"):
+            raise HttpError(400, "bad_request", f"unknown action {body['action']!r}")
+        return Response(204)
+
+    async def rebalance(self, request: Request) -> Response:
+        """Spreading leaders over nodes: one node has nothing to spread."""
+        self._api.require(request)
+        return Response(204)
+
+
+def _name_of(entry: QueueEntry) -> tuple[str, str]:
+    return entry.queue.vhost, entry.listed_name

@@ -1,0 +1,309 @@
+"""Vhosts and what is set for them: limits, policies, operator policies, parameters; and global parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.protocols.http.management import views
+from penstock.protocols.http.management.context import (
+    Management,
+    absent,
+    fields_of,
+    flag_of,
+    table_of,
+    text_of,
+)
+from penstock.protocols.http.management.resources.users import tags_of
+from penstock.protocols.http.server.messages import HttpError, Request, Response, parsed
+from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.router.arguments import decode_table, encode_table
+from penstock.router.authorization.permissions import Permission
+from penstock.router.rows import row_key
+
+if TYPE_CHECKING:
+    from penstock.router.policies.policies import Policy
+    from penstock.router.vhost.vhost import Vhost
+
+__all__ = ["GLOBAL_TABLE", "add", "global_parameters", "policy_view"]
+
+Item = dict[str, Any]
+
+GLOBAL_TABLE: Final = "global_parameter"
+"""Rows: row_key(name) -> name and value. Nothing here acts on them; they are kept for whoever put them."""
+
+
+def add(api: Management) -> None:
+    """Serve these paths."""
+    vhosts, parameters = _Vhosts(api), _Parameters(api)
+    add_route = api.app.routes.add
+    for method, path, handler in (
+        ("GET", "/api/vhosts", vhosts.index),
+        ("GET", "/api/vhosts/{vhost}", vhosts.show),
+        ("PUT", "/api/vhosts/{vhost}", vhosts.put),
+        ("DELETE", "/api/vhosts/{vhost}", vhosts.delete),
+        ("POST", "/api/vhosts/{vhost}/start/{node}", vhosts.start),
+        ("GET", "/api/vhost-limits", vhosts.limits),
+        ("GET", "/api/vhost-limits/{vhost}", vhosts.limits),
+        ("PUT", "/api/vhost-limits/{vhost}/{limit}", vhosts.put_limit),
+        ("DELETE", "/api/vhost-limits/{vhost}/{limit}", vhosts.delete_limit),
+        ("GET", "/api/parameters", parameters.index),
+        ("GET", "/api/parameters/{component}", parameters.index),
+        ("GET", "/api/parameters/{component}/{vhost}", parameters.index),
+        ("GET", "/api/parameters/{component}/{vhost}/{name}", parameters.show),
+        ("PUT", "/api/parameters/{component}/{vhost}/{name}", parameters.refuse),
+        ("DELETE", "/api/parameters/{component}/{vhost}/{name}", parameters.show),
+        ("GET", "/api/global-parameters", parameters.index_global),
+        ("GET", "/api/global-parameters/{name}", parameters.show_global),
+        ("PUT", "/api/global-parameters/{name}", parameters.put_global),
+        ("DELETE", "/api/global-parameters/{name}", parameters.delete_global),
+    ):
+        add_route(method, path, handler)
+    for kind, operator in (("policies", False), ("operator-policies", True)):
+        policies = _Policies(api, operator=operator)
+        add_route("GET", f"/api/{kind}", policies.index)
+        add_route("GET", f"/api/{kind}/{{vhost}}", policies.index)
+        add_route("GET", f"/api/{kind}/{{vhost}}/{{name}}", policies.show)
+        add_route("PUT", f"/api/{kind}/{{vhost}}/{{name}}", policies.put)
+        add_route("DELETE", f"/api/{kind}/{{vhost}}/{{name}}", policies.delete)
+
+
+class _Vhosts:
+    def __init__(self, api: Management) -> None:
+        self._api = api
+
+    async def index(self, request: Request) -> Response:
+        api = self._api
+        lives = api.registry.connections()
+        return await reply_list(
+            request,
+            api.vhosts(request),
+            lambda vhost: views.vhost(api, vhost, lives),
+            lambda vhost: (vhost.name,),
+        )
+
+    async def show(self, request: Request) -> Response:
+        api = self._api
+        return one_of(request, views.vhost(api, api.vhost(request), api.registry.connections()))
+
+    async def put(self, request: Request) -> Response:
+        api = self._api
+        identity = api.require(request)
+        raw = await request.body()
+        body: Item = fields_of(parsed(raw)) if raw else {}
+        metadata = table_of(body, "metadata")
+        name = request.names["vhost"]
+        known = api.broker.knows(name)
+        said = {**metadata, **body}
+        if request.part:
+            # Worker 0 has seen to the rest.
+            api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))
+            return Response(204)
+        lsn = api.broker.administration.put_vhost(
+            name,
+            description=text_of(said, "description") if "description" in said else None,
+            tags=tags_of(said["tags"]) if "tags" in said else None,
+            default_queue_type=text_of(said, "default_queue_type")
+            if said.get("default_queue_type") is not None
+            else None,
+            worker=said.get("worker"),
+        )
+        if not known and identity.grants is None:
+            # As RabbitMQ does it: who makes a vhost may use it. What a token allows says its issuer.
+            lsn = max(lsn, api.broker.administration.set_permission(identity.username, name, Permission()))
+        if "tracing" in said and name in api.broker.vhosts:
+            api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))
+        await api.kept(lsn)
+        worker = api.broker.elsewhere(name)
+        if "tracing" in said and worker is not None and api.forwarder is not None:
+            await api.forwarder.settled()
+            await api.forwarder.forward(request, worker, api.place, part="tracing", body=raw)
+        return Response(204 if known else 201)
+
+    def _known(self, request: Request) -> str:
+        self._api.require(request)
+        name = request.names["vhost"]
+        if not self._api.broker.knows(name):
+            raise absent()
+        return name
+
+    async def delete(self, request: Request) -> Response:
+        api = self._api
+        name = self._known(request)
+        if api.forwarder is not None:
+            await api.forwarder.clear(name)
+        await api.kept(api.broker.administration.delete_vhost(name))
+        return Response(204)
+
+    async def start(self, request: Request) -> Response:
+        """Every vhost runs as long as the gateway does."""
+        self._known(request)
+        if request.names["node"] != self._api.node:
+            raise HttpError(400, "bad_request", f"Request to node {request.names['node']} failed")
+        return Response(204)
+
+    # Limits
+
+    async def limits(self, request: Request) -> Response:
+        api = self._api
+        api.require(request, "policymaker")
+        shown: list[Item] = [
+            {"vhost": vhost.name, "value": dict(vhost.limits)}
+            for vhost in api.vhosts(request)
+            if vhost.limits
+        ]
+        return await reply_list(request, shown, lambda item: item, lambda item: (item["vhost"],))
+
+    async def put_limit(self, request: Request) -> Response:
+        api = self._api
+        value = fields_of(await request.json(), ("value",))["value"]
+        name = self._known(request)
+        await api.kept(api.broker.administration.set_vhost_limits(name, {request.names["limit"]: value}))
+        return Response(204)
+
+    async def delete_limit(self, request: Request) -> Response:
+        api = self._api
+        name = self._known(request)
+        await api.kept(api.broker.administration.clear_vhost_limits(name, request.names["limit"]))
+        return Response(204)
+
+
+def policy_view(vhost: str, policy: Policy) -> Item:
+    """A policy or an operator policy."""
+    return {
+        "vhost": vhost,
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": policy.definition,
+        "priority": policy.priority,
+    }
+
+
+class _Policies:
+    def __init__(self, api: Management, *, operator: bool) -> None:
+        self._api = api
+        self._operator = operator
+
+    def _of(self, vhost: Vhost) -> list[Policy]:
+        return vhost.policies.all("operator_policy" if self._operator else "policy")
+
+    async def index(self, request: Request) -> Response:
+        rows = [(vhost.name, policy) for vhost in self._api.vhosts(request) for policy in self._of(vhost)]
+        return await reply_list(
+            request, rows, lambda row: policy_view(*row), lambda row: (row[0], row[1].name)
+        )
+
+    def _known(self, vhost: Vhost, name: str) -> Policy | None:
+        return next((policy for policy in self._of(vhost) if policy.name == name), None)
+
+    async def show(self, request: Request) -> Response:
+        vhost = self._api.vhost(request)
+        found = self._known(vhost, request.names["name"])
+        if found is None:
+            raise absent()
+        return one_of(request, policy_view(vhost.name, found))
+
+    def _vhost(self, request: Request) -> Vhost:
+        """The vhost, for somebody who sets policies."""
+        if self._operator:
+            self._api.require(request)
+        else:
+            self._api.require(request, "policymaker")
+        # An administrator need not be let into the vhost, as rabbitmqctl need not: it could let itself in.
+        is_administrator = "administrator" in self._api.identity(request).tags
+        return self._api.vhost(request, change=not is_administrator)
+
+    async def put(self, request: Request) -> Response:
+        api = self._api
+        vhost = self._vhost(request)
+        body = fields_of(await request.json(), ("pattern", "definition"))
+        name = request.names["name"]
+        known = self._known(vhost, name) is not None
+        priority = body.get("priority", 0)
+        if isinstance(priority, str) and priority.lstrip("-").isdigit():
+            priority = int(priority)
+        lsn = api.broker.administration.put_policy(
+            vhost.name,
+            name,
+            pattern=body["pattern"],
+            definition=table_of(body, "definition"),
+            priority=priority,
+            apply_to=body.get("apply-to", "all"),
+            operator=self._operator,
+        )
+        await api.kept(lsn)
+        return Response(204 if known else 201)
+
+    async def delete(self, request: Request) -> Response:
+        api = self._api
+        vhost = self._vhost(request)
+        name = request.names["name"]
+        if self._known(vhost, name) is None:
+            raise absent()
+        await api.kept(api.broker.administration.delete_policy(vhost.name, name, operator=self._operator))
+        return Response(204)
+
+
+def global_parameters(api: Management) -> list[Item]:
+    """All global parameters, by name."""
+    rows = [decode_table(value) for _, value in api.broker.log.tables.items(GLOBAL_TABLE)]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+class _Parameters:
+    """Run-time parameters belong to plug-ins (shovel, federation), of which there are none here."""
+
+    def __init__(self, api: Management) -> None:
+        self._api = api
+
+    async def index(self, request: Request) -> Response:
+        self._api.require(request, "policymaker")
+        return await reply_list(request, list[Item](), lambda item: item, lambda item: ("",))
+
+    async def show(self, request: Request) -> Response:
+        self._api.require(request, "policymaker")
+        raise absent()
+
+    async def refuse(self, request: Request) -> Response:
+        self._api.require(request, "policymaker")
+        told = f"Validation failed\n\ncomponent {request.names['component']} not found\n"
+        raise HttpError(400, "bad_request", told)
+
+    async def index_global(self, request: Request) -> Response:
+        self._api.require(request, "policymaker")
+        return await reply_list(
+            request,
+            global_parameters(self._api),
+            lambda item: item,
+            lambda item: (item["name"],),
+            in_common=True,
+        )
+
+    def _find(self, name: str) -> Item | None:
+        return next((item for item in global_parameters(self._api) if item["name"] == name), None)
+
+    async def show_global(self, request: Request) -> Response:
+        self._api.require(request, "policymaker")
+        found = self._find(request.names["name"])
+        if found is None:
+            raise absent()
+        return one_of(request, found)
+
+    async def put_global(self, request: Request) -> Response:
+        api = self._api
+        api.require(request)
+        name = request.names["name"]
+        value = fields_of(await request.json(), ("value",))["value"]
+        known = self._find(name) is not None
+        row = encode_table({"name": name, "value": value})
+        await api.kept(api.broker.log.tables.put(GLOBAL_TABLE, row_key(name), row))
+        return Response(204 if known else 201)
+
+    async def delete_global(self, request: Request) -> Response:
+        api = self._api
+        api.require(request)
+        name = request.names["name"]
+        if self._find(name) is None:
+            raise absent()
+        await api.kept(api.broker.log.tables.delete(GLOBAL_TABLE, row_key(name)))
+        return Response(204)

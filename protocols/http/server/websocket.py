@@ -1,0 +1,200 @@
+"""A WebSocket on a connection that was HTTP/1.1: frames in and out; what they say is a conversation's.
+
+Text messages only, of at most 1 MiB, without extensions, so nothing is ever decompressed. A peer that says
+nothing is pinged after 30 s and dropped after 90 s. Messages that come faster than the conversation takes
+them stay in the socket.
+
+Source: RFC 6455.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+from websockets.datastructures import Headers
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request as Handshake
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from penstock.protocols.http.server.messages import HttpError, Request
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.server.h1 import Host
+
+__all__ = ["Conversation", "WsSession", "accept"]
+
+_MESSAGE_MAX: Final = 1 << 20
+_PING_S: Final = 30.0
+_GONE_S: Final = 90.0
+_WAITING_MAX: Final = 64
+"""Messages that wait for the conversation; then the socket is not read."""
+_GOING_AWAY: Final = 1001
+_NO_TEXT: Final = 1003
+_NORMAL: Final = 1000
+
+
+class Conversation(Protocol):
+    """What a WebSocket is for. Made by a handler, as the `conversation` of its answer."""
+
+    handshake: bytes
+    """The answer that `accept` gave."""
+
+    async def run(self, session: WsSession) -> None:
+        """Talk until `session.receive_text` says that it is over; what is left is tidied up then."""
+
+    def writable(self) -> None:
+        """There is room for output again."""
+
+
+def accept(request: Request, subprotocol: str) -> bytes:
+    """Agree to a handshake: the answer to be sent.
+
+    Raises:
+        HttpError: 400 or 426, it is none.
+
+    """
+    if request.version != "1.1":
+        raise HttpError(400, "malformed", "a WebSocket begins with HTTP/1.1")
+    protocol = ServerProtocol(
+        subprotocols=[Subprotocol(subprotocol)],
+        # A client that offers none gets none: it speaks the only one there is.
+        select_subprotocol=lambda _, offered: Subprotocol(subprotocol) if subprotocol in offered else None,
+    )
+    answer = protocol.accept(Handshake(request.target, Headers(request.headers)))
+    if answer.status_code != 101:
+        raise HttpError(
+            426 if answer.status_code == 426 else 400,
+            "malformed",
+            f"no handshake of a WebSocket: {protocol.handshake_exc}",
+            headers=(("upgrade", "websocket"),),
+        )
+    return answer.serialize()
+
+
+class WsSession:
+    """See the module. It takes the place of the connection's HTTP session."""
+
+    version = "websocket"
+    idle = False
+    reading_body = False
+
+    def __init__(self, host: Host, conversation: Conversation) -> None:
+        self._host = host
+        self._protocol = ServerProtocol(state=State.OPEN, max_size=_MESSAGE_MAX)
+        self._conversation = conversation
+        self._texts: deque[str] = deque()
+        self._parts: list[bytes] = []
+        self._more = asyncio.Event()
+        self._over = False
+        self._heard_at: float | None = None
+        self._pinged_at = 0.0
+        host.out.write(conversation.handshake)
+        host.dirty()
+
+    # What the endpoint asks
+
+    @property
+    def reads(self) -> bool:
+        """More bytes of the peer would be of use now."""
+        return len(self._texts) < _WAITING_MAX
+
+    def receive(self, buffer: bytearray, size: int, now: float) -> int:
+        """Handle buffer[0:size]; how many bytes of it are done with. Never raises for what a peer sends."""
+        if self._over:
+            return size
+        if not self.reads:
+            return 0
+        self._heard_at = now
+        self._protocol.receive_data(bytes(memoryview(buffer)[:size]))
+        for frame in self._protocol.events_received():
+            assert isinstance(frame, Frame)  # the handshake is over
+            if frame.opcode is Opcode.BINARY:
+                self._protocol.fail(_NO_TEXT, "messages are JSON in text frames")
+            elif frame.opcode in (Opcode.TEXT, Opcode.CONT):
+                self._parts.append(bytes(frame.data))
+                if frame.fin:
+                    text, self._parts = b"".join(self._parts).decode("utf-8", "replace"), []
+                    self._texts.append(text)
+        self._send()
+        if self._protocol.state in (State.CLOSING, State.CLOSED):
+            self._end("the WebSocket was closed")
+        self._more.set()
+        return size
+
+    def clock(self, now: float) -> None:
+        """Ping a peer that says nothing, and drop one that does not answer."""
+        if self._heard_at is None:
+            self._heard_at = now
+        silent_s = now - self._heard_at
+        if silent_s > _GONE_S:
+            self._end(f"the peer of a WebSocket said nothing for {_GONE_S:.0f} s")
+        elif silent_s > _PING_S and now - self._pinged_at > _PING_S:
+            self._pinged_at = now
+            self._protocol.send_ping(b"")
+            self._send()
+
+    def too_slow(self, *, begun: bool) -> None:
+        """Of HTTP's sessions: there is no request that could be late."""
+
+    def body_too_slow(self) -> None:
+        """Of HTTP's sessions: there is no body."""
+
+    def writable(self) -> None:
+        """The connection takes output again."""
+        self._conversation.writable()
+
+    def shutdown(self) -> None:
+        """The gateway stops."""
+        self.close(_GOING_AWAY, "the gateway stops")
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._over = True
+        self._more.set()
+
+    # The conversation's
+
+    @property
+    def room(self) -> bool:
+        """Whether more output is welcome; if not, `Conversation.writable` follows."""
+        return self._host.room() > 0
+
+    async def receive_text(self) -> str | None:
+        """The next message; None: the peer is gone."""
+        while not self._texts:
+            if self._over:
+                return None
+            self._more.clear()
+            await self._more.wait()
+        text = self._texts.popleft()
+        if len(self._texts) == _WAITING_MAX - 1:
+            self._host.go_on()
+        return text
+
+    def send_text(self, data: bytes) -> None:
+        """Send a message, in UTF-8."""
+        if not self._over and self._protocol.state is State.OPEN:
+            self._protocol.send_text(data)
+            self._send()
+
+    def close(self, code: int = _NORMAL, reason: str = "") -> None:
+        """Say goodbye."""
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(code, reason)
+            self._send()
+        self._end(reason or "the conversation is over")
+
+    def _end(self, reason: str) -> None:
+        if not self._over:
+            self.lost()
+            self._host.end(reason)
+
+    def _send(self) -> None:
+        data = b"".join(self._protocol.data_to_send())
+        if data:
+            self._host.out.write(data)
+            self._host.dirty()

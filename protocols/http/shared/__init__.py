@@ -1,0 +1,3 @@
+"""What the handlers of all HTTP APIs share: publishing and taking messages, pages, sorted lists, start
+positions.
+"""

@@ -1,0 +1,247 @@
+"""Lists as RabbitMQ answers them: filtered by name, sorted, cut into pages, reduced to columns.
+
+    ?name=&use_regex=   ?sort=&sort_reverse=   ?page=&page_size=   ?columns=a,b.c
+
+Rows are turned into JSON as late as possible: a page of a hundred thousand queues costs one page. Long lists
+without pages are streamed. With several workers each has some of the rows: see `joined`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, json_response
+from penstock.protocols.http.shared.joined_lists import (
+    AT_ONCE,
+    Item,
+    Joined,
+    Ordered,
+    Source,
+    each_made,
+    joined,
+    part_of,
+)
+from penstock.router.authorization.patterns import compile_pattern
+from penstock.router.errors import RoutingError
+
+__all__ = ["one_of", "reply_list"]
+
+Row = TypeVar("Row")
+
+_PAGE_SIZE: Final = 100
+_PAGE_MAX: Final = 500
+_NAMES_AT_ONCE: Final = 5000
+"""Names looked at before the loop does something else."""
+
+
+async def reply_list(
+    request: Request,
+    rows: Sequence[Row],
+    make: Callable[[Row], Item],
+    name_of: Callable[[Row], tuple[str, ...]],
+    *,
+    is_sorted: bool = False,
+    in_common: bool = False,
+) -> Response:
+    """The answer to a request for a list.
+
+    Args:
+        request: Its query says how.
+        rows: Everything the user may see.
+        make: A row as JSON.
+        name_of: What a row is sorted by unless asked otherwise; its last part is the name, filtered by.
+        is_sorted: The rows are in that order already.
+        in_common: Every worker has the same rows; otherwise each has some.
+
+    Raises:
+        HttpError: 400, the query makes no sense.
+
+    """
+    ordered = await _ordered(request, rows, make, name_of, is_sorted=is_sorted)
+    if request.part:
+        return await part_of(request, ordered)
+    shape = partial(_columns, request)
+    page = _page(request)
+    if request.others is not None and not in_common:
+        if page is None:
+            return await joined(request.others, ordered, shape)
+        whole: Source = await Joined.of(request.others, ordered, page)
+    else:
+        if page is None:
+            if len(ordered) > AT_ONCE:
+                return Response(stream=_streamed(ordered, shape))
+            return json_response(shape(await ordered.made(0, len(ordered))))
+        whole = ordered
+    number, size = page
+    filtered = len(whole)
+    pages = max(-(-filtered // size), 1)
+    if number > pages:
+        raise HttpError(
+            400,
+            "page_out_of_range",
+            f"Page out of range, page: {number} page size: {size}, len: {filtered}",
+        )
+    start = (number - 1) * size
+    shown = shape(await whole.made(start, min(start + size, filtered)))
+    return json_response(
+        {
+            "filtered_count": filtered,
+            "item_count": len(shown),
+            "items": shown,
+            "page": number,
+            "page_count": pages,
+            "page_size": size,
+            "total_count": whole.total,
+        }
+    )
+
+
+def one_of(request: Request, item: Item) -> Response:
+    """The answer to a request for one thing."""
+    return json_response(_columns(request, [item])[0])
+
+
+async def _ordered(
+    request: Request,
+    rows: Sequence[Row],
+    make: Callable[[Row], Item],
+    name_of: Callable[[Row], tuple[str, ...]],
+    *,
+    is_sorted: bool,
+) -> Ordered[Any]:
+    """The rows that are asked for, in the order that is asked for."""
+    total = len(rows)
+    wanted = await _filtered(request, rows, name_of)
+    sort = request.parameter("sort")
+    reverse = request.flag("sort_reverse")
+    if sort in ("", "vhost"):
+        if not is_sorted:
+            wanted.sort(key=name_of)
+        if reverse:
+            wanted.reverse()
+        return Ordered(total, wanted, make, name_of, reverse)
+
+    def by_name(row: Row) -> tuple[str, ...]:
+        name = name_of(row)
+        return (name[-1], *name)
+
+    if sort == "name":
+        wanted.sort(key=by_name, reverse=reverse)
+        return Ordered(total, wanted, make, by_name, reverse)
+    path = sort.split(".")
+
+    def by_value(item: Item) -> tuple[int, Any]:
+        return _sort_key(_at(item, path))
+
+    items = [item async for item in each_made(wanted, make)]
+    items.sort(key=by_value, reverse=reverse)
+    return Ordered(total, items, lambda item: item, by_value, reverse)
+
+
+async def _streamed(
+    ordered: Ordered[Any], shape: Callable[[list[Item]], list[Item]]
+) -> AsyncGenerator[bytes, None]:
+    """A long list, some at a time: neither the loop nor the memory holds all of it."""
+    separator = b"["
+    for at in range(0, len(ordered), AT_ONCE):
+        items = shape(await ordered.made(at, min(at + AT_ONCE, len(ordered))))
+        yield separator + b",".join(dumps(item) for item in items)
+        separator = b","
+        await asyncio.sleep(0)
+    yield b"]"
+
+
+async def _filtered(
+    request: Request, rows: Sequence[Row], name_of: Callable[[Row], tuple[str, ...]]
+) -> list[Row]:
+    name = request.parameter("name")
+    if not name:
+        return list(rows)
+    if request.flag("use_regex"):
+        try:
+            pattern = compile_pattern(f"(?i){name}")
+        except RoutingError as error:
+            raise HttpError(400, "bad_request", str(error)) from error
+
+        def matches(text: str) -> bool:
+            return pattern.search(text.encode("utf-8", "surrogateescape")) is not None
+    else:
+        folded = name.casefold()
+
+        def matches(text: str) -> bool:
+            return folded in text.casefold()
+
+    found: list[Row] = []
+    for at in range(0, len(rows), _NAMES_AT_ONCE):
+        if at:
+            await asyncio.sleep(0)
+        found += [row for row in rows[at : at + _NAMES_AT_ONCE] if matches(name_of(row)[-1])]
+    return found
+
+
+def _page(request: Request) -> tuple[int, int] | None:
+    number, size = request.parameter("page"), request.parameter("page_size")
+    if not number:
+        return None
+    told = f"Invalid pagination parameters: page number {number}, page size {size or 'undefined'}"
+    if not _is_number(number) or (size and not _is_number(size)):
+        raise HttpError(400, "invalid_pagination_parameters", told)
+    page, each = int(number), int(size) if size else _PAGE_SIZE
+    if page < 1 or not 1 <= each <= _PAGE_MAX:
+        raise HttpError(400, "invalid_pagination_parameters", told)
+    return page, each
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _at(item: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        if not isinstance(item, dict):
+            return None
+        item = item.get(name)
+    return item
+
+
+def _sort_key(value: Any) -> tuple[int, Any]:
+    match value:
+        case bool():
+            return 1, int(value)
+        case int() | float():
+            return 2, value
+        case str():
+            return 3, value
+        case None:
+            return 0, 0
+    return 4, str(value)
+
+
+def _columns(request: Request, items: list[Item]) -> list[Item]:
+    columns = request.parameter("columns")
+    if not columns:
+        return items
+    paths = [path.split(".") for path in columns.split(",")[:100]]
+    return [_reduced(item, paths) for item in items]
+
+
+def _reduced(item: Item, paths: list[list[str]]) -> Item:
+    reduced: Item = {}
+    for path in paths:
+        source: Any = item
+        target = reduced
+        for depth, name in enumerate(path):
+            if not isinstance(source, dict) or name not in source:
+                break
+            source = source[name]
+            if depth == len(path) - 1:
+                target[name] = source
+            else:
+                inner = target.setdefault(name, {})
+                if not isinstance(inner, dict) or inner is source:
+                    break
+                target = inner
+    return reduced

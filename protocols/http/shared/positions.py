@@ -1,0 +1,57 @@
+"""Places in the log and in streams that may have to be looked for on the disk, awaited.
+
+Whoever asked may have gone when the answer comes: then it is for nobody. All raise HttpError 503 where the
+disk could not be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.protocols.http.server.messages import HttpError
+from penstock.router.queues.backfill import find_position
+
+if TYPE_CHECKING:
+    from penstock.log_core.feeds._feed import Feed
+    from penstock.log_core.log import Log
+    from penstock.router.queues.start_position import Since
+    from penstock.subscriptions.streams.stream import Stream
+
+__all__ = ["indexed", "offset_at", "offset_of_time", "position_of"]
+
+
+async def position_of(log: Log, lp: int, since: Since) -> int:
+    """The position of the first record kept of the partition `lp` that is not older; see `find_position`."""
+    return await _told(lambda tell: find_position(log, lp, since, tell))
+
+
+async def offset_of_time(stream: Stream, time_ms: int) -> int:
+    """The offset of the first message that is not older, or the next one."""
+    return await _told(lambda tell: stream.offset_of_time(time_ms, tell))
+
+
+async def offset_at(stream: Stream, position: int) -> int:
+    """The offset of the first message from a position of the log on."""
+    return await _told(lambda tell: stream.offset_at(position, tell))
+
+
+async def indexed(log: Log, wanted: Sequence[tuple[Feed, int]]) -> None:
+    """Have in memory what cursors need that begin there; see `Log.when_indexed`."""
+    await _told(lambda tell: log.when_indexed(wanted, lambda: tell(0)))
+
+
+async def _told(ask: Callable[[Callable[[int | None], None]], None]) -> int:
+    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def tell(answer: int | None) -> None:
+        if found.done():
+            return
+        if answer is None:
+            found.set_exception(HttpError(503, "unavailable", "the disk could not be read; see the log"))
+        else:
+            found.set_result(answer)
+
+    ask(tell)
+    return await found

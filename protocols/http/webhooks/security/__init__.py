@@ -1,0 +1,1 @@
+"""Security of webhooks: signatures, authentication at the receiver, consent, stored secrets."""

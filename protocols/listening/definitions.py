@@ -1,0 +1,33 @@
+"""What front ends keep in vhosts and definitions carry: a port that they fill; the management API asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from penstock.router.vhost.vhost import Vhost
+
+__all__ = ["OF_FRONTS", "OF_VHOST", "Item", "Part"]
+
+Item = dict[str, Any]
+
+OF_VHOST: Final = frozenset({"queues", "exchanges", "bindings", "policies", "parameters"})
+"""Lists of a definitions file whose items are in a vhost: the broker's."""
+OF_FRONTS: Final = ("mqtt_sessions", "webhooks")
+"""The same, kept by front ends."""
+
+
+class Part(Protocol):
+    """One list of a definitions file, by its key in `Front.definitions`."""
+
+    def export(self, vhost: Vhost) -> Iterator[Item]:
+        """All there is in a vhost, without its name."""
+
+    def load(self, vhost: Vhost, item: Item) -> int:
+        """Make one, unless it is there; the LSN to wait for, or 0.
+
+        Raises:
+            PenstockError: it cannot be; whatever the front end raises for its own mistakes, too.
+
+        """

@@ -1,0 +1,366 @@
+"""A listening socket and its connections: accept, bound, look after, stop. Knows no protocol.
+
+Accepting survives a lack of file descriptors or memory: it is logged, accepting pauses for a second and goes
+on; connections that are open stay open. Connections above a limit are accepted and closed at once, so that
+the peer sees a refusal and not a queue. Whoever comes from a trusted proxy's network says first, in a PROXY
+header, for whom it speaks; from there on it is that one's address that counts.
+
+Owns: the socket, the set of connections, one timer per second that calls each
+connection's `check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import math
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.config import Address
+from penstock.errors import StartError
+from penstock.logs import fields
+from penstock.protocols.listening.proxy import ProxyError, read_header
+from penstock.protocols.listening.websocket import WebSocketRules, WebSocketTransport
+from penstock.protocols.net._socket import SocketTransport
+from penstock.protocols.net.connection import Connection
+from penstock.protocols.net.connection_context import Wiring
+from penstock.protocols.net.connection_info import Totals
+from penstock.protocols.net.login_timeout import LATE_S
+from penstock.protocols.net.tcp import do_not_pace
+from penstock.protocols.tls.contexts import Layer
+from penstock.protocols.tls.transport import TlsTransport
+from penstock.subscriptions.fault_isolation import guarded
+
+__all__ = ["Listener", "listening_socket"]
+
+_BACKLOG: Final = 1024
+_ACCEPTS_PER_TURN: Final = 64
+"""Connections accepted before the loop does something else."""
+_PAUSE_S: Final = 1.0
+_SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def listening_socket(
+    section: str, host: str, port: int, *, option: str = "listen", shared: bool = False, listen: bool = True
+) -> socket.socket:
+    """A non-blocking listening socket; `section` and `option` are the configuration's, for the error.
+
+    With `shared` other processes of this user may listen there, too: each gets a part of the connections.
+    Without `listen` it is only bound.
+
+    Raises:
+        StartError: the address is taken, forbidden or no address of this machine.
+
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, proto)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6 and not host:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listening.bind(address)
+            do_not_pace(listening)
+            if listen:
+                listening.listen(_BACKLOG)
+            listening.setblocking(False)
+        except BaseException:
+            listening.close()
+            raise
+    except OSError as error:
+        raise StartError.listening(section, f"{host}:{port}", error, option=option) from error
+    return listening
+
+
+def _peer_of(peer: object) -> tuple[str, int]:
+    """Numeric address and port of what accept() gives; whoever comes by a unix socket is on this machine."""
+    return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else ("127.0.0.1", 0)
+
+
+class Listener:
+    """Accepts connections made by `factory` until `stop_accepting`; `drain` ends them."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        factory: Callable[[], Connection],
+        wiring: Wiring,
+        *,
+        max_connections: int = 0,
+        tls: Layer | None = None,
+        websocket: WebSocketRules | None = None,
+        place: tuple[str, str] = ("", ""),
+    ) -> None:
+        """Start accepting on `listening`, which is owned from now on.
+
+        Args:
+            listening: From `listening_socket` or `unix_socket`.
+            factory: Makes one connection.
+            wiring: The connections'.
+            max_connections: Open at once; 0 = no limit.
+            tls: From `Tls.layer`; None = plain TCP.
+            websocket: Bytes come in WebSocket frames, from whom these rules let in; None = as they are.
+            place: Names of the front end and of the listener, by which other workers find it.
+
+        """
+        self.connections: Final[set[Connection]] = set()
+        """Every connection that is not lost yet."""
+        self.gone: Final[dict[str, Totals]] = {}
+        """What connections moved that are lost, by `Connection.spoken`."""
+        self.gone_bytes_in = self.gone_bytes_out = 0
+        self.opened = self.closed = 0
+        """Connections ever accepted, and lost."""
+        self.refused = 0
+        """Connections closed at once because of a limit."""
+        self._socket: socket.socket | None = listening
+        name = listening.getsockname()
+        self._path: Final[str | None] = name if listening.family == socket.AF_UNIX else None
+        host, port = (name[0], name[1]) if self._path is None else ("unix", 0)
+        self.address: Final[str] = f"unix:{name}" if self._path else str(Address(host, port))
+        """HOST:PORT that is really listened on, or unix:PATH."""
+        self.port: Final[int] = port
+        self._factory = factory
+        self._wiring = wiring
+        self._loop = wiring.loop
+        self._max = max_connections
+        self._tls = tls
+        self._websocket = websocket
+        self._place = place
+        self._admission = wiring.admission
+        self._announced: set[asyncio.Task[None]] = set()
+        """Connections whose proxy has not yet said for whom they are."""
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._pressure = False
+        self._full: frozenset[str] = frozenset()
+        self._timer = self._check_later()
+        self._loop.add_reader(listening.fileno(), self._accept)
+
+    # Accepting
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            if self._socket is None:
+                return
+            try:
+                accepted, peer = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                if error.errno not in _SCARCE:
+                    raise
+                self._wiring.logger.error(
+                    "cannot accept connections for now: raise the limit of open files (ulimit -n)",
+                    extra=fields(
+                        address=self.address, error=error.strerror, connections=len(self.connections)
+                    ),
+                )
+                self._loop.remove_reader(self._socket.fileno())
+                self._loop.call_later(_PAUSE_S, self._accept_again)
+                return
+            if self._max and len(self.connections) + len(self._announced) >= self._max:
+                self._refuse(accepted, "server.max_connections")
+                continue
+            accepted.setblocking(False)
+            host, port = _peer_of(peer)
+            if self._admission.is_proxy(host):
+                task = self._loop.create_task(self._from_proxy(accepted, host, port))
+                self._announced.add(task)
+                task.add_done_callback(self._announced.discard)
+            else:
+                self._let_in(accepted, host, port)
+
+    async def _from_proxy(self, accepted: socket.socket, host: str, port: int) -> None:
+        """Read for whom a trusted proxy speaks, then go on as if that one had come."""
+        try:
+            source = await read_header(accepted, self._wiring.limits.greeting_timeout_s)
+        except (ProxyError, TimeoutError, OSError) as error:
+            accepted.close()
+            self._wiring.logger.info(
+                "connection of a proxy refused",
+                extra=fields(peer=f"{host}:{port}", error=str(error) or "no PROXY header in time"),
+            )
+        except BaseException:
+            accepted.close()
+            raise
+        else:
+            if source.is_proxy:
+                self._let_in(accepted, host, port)
+            else:
+                self._let_in(accepted, source.host, source.port, proxied=True)
+
+    def _let_in(self, accepted: socket.socket, host: str, port: int, *, proxied: bool = False) -> None:
+        if self._socket is None:
+            accepted.close()  # we stop
+            return
+        why = self._admission.enter(host, proxied=proxied)
+        if why is not None:
+            self._refuse(accepted, why)
+            return
+        if self._path is None:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = self._made(host, port, foreign=proxied and not host)
+        protocol: Connection | WebSocketTransport | TlsTransport = connection
+        if self._websocket is not None:
+            protocol = WebSocketTransport(connection, self._websocket, self._loop)
+        if self._tls is not None:
+            protocol = self._tls(protocol, connection, self._loop, self._wiring.limits.login_bytes)
+        SocketTransport(self._loop, accepted, protocol)
+
+    def _made(self, host: str, port: int, *, foreign: bool) -> Connection:
+        """A connection of this peer, which is counted."""
+        connection = self._factory()
+        connection.came_from(host, port, foreign=foreign)
+        connection.on_close = self._lost
+        connection.on_login = self._logged_in
+        connection.place = self._place
+        self.connections.add(connection)
+        self.opened += 1
+        self._empty.clear()
+        if self._pressure:
+            connection.on_pressure(True)
+        return connection
+
+    def take_over(self, record: Mapping[str, Any], data: bytes, given: socket.socket) -> None:
+        """Go on with a client that another worker accepted here; `record` as in `Connection.hand_over`."""
+        if self._socket is None:
+            given.close()
+            return
+        host, port = record["peer"]
+        why = self._admission.enter(host)
+        if why is not None:
+            self._refuse(given, why)
+            return
+        connection = self._made(host, port, foreign=record["foreign"])
+        connection.internal = record.get("internal", False)
+        ends = list(itertools.accumulate(record["reads"], initial=0))
+        reads = [data[start:end] for start, end in itertools.pairwise(ends)]
+        SocketTransport(self._loop, given, connection, reads, record["said"])
+        connection.server_address = record["server"][0], record["server"][1]
+        if record["user"] is not None:
+            connection.secured(record["user"])
+
+    def _refuse(self, accepted: socket.socket, option: str) -> None:
+        accepted.close()
+        self.refused += 1
+        # 1, 2, 4, 8 ...: one line per doubling is enough under a flood.
+        if self.refused & (self.refused - 1) == 0:
+            self._wiring.logger.warning(
+                "connection refused: %s is reached",
+                option,
+                extra=fields(address=self.address, connections=len(self.connections), refused=self.refused),
+            )
+
+    def _accept_again(self) -> None:
+        if self._socket is not None:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _lost(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+            self._admission.leave(connection.peer_host)
+            self.closed += 1
+            self.gone.setdefault(connection.spoken, Totals()).add(connection.totals())
+            self.gone_bytes_in += connection.bytes_in
+            self.gone_bytes_out += connection.bytes_out
+        if not self.connections:
+            self._empty.set()
+
+    @property
+    def accepting(self) -> bool:
+        """Whether somebody may connect."""
+        return self._socket is not None
+
+    def reopen(self, listening: socket.socket) -> None:
+        """Accept again, after `drain`, on `listening`, which is owned from now on."""
+        assert self._socket is None and not self.connections
+        self._socket = listening
+        self._timer = self._check_later()
+        self._loop.add_reader(listening.fileno(), self._accept)
+
+    # Looking after
+
+    def _check_later(self) -> asyncio.TimerHandle:
+        due = self._loop.time() + 1.0
+        return self._loop.call_at(due, self._check, due)
+
+    def _check(self, due: float) -> None:
+        now = self._loop.time()
+        if now - due > LATE_S:
+            # Timers come before sockets: what peers sent meanwhile is read before they are judged, once.
+            self._timer = self._loop.call_later(LATE_S, self._check, math.inf)
+            return
+        # First of all the next one: no error may end the looking after all.
+        self._timer = self._check_later()
+        held = 0
+        for connection in list(self.connections):
+            if guarded(self._wiring.logger, "a connection failed; it is dropped", connection.check, now):
+                held += connection.held_bytes()
+            else:
+                connection.abort("the gateway failed to look after it; see the gateway's log")
+        buffers = self._wiring.buffers
+        buffers.report(self, held, now)
+        if buffers.surplus:
+            self._cut(now)
+
+    def _cut(self, now: float) -> None:
+        """Drop the largest of those who do not take their output, until the budget of all is kept."""
+        buffers = self._wiring.buffers
+        stuck = [connection for connection in self.connections if connection.is_stuck(now)]
+        for connection in sorted(stuck, key=Connection.held_bytes, reverse=True):
+            if not buffers.surplus:
+                return
+            buffers.cut(connection.held_bytes())
+            connection.abort("took none of its output while buffers were short (server.buffer_budget)")
+
+    def pressure(self, paused: bool, full: frozenset[str]) -> None:
+        """Have publishers wait, or those to the vhosts that are `full`; passed on to every connection."""
+        self._pressure, self._full = paused, full
+        for connection in [one for one in self.connections if not one.handed_over]:
+            connection.on_pressure(paused or connection.vhost_name in full)
+
+    def _logged_in(self, connection: Connection) -> None:
+        if connection.vhost_name in self._full:
+            connection.on_pressure(True)
+
+    # Stopping
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; open connections stay."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+            if self._path is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path)
+
+    async def drain(self, timeout: float) -> None:
+        """End every connection in its protocol's words; cut those that are not gone in `timeout` seconds."""
+        self.stop_accepting()
+        for task in self._announced:
+            task.cancel()
+        for connection in list(self.connections):
+            connection.shut_down()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._empty.wait()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort("the gateway stopped and the client did not close in time")
+        # Losing a connection takes a turn of the loop after the abort.
+        while self.connections:
+            await asyncio.sleep(0)
+        self._timer.cancel()
+        self._wiring.buffers.report(self, 0, self._loop.time())

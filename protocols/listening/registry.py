@@ -1,0 +1,124 @@
+"""The listeners of a gateway, seen from above: every connection of every front end, and what was before.
+
+The composition root fills it; the HTTP front end reads it. Front ends do not know it: a connection answers
+`Connection.facts`, a listener counts what it opened and closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+
+if TYPE_CHECKING:
+    from penstock.protocols.listening.definitions import Part
+    from penstock.protocols.listening.front_end import Front
+    from penstock.protocols.listening.listener import Listener
+    from penstock.protocols.net.connection import Connection
+
+__all__ = ["Live", "MemoryLimit", "Registry"]
+
+
+class MemoryLimit(Protocol):
+    """When publishers wait for memory; the composition root's."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """0: there is none."""
+
+    @property
+    def available_bytes(self) -> int:
+        """The memory there is."""
+
+    def change(self, limit_bytes: int) -> None:
+        """Another limit from now on, until the process ends."""
+
+
+@dataclass(slots=True)
+class Live:
+    """An open connection and what it says of itself."""
+
+    connection: Connection
+    facts: ConnectionFacts
+
+    @property
+    def name(self) -> str:
+        """As RabbitMQ names connections: CLIENT -> SERVER, addresses with ports."""
+        return self.connection.name
+
+
+class Registry:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.fronts: dict[str, Front] = {}
+        """By what they speak: "amqp", "mqtt", "native", "http"."""
+        self.memory: MemoryLimit | None = None
+
+    def listeners(self) -> Iterator[tuple[str, Listener]]:
+        """(name, listener) of all; names are those of the ready line: "amqp", "amqps" and so on."""
+        return (pair for front in self.fronts.values() for pair in front.listeners.items())
+
+    def accepting(self) -> Iterator[tuple[str, Listener]]:
+        """The same, of those that somebody can connect to."""
+        return ((name, listener) for name, listener in self.listeners() if listener.accepting)
+
+    def of(self, protocol: str) -> list[Listener]:
+        """The listeners of a front end."""
+        front = self.fronts.get(protocol)
+        return [] if front is None else list(front.listeners.values())
+
+    def connections(self) -> list[Live]:
+        """Those whose client is logged in and that count as clients of the broker, oldest first."""
+        found = []
+        for _, listener in self.listeners():
+            for connection in listener.connections:
+                facts = connection.facts()
+                if facts is not None:
+                    found.append(Live(connection, facts))
+        found.sort(key=lambda live: live.connection.id)
+        return found
+
+    def definitions(self) -> dict[str, Part]:
+        """What definitions carry of the front ends, by key."""
+        return {key: part for front in self.fronts.values() for key, part in front.definitions.items()}
+
+    def connection(self, name: str) -> Live | None:
+        """The connection of that name."""
+        return next((live for live in self.connections() if live.name == name), None)
+
+    def totals(self, protocol: str) -> Totals:
+        """What all connections of a protocol moved since the start, those that are gone included."""
+        sum_ = Totals()
+        for totals in self.totals_by_version(protocol).values():
+            sum_.add(totals)
+        return sum_
+
+    def totals_by_version(self, protocol: str) -> dict[str, Totals]:
+        """The same by `Connection.spoken`; what is not there was not spoken yet."""
+        found: dict[str, Totals] = {}
+        for listener in self.of(protocol):
+            for spoken, gone in listener.gone.items():
+                found.setdefault(spoken, Totals()).add(gone)
+            for connection in listener.connections:
+                found.setdefault(connection.spoken, Totals()).add(connection.totals())
+        return found
+
+    def bytes(self, protocol: str) -> tuple[int, int]:
+        """Received and sent by all connections of a protocol, those that are gone included."""
+        received = sent = 0
+        for listener in self.of(protocol):
+            received += listener.gone_bytes_in + sum(one.bytes_in for one in listener.connections)
+            sent += listener.gone_bytes_out + sum(one.bytes_out for one in listener.connections)
+        return received, sent
+
+    def channels(self) -> tuple[int, int]:
+        """Channels ever opened and closed."""
+        opened = closed = 0
+        for listener in self.of("amqp"):
+            found = [*listener.gone.values(), *(one.totals() for one in listener.connections)]
+            opened += sum(totals.channels_opened for totals in found)
+            closed += sum(totals.channels_closed for totals in found)
+        return opened, closed

@@ -1,0 +1,261 @@
+"""The WebSocket layer of one connection: towards the socket (or TLS) a protocol, towards the `Connection` a
+transport. RFC 6455, server side, for protocols that send bytes in binary frames.
+
+    below --HTTP request--> handshake, at most 8 KiB, one answer
+    below --frames--> the connection's own buffer, unmasked there in place --> received()
+    below <--one binary frame per flush--- out
+
+The connection is told of its transport when the socket is there: its limits before login hold for the
+handshake too. Frames carry a stream: packets may span frames, and one frame may hold several. There are no
+extensions, so nothing is ever decompressed. Of the pings in one read the last is answered, as the RFC allows,
+and none while the peer does not take its output.
+
+Closing. We say close and wait a little for the peer's; a peer that says it is answered. A frame that breaks
+the protocol ends the connection with its close code.
+
+A browser speaks for the page it shows: a request with an Origin of another machine makes the connection one
+of that machine (`Connection.foreign`), so that a page in a browser here gains nothing from rules about
+loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from penstock.protocols.listening._unframe import Unframer, frame_header
+from penstock.protocols.net.addresses import is_loopback
+from penstock.protocols.net.connection import Connection
+
+__all__ = ["WebSocketRules", "WebSocketTransport"]
+
+_REQUEST_MAX: Final = 8192
+"""Bytes of the whole request."""
+_CLOSE_WAIT_S: Final = 2.0
+"""How long the peer's close frame is waited for."""
+_BINARY: Final = 2
+_CLOSE: Final = 8
+_PONG: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketRules:
+    """Whom a listener lets in."""
+
+    paths: Sequence[str]
+    """Accepted, without query; "*" = all."""
+    subprotocols: Sequence[str]
+    """The client must offer one of them; the first one here is chosen."""
+    origins: Sequence[str] = ()
+    """Pages that may connect, such as "https://example.org"; () = all. Without an Origin: always."""
+
+
+class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """See the module text."""
+
+    def __init__(
+        self, connection: Connection, rules: WebSocketRules, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        asyncio.Transport.__init__(self)
+        self._connection = connection
+        self._rules = rules
+        self._loop = loop
+        self._below: asyncio.Transport
+        self._view: memoryview | None = None
+        self._request = b""
+        self._open = False
+        """The handshake is done."""
+        self._closing = False
+        self._frames = Unframer()
+        self._close_frame = frame_header(_CLOSE, 2) + (1000).to_bytes(2, "big")
+        self._wait: asyncio.TimerHandle | None = None
+
+    # Towards the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._below = cast(asyncio.Transport, transport)
+        self._connection.connection_made(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._view = None
+        if self._wait is not None:
+            self._wait.cancel()
+        self._connection.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._view = None  # or the connection could not enlarge what it refers to
+        self._view = self._connection.get_buffer(sizehint)
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        view, self._view = self._view, None
+        assert view is not None
+        if self._open:
+            self._unframe(view, nbytes)
+        elif not self._closing:
+            self._handshake(bytes(view[:nbytes]))
+
+    def eof_received(self) -> bool:
+        if not self._open:
+            self._connection.abort("the client ended the WebSocket handshake")
+        return self._connection.eof_received()
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+    def _unframe(self, view: memoryview, nbytes: int) -> None:
+        frames = self._frames
+        payload = frames.feed(view, nbytes)
+        whole = nbytes == len(view)
+        del view
+        if not self._closing:
+            if whole:
+                self._connection.take_turns()
+            if self._connection.read_more(nbytes - payload) and payload:
+                self._connection.buffer_updated(payload)
+        if frames.close is not None:
+            self._peer_closed(frames.close)
+        elif self._closing:
+            pass
+        elif frames.fault is not None:
+            code, text = frames.fault
+            self._close_frame = frame_header(_CLOSE, 2 + len(text)) + code.to_bytes(2, "big") + text.encode()
+            self._connection.close(f"broken WebSocket frames: {text}")
+        elif frames.ping is not None:
+            if self._connection.writable:
+                self._below.write(frame_header(_PONG, len(frames.ping)) + frames.ping)
+            frames.ping = None
+
+    def _peer_closed(self, payload: bytes) -> None:
+        if self._below.is_closing():
+            return
+        if not self._closing:
+            self._connection.eof_received()
+            self._below.write(frame_header(_CLOSE, len(payload)) + payload)
+            self._closing = True
+        self._below.close()
+
+    # The handshake
+
+    def _handshake(self, data: bytes) -> None:
+        self._connection.read_more(len(data))
+        self._request += data
+        end = self._request.find(b"\r\n\r\n") + 4
+        if end < 4:
+            if len(self._request) > _REQUEST_MAX:
+                self._connection.abort(f"a WebSocket handshake of more than {_REQUEST_MAX} bytes")
+            return
+        head, rest = self._request[:end], self._request[end:]
+        self._request = b""
+        http = ServerProtocol(subprotocols=[Subprotocol(name) for name in self._rules.subprotocols])
+        http.receive_data(head)
+        requests = http.events_received()
+        if requests:
+            http.send_response(self._answer(http, cast(Request, requests[0])))
+            answer = b"".join(http.data_to_send())
+        else:
+            answer = http.reject(HTTPStatus.BAD_REQUEST, "This is no HTTP request.\n").serialize()
+        if self._below.is_closing():
+            return
+        self._below.write(answer)
+        if http.state is not State.OPEN:
+            why = self._refusal or _chain(http.handshake_exc)
+            self._connection.close(f"the WebSocket handshake failed: {why}")
+            return
+        self._open = True
+        if rest:
+            view = self._connection.get_buffer(-1)
+            view[: len(rest)] = rest
+            self._connection.bytes_in -= len(rest)  # counted above, and once more as frames
+            self._unframe(view, len(rest))
+
+    _refusal = ""
+
+    def _answer(self, http: ServerProtocol, request: Request) -> Any:
+        path = request.path.partition("?")[0]
+        if "*" not in self._rules.paths and path not in self._rules.paths:
+            self._refusal = f"no such path: {path[:200]!r}"
+            return http.reject(HTTPStatus.NOT_FOUND, f"WebSocket clients connect to {self._rules.paths[0]}\n")
+        origin = ", ".join(request.headers.get_all("Origin")) or None
+        if origin is not None and self._rules.origins and origin not in self._rules.origins:
+            self._refusal = f"pages of {origin[:200]!r} may not connect"
+            return http.reject(HTTPStatus.FORBIDDEN, "Pages of this origin may not connect.\n")
+        if origin is not None and not _is_local(origin):
+            self._connection.foreign = True
+        return http.accept(request)
+
+    # Towards the connection
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._open and not self._closing:
+            self._below.writelines((frame_header(_BINARY, len(data)), data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        if self._closing or self._below.is_closing():
+            return
+        self._closing = True
+        if not self._open:
+            self._below.close()
+            return
+        self._below.write(self._close_frame)
+        if self._frames.fault is not None:
+            self._below.close()  # its close frame would not be understood
+            return
+        self._below.resume_reading()
+        self._wait = self._loop.call_later(_CLOSE_WAIT_S, self._below.close)
+
+    def abort(self) -> None:
+        self._closing = True
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        return self._closing or self._below.is_closing()
+
+    def pause_reading(self) -> None:
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._below.resume_reading()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)
+
+
+def _chain(error: BaseException | None) -> str:
+    """What an error of the library says, and its cause."""
+    texts: list[str] = []
+    while error is not None:
+        texts.append(str(error))
+        error = error.__cause__
+    return ": ".join(texts)[:300]
+
+
+def _is_local(origin: str) -> bool:
+    """Whether a page of this origin comes from this machine."""
+    try:
+        host = urlsplit(origin).hostname or ""
+    except ValueError:
+        return False
+    return host == "localhost" or is_loopback(host)

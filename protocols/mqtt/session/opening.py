@@ -1,0 +1,210 @@
+"""The way in of one MQTT connection: CONNECT, the login or the authentication by AUTH, until CONNACK.
+
+    NEW --CONNECT--> LOGIN --accepted--> the session is opened
+     |                 |  <--AUTH--> AUTH
+     +-- anything else, refusal ------> CLOSED
+
+`Session` goes on from there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.detection import hint
+from penstock.protocols.mqtt.codec import packets, reasons
+from penstock.protocols.mqtt.codec.reason_strings import refusal
+from penstock.protocols.mqtt.codec.reasons import ConnectRefused, MqttError, Violation
+from penstock.protocols.mqtt.session.authenticating import METHOD, Authentication
+from penstock.protocols.mqtt.session.connecting import Accepted, accept, login_of, vhost_of
+from penstock.router.errors import AuthenticationRefused
+
+if TYPE_CHECKING:
+    from penstock.protocols.mqtt.clients.clients import Clients
+    from penstock.protocols.mqtt.codec.properties import Properties
+    from penstock.protocols.mqtt.options import MqttOptions
+    from penstock.protocols.mqtt.session.host import Host
+    from penstock.router.authorization.identity import Identity
+
+__all__ = ["Opening", "State"]
+
+_PRE_CONNECT_BYTES: Final = 65536
+"""The largest CONNECT: what a peer may make us hold before it is logged in."""
+
+
+class State(Enum):
+    """Where a connection is; see the module's text."""
+
+    NEW = "waiting for CONNECT"
+    LOGIN = "verifying the login"
+    AUTH = "waiting for the next AUTH"
+    OPENING = "waiting for the session's row to be durable"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Opening(ABC):
+    """What `Session` is before it is open."""
+
+    def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
+        self.state = State.NEW
+        self.version = 0
+        self.want = 0
+        """Size of the incomplete packet in front of what `receive` left; 0 = not known."""
+        self._host = host
+        self._clients = clients
+        self._options = options
+        self._connect: packets.Connect | None = None
+        self._authentication: Authentication | None = None
+        self._authenticated: Properties = {}
+        """What CONNACK says of an authentication by AUTH; empty: there was none."""
+        self._last_input = 0.0
+
+    @abstractmethod
+    def _open(self, connect: packets.Connect, accepted: Accepted, identity: Identity) -> None:
+        """CONNECT was accepted."""
+
+    @abstractmethod
+    def _end(self, reason: str) -> None:
+        """Send what is in `out`, then close."""
+
+    @property
+    def _closed(self) -> bool:
+        return self.state is State.CLOSED
+
+    def _receive_connect(self, data: bytearray, size: int) -> int:
+        if self.state not in (State.NEW, State.AUTH):
+            return 0 if self.state is State.LOGIN else size
+        head = _read_head(data, size)
+        if head is None:
+            return 0
+        kind, flags, start, stop = head
+        if self.state is State.AUTH:
+            return self._receive_auth(data, size, head)
+        if kind != packets.CONNECT or start < 0 or stop > _PRE_CONNECT_BYTES:
+            # mqtt5:3.1.0-1: close, no bytes
+            self._end(f"the first packet was not CONNECT{_hint(data, size)}")
+            return size
+        if stop > size:
+            self.want = stop
+            return 0
+        try:
+            connect = packets.decode_connect(bytes(memoryview(data)[start:stop]), flags)
+            self._connect = connect
+            self.version = connect.version
+        except ConnectRefused as refused:
+            self._host.out.write(refused.connack)
+            # The first byte of TLS is that of a CONNECT with flags; it has none.
+            self._end(f"CONNECT refused: {refused.message}{_hint(data, size) if flags else ''}")
+            return size
+        worker = self._clients.broker.elsewhere(vhost_of(connect))
+        if worker is not None:
+            self.state = State.CLOSED
+            self._host.hand_over(worker, [bytes(memoryview(data)[:size])])
+            return size
+        self.state = State.LOGIN
+        if not self._clients.may_connect(self._last_input):
+            self.refused(reasons.CONNECTION_RATE_EXCEEDED, "more CONNECTs than mqtt.max_connect_rate")
+            return size
+        if "authentication_method" in connect.properties:
+            self._begin_authentication(connect)
+        else:
+            self._host.login(*login_of(connect))
+        return size if self._closed else stop
+
+    def _begin_authentication(self, connect: packets.Connect) -> None:
+        if connect.properties["authentication_method"] != METHOD:
+            self.refused(reasons.BAD_AUTHENTICATION_METHOD, "an unknown authentication method")
+            return
+        self._authentication = Authentication(self._host.scram())
+        self._authenticate(connect.properties)
+
+    def _receive_auth(self, data: bytearray, size: int, head: tuple[int, int, int, int]) -> int:
+        """The client goes on with an authentication that its CONNECT began."""
+        kind, flags, start, stop = head
+        if kind != packets.AUTH or start < 0 or stop > _PRE_CONNECT_BYTES:
+            self._end("another packet than AUTH in an authentication")  # mqtt5:3.1.2-30
+            return size
+        if stop > size:
+            self.want = stop
+            return 0
+        self.state = State.LOGIN
+        try:
+            reason, properties = packets.decode_auth(bytes(memoryview(data)[start:stop]), flags)
+            if reason != reasons.CONTINUE_AUTHENTICATION:
+                raise Violation("an authentication that does not go on")
+        except MqttError as error:
+            self.refused(error.reason, error.message)
+        else:
+            self._authenticate(properties)
+        return size if self._closed else stop
+
+    def _authenticate(self, properties: Properties) -> None:
+        """One step before CONNACK."""
+        authentication, connect = self._authentication, self._connect
+        assert authentication is not None and connect is not None
+        try:
+            answer = authentication.step(properties)
+        except MqttError as error:
+            self.refused(error.reason, error.message)
+        except AuthenticationRefused as error:
+            self.refused(reasons.BAD_USER_NAME_OR_PASSWORD, error.message)
+        else:
+            if authentication.identity is None:
+                self.state = State.AUTH
+                self._host.out.write(answer)
+                self._host.dirty()
+                return
+            self._authentication = None
+            connect.user_name = authentication.name
+            self._authenticated = authentication.answer
+            self.logged_in(authentication.identity)
+
+    def logged_in(self, identity: Identity) -> None:
+        """The login was right: open the session. Called by the host after `login`."""
+        connect = self._connect
+        if self.state is not State.LOGIN or connect is None:
+            return
+        self._connect = None
+        try:
+            accepted = accept(self._clients, self._options, connect, identity, self._authenticated)
+        except ConnectRefused as refused:
+            self._host.out.write(refused.connack)
+            self._end(f"CONNECT refused: {refused.message}")
+            return
+        self._open(connect, accepted, identity)
+
+    def refused(self, reason: int, why: str) -> None:
+        """The login was wrong. Called by the host after `login`."""
+        if self.state is State.LOGIN:
+            # Who cannot log in is not told whether it was the name or the password.
+            secret = reason in (reasons.BAD_USER_NAME_OR_PASSWORD, reasons.NOT_AUTHORIZED)
+            if secret or self._connect is None:
+                self._host.out.write(packets.encode_refusal(self.version, reason))
+            else:
+                self._host.out.write(refusal(self._connect, reason, why))
+            self._end(f"CONNECT refused: {why}")
+
+    @property
+    def connect(self) -> packets.Connect | None:
+        """What the client wants, while its login is verified."""
+        return self._connect
+
+
+def _hint(data: bytearray, size: int) -> str:
+    return hint(bytes(memoryview(data)[: min(size, 64)]))
+
+
+def _read_head(data: bytearray, size: int) -> tuple[int, int, int, int] | None:
+    """(type, flags, start, stop) of the first packet; None = not there yet; start < 0: no packet."""
+    value = 0
+    for i in range(1, 5):
+        if i >= size:
+            return None if size < 5 else (0, 0, -1, 0)
+        value |= (data[i] & 0x7F) << 7 * (i - 1)
+        if data[i] < 0x80:
+            minimal = data[i] or i == 1
+            return data[0] >> 4, data[0] & 15, i + 1 if minimal else -1, i + 1 + value
+    return 0, 0, -1, 0

@@ -1,0 +1,3 @@
+"""Topic filters and subscriptions of a session: `filters`, `filterset`, and `shared` for shared
+subscriptions.
+"""

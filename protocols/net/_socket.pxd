@@ -1,0 +1,43 @@
+"""Sockets of connections. Words in _socket.pyi."""
+
+from libc.stdint cimport uint8_t
+
+from penstock.log_core.segments._segment_file cimport Stretch
+from penstock.protocols.net._stream cimport QuickReader, Stream, Wire
+
+
+cdef class Passage(QuickReader):    # hands every read on to another transport
+    cdef Wire to
+
+    cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2
+
+
+cdef class SocketTransport(Wire):
+    cdef object __weakref__
+    cdef object loop, socket, protocol
+    cdef Stream stream              # the protocol, if no layer lies between
+    cdef int fd
+    cdef bint watched_read, watched_write       # by the loop
+    cdef bint reading, lost, write_paused
+    cdef bint broken                # the peer takes no more: what it sent is read, and then it is lost
+    cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet
+    cdef Py_ssize_t front_sent      # of its first element
+    cdef object early               # deque of what is read before whatever the socket has
+    cdef bint loading               # the first element is, and the rest waits for that
+    cdef Py_ssize_t unsaid          # bytes of output that the peer has got already
+    cdef Py_ssize_t high, low
+
+    cdef int failed(self, error) except -1
+    cdef int read(self) except -1
+    cdef Py_ssize_t send_now(self, const void* start, Py_ssize_t size) except -2
+    cdef int keep(self, bytes data, Py_ssize_t sent) except -1
+    cdef int read_early(self) except -1
+    cdef int drain(self) except -1
+    cdef int send_front(self) except -1
+    cdef int load(self, Stretch stretch) except -1
+    cdef int send_stretches(self, bytes data, list stretches) except -1
+    cdef int watch(self) except -1
+    cdef int lose(self, object exc) except -1
+    cdef int fail_to_send(self, object exc) except -1
+    cdef int mark(self) except -1
+    cdef int read_nothing(self, ssize_t n, int code) except -1

@@ -1,0 +1,538 @@
+"""What every front end's connection shares: one TCP connection of a BufferedProtocol, no word of a protocol.
+
+A front end derives its endpoint class from `Connection` and fills in the hooks; the listener that makes
+connections is in `listener.py`.
+
+Reading. All connections read into one arena of 256 KiB (`ARENA`): a read is handled before the next one is
+asked for, so nobody else writes into it meanwhile. `received(buffer, size)` says how many bytes it consumed;
+the rest (an incomplete packet) is kept by the connection and put in front of the next read. When the packet
+in front needs more than the arena has, the endpoint sets `want` to its whole size and the connection reads
+into a buffer of its own, which grows with what has really arrived (never by an announced size), and calls
+`received` when `want` bytes are there. It keeps that buffer for a while, and reads as much as the last large
+packet had, so that one that follows is read at once and never moved. The endpoint checks announced sizes
+against its limit *before* it sets `want`.
+
+    read n:    +----------------------+------------------------------+-----------+
+    arena      | rest of read n-1     | new bytes                    | free      |
+               +----------------------+------------------------------+-----------+
+                ^ received() sees one run of bytes from here on
+
+Writing. Kernels and sessions encode into `out`; `dirty()` tells the tick, which calls `flush()` once at its
+end. `room()` is what a consumer may still encode now: 0 while the transport is above the high-water mark
+(`pause_writing`) or `out` holds that much. When there is room again `on_writable()` is called: the endpoint
+wakes the queues of its consumers there. A peer that sends and sends without taking the answers is not read
+either when far too much waits for it, and dropped when it still takes nothing.
+
+Flow control inwards. `hold(reason)` stops reading from the socket until every reason was released. The
+listener calls `on_pressure` when the log asks publishers to pause; a front end decides which of its
+connections publish (consumers must go on being read, or their acknowledgements would never arrive).
+
+Durability. `await_written(lsn)` / `await_synced(lsn)` register once per read, and `on_durable(ok)` is called
+when one of them is reached; what it confirms is found by the log's `written_lsn` and `synced_lsn`.
+
+Before login a connection is bounded in bytes and time (`Limits`); `greeted()` and `logged_in()` lift them.
+INFO lines, two per connection: opened (peer, user) and closed (reason, bytes, messages).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from penstock.logs import fields
+from penstock.protocols.net._socket import SocketTransport
+from penstock.protocols.net._stream import ARENA, Stream
+from penstock.protocols.net.addresses import is_loopback
+from penstock.protocols.net.connection_context import Wiring
+from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+from penstock.protocols.net.login_timeout import LoginTime
+from penstock.protocols.net.relay import Relay
+from penstock.subscriptions.cursor import _events as events
+
+__all__ = ["ARENA", "Connection"]
+
+_LINGER_S: Final = 10.0
+"""How long the last output of a closed connection may take to be sent."""
+
+_GOODBYE_S: Final = 1.0
+"""How long a peer that said goodbye may take to close before it is closed here."""
+_ROOM_KEPT_S: Final = 2.0
+"""How long the buffer of large packets is kept for the next one."""
+_FILES_HELD_S: Final = 2.0
+"""How long a peer that takes nothing keeps segments open; their bytes are read into memory then."""
+
+_ids: Final = itertools.count(1)
+
+
+class Connection(Stream, asyncio.BufferedProtocol):
+    """One TCP connection. See the module text; hooks to fill in come last."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        super().__init__(wiring.loop, wiring.tick, min(wiring.limits.output_high_bytes, wiring.buffers.mark))
+        self.id: Final = next(_ids)
+        """Number of the connection in this process, from 1; in log lines."""
+        self.wiring: Final = wiring
+        self.reason = "the client closed the socket"
+        """Why the connection ended or will end, for the closing line."""
+        self.user: str | None = None
+        """Who logged in; None before."""
+        self.peer = "?"
+        """Address of the peer as HOST:PORT."""
+        self.peer_host = ""
+        """Numeric address of the peer."""
+        self.peer_port = 0
+        self.foreign = False
+        """The peer speaks for another machine, whatever its address: a browser that shows its page."""
+        self.server_address = ("", 0)
+        """Address and port of this machine that the peer connected to."""
+        self.opened_at = time.time()
+        """Seconds since the epoch."""
+        self._holds: set[str] = set()
+        self._stuck_since = wiring.loop.time()
+        self._waiting = 0
+        self._linger: asyncio.TimerHandle | None = None
+        self._login_time: LoginTime | None = None
+        """None when the client is known: thousands of those that are idle cost as little as can be."""
+        self.vhost_name = ""
+        """Where it is logged in, if it is in a vhost."""
+        self.on_login: Callable[[Connection], None] | None = None
+        self.on_close: Callable[[Connection], None] | None = None
+        """Called once when the connection is lost, by the listener."""
+        self.place = ("", "")
+        """Front end and listener, by name."""
+        self.certificate_user: str | None = None
+        """Whom a verified client certificate names."""
+        self.internal = False
+        """The peer is another worker, on behalf of its clients."""
+        self.handed_over = False
+        """Another worker serves the client."""
+        self._relay: Relay | None = None
+        self.metered = False
+        """How much the client publishes per second has a limit."""
+        self._counted = 0
+        self._rate_timer: asyncio.TimerHandle | None = None
+        self._history: list[bytes] | None = [] if wiring.doors is not None else None
+
+    # Transport: opening and closing
+
+    def came_from(self, host: str, port: int, *, foreign: bool = False) -> None:
+        """Say who the peer is, before there is a transport: its numeric address ("" = unknown) and port."""
+        self.peer_host, self.peer_port = host, port
+        self.foreign = foreign
+        self.peer = f"[{host}]:{port}" if ":" in host else f"{host or '?'}:{port}"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio.Transports by their methods, not by their class.
+        stream = cast(asyncio.Transport, transport)
+        self.attach(stream)
+        local = transport.get_extra_info("sockname")
+        if isinstance(local, tuple) and len(local) >= 2:
+            self.server_address = str(local[0]), int(local[1])
+        stream.set_write_buffer_limits(high=self.output_mark)
+        self._login_time = LoginTime(self.loop, lambda: "login" in self._holds, self.abort)
+        self._login_time.begin("no complete first packet", self.wiring.limits.greeting_timeout_s)
+        self.on_open()
+
+    def greeted(self) -> None:
+        """The first packet was complete: what is left of the login time runs now."""
+        if self._login_time is not None:
+            self._login_time.begin("the login was not complete", self.wiring.limits.login_timeout_s)
+
+    def _login_over(self) -> None:
+        """No time runs any more."""
+        if self._login_time is not None:
+            self._login_time.end()
+            self._login_time = None
+
+    def logged_in(self, user: str, vhost: str = "", **more: object) -> None:
+        """The login is complete: lift the limits before login and write the opening line."""
+        self._login_over()
+        self.trusted = True
+        self.user = user
+        self.vhost_name = vhost
+        self.rates_changed()
+        if vhost:
+            more = {"vhost": vhost, **more}
+        self.wiring.logger.info(
+            "connection opened", extra=fields(connection=self.id, peer=self.peer, user=user, **more)
+        )
+        if events.is_on():
+            protocol, client = self.wiring.logger.name.rpartition(".")[2], more.get("client")
+            known = f"{protocol} {client}" if client and client != "-" else protocol
+            events.note("connect", vhost=vhost, connection=self.name, user=user, detail=known)
+        if self.on_login is not None:
+            self.on_login(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and not self.closing:
+            self.reason = f"the connection broke: {exc}"
+        self.closing = True
+        self._login_over()
+        for timer in (self._linger, self._rate_timer):
+            if timer is not None:
+                timer.cancel()
+        self.drop_input()
+        if self._relay is not None:
+            self._relay.client_lost()
+        try:
+            self.on_lost()
+        finally:
+            self._closed()
+
+    def _closed(self) -> None:
+        """Say so: in the log, unless that says already who goes on with it, and to the listener."""
+        if not self.handed_over or self._relay is not None:
+            if self.user and events.is_on():
+                events.note(
+                    "disconnect",
+                    vhost=self.vhost_name,
+                    connection=self.name,
+                    user=self.user,
+                    detail=self.reason,
+                )
+            received, sent = self.message_counts()
+            self.wiring.logger.info(
+                "connection closed",
+                extra=fields(
+                    connection=self.id,
+                    peer=self.peer,
+                    user=self.user or "-",
+                    reason=self.reason,
+                    bytes_in=self.bytes_in,
+                    bytes_out=self.bytes_out,
+                    messages_in=received,
+                    messages_out=sent,
+                ),
+            )
+        if self.on_close is not None:
+            self.on_close(self)
+
+    def eof_received(self) -> bool:
+        self.closing = True
+        return False
+
+    def close(self, reason: str) -> None:
+        """Send what was encoded, then close. Input is ignored from here on."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if not self.closing:
+            self.closing = True
+            self.reason = reason
+        self.flush()
+        self.transport.close()
+        self._linger = self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def close_behind_peer(self, reason: str) -> None:
+        """Send what was encoded, the answer to a goodbye, and close when the peer has closed, or soon.
+
+        A client that finds the end of the stream in the same read as the answer may take it for a lost
+        connection (lapin does), so the one who said goodbye closes first, as with RabbitMQ.
+        """
+        if self.closing or self.transport is None or self.transport.is_closing():
+            return
+        self.closing = True
+        self.reason = reason
+        self.flush()
+        self._linger = self.loop.call_later(_GOODBYE_S, self._peer_stays, self.transport)
+
+    def _peer_stays(self, transport: asyncio.Transport) -> None:
+        self._linger = self.loop.call_later(_LINGER_S, transport.abort)
+        transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Drop the connection at once; output that was not sent is lost."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if not self.closing:
+            self.closing = True
+            self.reason = reason
+        self.transport.abort()
+
+    # Reading
+
+    def take_turns(self) -> None:
+        """There is more in the socket, and libuv would read on, up to 32 times: everybody else first."""
+        if not self._holds:
+            self.hold("turn")
+            self.loop.call_soon(self.release, "turn")
+
+    def read_more(self, nbytes: int) -> bool:
+        """Count what a layer below has read and does not hand up; False: it was too much, or it is over."""
+        self.bytes_in += nbytes
+        return self.within_login_bytes()
+
+    def within_login_bytes(self) -> bool:
+        """Whether the peer may go on; it may not when it sent too much and is not known yet."""
+        # What comes in one read behind the login, which is being checked, is no part of it.
+        if not self.trusted and self.bytes_in > self.wiring.limits.login_bytes and "login" not in self._holds:
+            self.abort(f"more than {self.wiring.limits.login_bytes} bytes before the login")
+        return not self.closing
+
+    def failed(self) -> None:
+        """`received` raised: log it, and drop the connection."""
+        self.wiring.logger.exception(
+            "connection dropped after an internal error",
+            extra=fields(connection=self.id, peer=self.peer, user=self.user or "-"),
+        )
+        self.abort("internal error")
+
+    def hold(self, reason: str) -> None:
+        """Stop reading until `release(reason)`; reasons add up."""
+        if not self._holds and self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._holds.add(reason)
+
+    def release(self, reason: str) -> None:
+        """Take back one reason; reading goes on when none is left."""
+        if reason in self._holds:
+            self._holds.discard(reason)
+            if not self._holds and self.transport is not None and not self.transport.is_closing():
+                # The silence so far was ours.
+                self.last_read_at = self.loop.time()
+                self.transport.resume_reading()
+
+    # Rates
+
+    def rates_changed(self) -> None:
+        """Other rates hold than before."""
+        rates = self.wiring.rates
+        metered = rates is not None and bool(self.vhost_name) and rates.hold(self.user or "", self.vhost_name)
+        if metered and not self.metered:
+            self._counted = self.message_counts()[0]
+        self.metered = metered
+        self.quick = None
+        if not metered:
+            self.release("rate quota")
+
+    def spent(self, nbytes: int) -> None:
+        """So many bytes were handled, of a client that is `metered`: if it publishes, it may have to wait."""
+        rates = self.wiring.rates
+        published = self.message_counts()[0]
+        if rates is None or not published:
+            return
+        more, self._counted = published - self._counted, published
+        wait_s = rates.spend(self.user or "", self.vhost_name, more, nbytes) if more else 0.0
+        if wait_s:
+            self.hold("rate quota")
+            self._rate_timer = self.loop.call_later(wait_s, self.release, "rate quota")
+
+    @property
+    def slowed(self) -> bool:
+        """Whether it is not read because of a rate."""
+        return "rate quota" in self._holds
+
+    @property
+    def local(self) -> bool:
+        """Whether rules about loopback hold for the peer."""
+        return not self.foreign and is_loopback(self.peer_host)
+
+    @property
+    def name(self) -> str:
+        """As RabbitMQ names connections: the peer's address and port, and ours."""
+        host, port = self.server_address
+        return f"{self.peer} -> [{host}]:{port}" if ":" in host else f"{self.peer} -> {host}:{port}"
+
+    @property
+    def held(self) -> bool:
+        """Whether the peer is not read at the moment."""
+        return bool(self._holds)
+
+    # Writing
+
+    def pause_writing(self) -> None:
+        self.writable = False
+        self.throttled = True
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self.release("output")
+        self.throttled = False
+        self.writable_again()
+
+    def writable_again(self) -> None:
+        if not self.closing and self.writable:
+            if self._relay is not None:
+                self._relay.client_writable()
+            else:
+                self.on_writable()
+
+    # To another worker
+
+    def remember(self, buffer: bytearray, size: int) -> None:
+        """buffer[0:size] is done with, and the vhost not yet known: `hand_over_with` may need it."""
+        if self._history is not None:
+            self._history.append(bytes(memoryview(buffer)[:size]))
+
+    def forget(self) -> None:
+        """The vhost is one of this worker's: what was remembered is not needed."""
+        self._history = None
+
+    def hand_over_with(self, worker: int, buffer: bytearray, size: int) -> None:
+        """`hand_over`, with what is remembered and buffer[0:size], which came behind it."""
+        self.hand_over(worker, [*(self._history or ()), bytes(memoryview(buffer)[:size])])
+        self._history = None
+
+    def hand_over(self, worker: int, reads: Sequence[bytes], *, said: int | None = None) -> None:
+        """Have another worker serve the client from here on.
+
+        `reads` are all so far, from the first byte: the other worker reads them again, and drops as much
+        output as the client has got already; or the first `said` bytes. Then the connection is over here, but
+        for the layers that lie below it (`relay`). Return from `received` with everything consumed.
+        """
+        doors, transport = self.wiring.doors, self.transport
+        assert doors is not None and transport is not None
+        self.flush()
+        host, port = self.server_address
+        record = {
+            "kind": "client",
+            "place": self.place,
+            "peer": (self.peer_host, self.peer_port),
+            "foreign": self.foreign,
+            "server": (host, port),
+            "user": self.certificate_user,
+            "reads": [len(read) for read in reads],
+        }
+        data = b"".join(reads)
+        self.handed_over = True
+        self.wiring.logger.info(
+            "connection handed over", extra=fields(connection=self.id, peer=self.peer, to=worker)
+        )
+        if isinstance(transport, SocketTransport):
+            given, unsent = transport.release()
+            record["said"] = self.bytes_out - unsent if said is None else said
+            doors.give(worker, record, given, data)
+            self.closing = True
+            self.loop.call_soon(self.connection_lost, None)
+            return
+        self._login_over()
+        self.trusted = True
+        record["said"] = self.bytes_out if said is None else said
+        self._relay = Relay(self, doors.pair(worker, record, data))
+
+    # Durability
+
+    def await_written(self, lsn: int) -> None:
+        """Have `on_durable` called when everything up to `lsn` is written."""
+        self.wiring.log.when_written(lsn, self._durable)
+
+    def await_synced(self, lsn: int) -> None:
+        """Have `on_durable` called when everything up to `lsn` is on the disk."""
+        self.wiring.log.when_synced(lsn, self._durable)
+
+    def _durable(self, ok: bool) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.on_durable(ok)
+
+    # Time
+
+    def check(self, now: float) -> None:
+        """Called by the listener about once a second: `now` is loop time."""
+        transport = self.transport
+        if transport is None:
+            return
+        waiting = transport.get_write_buffer_size()
+        # What we add meanwhile (a heartbeat) is no sign of life of the peer.
+        if waiting < self._waiting or not waiting:
+            self._stuck_since = now
+        self._waiting = waiting
+        if now - self.last_read_at > _ROOM_KEPT_S:
+            self.drop_room()
+        if now - self._stuck_since > _FILES_HELD_S and isinstance(transport, SocketTransport):
+            transport.take_in()
+        if "output" in self._holds and now - self._stuck_since > self.wiring.limits.output_stuck_s:
+            self.abort(f"took none of its output for {self.wiring.limits.output_stuck_s:.0f} s")
+            return
+        mark = min(self.wiring.limits.output_high_bytes, self.wiring.buffers.mark)
+        if mark != self.output_mark and not transport.is_closing():
+            self.output_mark = mark
+            transport.set_write_buffer_limits(high=mark)
+        if not self.closing and not self.handed_over:
+            self.on_clock(now)
+
+    def held_bytes(self) -> int:
+        """What the connection's buffers hold: output that waits, and input that is not complete."""
+        return self.out.size + self._waiting + self.input_room()
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether output waits of which the peer took nothing since the last look but one."""
+        return self._waiting > 0 and now - self._stuck_since > 1.5
+
+    # Hooks
+
+    def received(self, buffer: bytearray, size: int) -> int:
+        """Handle buffer[0:size] and return how many bytes of it are done with.
+
+        `buffer` is valid only during the call. Set `want` when the incomplete packet in front is larger than
+        the arena. After the call nothing may refer to `buffer`.
+        """
+        raise NotImplementedError
+
+    def answer(self) -> None:
+        """What `quick` read is handed out: take up the answers to it."""
+
+    def on_open(self) -> None:
+        """The transport is there (`peer`, `peer_host` are set)."""
+
+    def secured(self, user: str | None) -> None:
+        """The TLS layer has done its handshake; see `on_secure`."""
+        self.certificate_user = user
+        self.on_secure(user)
+
+    def on_secure(self, user: str | None) -> None:
+        """The TLS handshake is done; `user` is whom a verified client certificate names, None without one."""
+
+    def on_lost(self) -> None:
+        """The transport is gone: give back what the connection held."""
+
+    def on_writable(self) -> None:
+        """There is room for output again: wake the queues of this connection's consumers."""
+
+    def on_durable(self, ok: bool) -> None:
+        """A position that was awaited is reached; False = the log failed, nothing more may be confirmed."""
+
+    def on_pressure(self, paused: bool) -> None:
+        """The log or the quota of its vhost asks publishers to pause, or lets them go on; said again when it
+        has not changed."""
+
+    def on_shutdown(self) -> None:
+        """The gateway stops: say goodbye in the protocol's words and close."""
+        self.close("the gateway stops")
+
+    def on_clock(self, now: float) -> None:
+        """About once a second, for heartbeats; `now` is loop time in seconds."""
+
+    def message_counts(self) -> tuple[int, int]:
+        """Messages received from and delivered to the peer."""
+        return 0, 0
+
+    @property
+    def spoken(self) -> str:
+        """Protocol and version, as metrics call them ("mqtt50"); "" while they are not known."""
+        return ""
+
+    def totals(self) -> Totals:
+        """What it moved so far; kept by the listener when it is lost."""
+        received, sent = self.message_counts()
+        return Totals(published=received, delivered=sent)
+
+    def flowing(self, facts: ConnectionFacts | None) -> ConnectionFacts | None:
+        """The same, which say so when a rate holds the connection."""
+        if facts is not None and self.slowed:
+            facts.state = "flow"
+        return facts
+
+    def facts(self) -> ConnectionFacts | None:
+        """What there is to say of it; None while nobody is logged in, and for what is no client's."""
+        return None
+
+    def shut_down(self) -> None:
+        """The gateway stops. Whom another worker serves hears of it from there."""
+        if not self.handed_over:
+            self.on_shutdown()
+
+    def force_close(self, reason: str) -> None:
+        """Somebody who may ends it: say so in the protocol's words, and close."""
+        self.close(reason)

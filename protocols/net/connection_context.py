@@ -1,0 +1,112 @@
+"""What connections are given by the process and their front end: its loop, log and tick, and their bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.protocols.net.admission import Admission
+from penstock.protocols.net.buffers import Buffers
+from penstock.protocols.net.process_context import Shared
+from penstock.protocols.workers.handover import Doors
+from penstock.router.limits.rate_quotas import Rates
+from penstock.subscriptions.turn._turns import Turns
+
+if TYPE_CHECKING:
+    from penstock.router.broker import Broker
+
+__all__ = ["Limits", "LogPort", "ServerOptions", "Wiring", "wire"]
+
+
+class LogPort(Protocol):
+    """What a connection needs of the log."""
+
+    def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None:
+        """Call `callback(True)` once `lsn` is in the page cache; False: the log failed."""
+
+    def when_synced(self, lsn: int, callback: Callable[[bool], None]) -> None:
+        """Call `callback(True)` once `lsn` is on the disk; False: the log failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one connection; sizes in bytes, times in seconds."""
+
+    greeting_timeout_s: float = 5.0
+    """The first packet (or protocol header) must be complete after this time."""
+    login_timeout_s: float = 10.0
+    """The login must be complete after this time."""
+    login_bytes: int = 65536
+    """Most bytes read before the login is complete."""
+    output_high_bytes: int = 1 << 20
+    """High-water mark of what waits to be sent; above it consumers get nothing."""
+    output_stuck_s: float = 30.0
+    """A connection that takes nothing for so long is dropped when its output is far above the mark. One that
+    is merely above it costs no more than the mark, and may be a consumer busy with a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What all connections of a listener are connected to."""
+
+    loop: asyncio.AbstractEventLoop
+    log: LogPort
+    tick: Turns
+    limits: Limits
+    logger: logging.Logger
+    admission: Admission = field(default_factory=Admission)
+    buffers: Buffers = field(default_factory=Buffers)
+    """Both are shared by all listeners of the process."""
+    doors: Doors | None = None
+    """The ways to the other workers; None: there are none."""
+    rates: Rates | None = None
+    """How much clients may publish per second; None: as much as they like."""
+
+
+class ServerOptions(Protocol):
+    """What of the configuration's section `server` matters to front ends."""
+
+    @property
+    def output_buffer_bytes(self) -> int:
+        """`Limits.output_high_bytes`."""
+
+    @property
+    def max_connections(self) -> int:
+        """Of each front end; 0: no limit."""
+
+    @property
+    def output_stuck_s(self) -> float:
+        """`Limits.output_stuck_s`."""
+
+
+def wire(
+    broker: Broker,
+    server: ServerOptions,
+    loop: asyncio.AbstractEventLoop,
+    shared: Shared,
+    logger: logging.Logger,
+    *,
+    login_timeout_s: float,
+    greeting_timeout_s: float = 5.0,
+) -> Wiring:
+    """The wiring of a front end's connections; see `Limits` for the times."""
+    limits = Limits(
+        greeting_timeout_s=min(greeting_timeout_s, login_timeout_s),
+        login_timeout_s=login_timeout_s,
+        output_high_bytes=server.output_buffer_bytes,
+        output_stuck_s=server.output_stuck_s,
+    )
+    return Wiring(
+        loop,
+        broker.log,
+        broker.tick,
+        limits,
+        logger,
+        shared.admission,
+        shared.buffers,
+        shared.doors,
+        broker.rates,
+    )

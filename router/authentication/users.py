@@ -1,0 +1,422 @@
+"""Who may log in: users and their passwords. Owns the table `user` (`metadata`).
+
+Verification of a slow hash runs in two threads with a bounded queue; a correct password is remembered for a
+minute as a keyed hash, so that a storm of reconnects costs microseconds each. An unknown user takes as long
+as a wrong password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from penstock.router.arguments import decode_table, encode_table
+from penstock.router.authentication.login_limit import LoginLimit
+from penstock.router.authentication.oauth import OAuth, is_token
+from penstock.router.authentication.passwords import (
+    DUMMY,
+    hash_password,
+    is_slow,
+    rabbitmq_hash,
+    verifier_of,
+    verify_password,
+)
+from penstock.router.authentication.scram import ITERATIONS, ScramError, ScramExchange, Verifier
+from penstock.router.authorization.identity import Identity
+from penstock.router.authorization.permissions import Authorizer, Permission
+from penstock.router.errors import AuthenticationRefused
+from penstock.router.limits.limits import Limits
+from penstock.router.names import wire
+from penstock.router.rows import Tables, row_key
+
+__all__ = ["AuthOptions", "ScramLogin", "UserOptions", "Users"]
+
+_REMEMBERED_S: Final = 60.0
+_REMEMBERED_MAX: Final = 10_000
+_WAITING_MAX: Final = 256
+"""Verifications under way and waiting: 128 in each thread at 50 ms are some 6 s; by then a client gave up."""
+
+
+class UserOptions(Protocol):
+    """A user as the configuration lists it."""
+
+    @property
+    def name(self) -> str:
+        """What it logs in as."""
+
+    @property
+    def password(self) -> str | None:
+        """None: `password_hash` is given, or the user logs in otherwise."""
+
+    @property
+    def password_hash(self) -> str | None:
+        """As RabbitMQ's definitions have it: see `passwords.rabbitmq_hash`."""
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """ "administrator", "monitoring" and so on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthOptions:
+    """What `auth` in the configuration says; the same keys."""
+
+    default_user: str = "guest"
+    """Exists without being listed; "" = none. It is an administrator."""
+    default_password: str = "guest"
+    loopback_users: tuple[str, ...] = ("guest",)
+    """Users who may log in from this machine only."""
+    users: Sequence[UserOptions] = field(default=())
+    """Further users; each may do everything in the default vhost until its permissions say otherwise."""
+
+
+@dataclass(slots=True)
+class _User:
+    stored: str
+    tags: frozenset[str]
+    limits: Limits = field(default_factory=dict)
+
+
+class Users:
+    """The users of this gateway and their logins."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        options: AuthOptions,
+        oauth: OAuth | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`oauth` knows tokens; None: a password is nothing but a password."""
+        self._oauth = oauth
+        self._tables = tables
+        self._options = options
+        self._clock = clock
+        self._key = os.urandom(32)
+        self._limit = LoginLimit(clock)
+        self._remembered: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="penstock-login")
+        self._waiting = 0
+        self.changes = 0
+        """Grows with every change of a user: a login that was right before it may not be right any more."""
+        self.on_changed: list[Callable[[], None]] = []
+        """Called after every such change."""
+        self.attempts: Counter[tuple[str, bool]] = Counter()
+        """Logins tried, by protocol and whether they were right."""
+        self.on_refused: list[Callable[[str, AuthenticationRefused, str], None]] = []
+        """Called with the protocol, why a login was refused, and where it came from."""
+        self._users: dict[str, _User] = {}
+        for _, value in tables.items("user"):
+            self.restored(decode_table(value))
+
+    def restored(self, row: Mapping[str, Any]) -> None:
+        """The row of a user as it is in the table."""
+        self._users[str(row["name"])] = _User(str(row["hash"]), frozenset(row["tags"]), row.get("limits", {}))
+        self._changed()
+
+    # Logging in
+
+    async def authenticate(
+        self, username: str, password: bytes, peer_is_loopback: bool, *, peer: str = ""
+    ) -> Identity:
+        """The identity of the user with this password; `peer` is the address it comes from.
+
+        A password may be a token of OAuth 2; then it says who it is of, and `username` does not count. After
+        ten failures in a minute everything from that address for that user is refused, with the same delay,
+        for the rest of the minute.
+
+        Raises:
+            AuthenticationRefused: with the reason, which is for the log and not for the peer.
+
+        """
+        if self._oauth is not None and is_token(password):
+            return await self._by_token(self._oauth, password, username, peer)
+        user = self._users.get(username)
+        stored = user.stored if user is not None and user.stored else DUMMY
+        limited = self._limit.reached(peer, username)
+        if limited and is_slow(stored):
+            # A password that is remembered would be refused sooner, and so be told.
+            stored = DUMMY
+        right = await self._verify(username, stored, password)
+        if limited:
+            raise AuthenticationRefused(username, "limit")
+        # A blank password logs nobody in; nor does one without a hash. Decided after the work was done.
+        if user is None or not user.stored or not password or not right:
+            if not is_slow(stored):
+                # An imported hash takes no time: the refusal takes as long as one of an unknown user.
+                await self._verify(username, DUMMY, password)
+            self._limit.failed(peer, username)
+            raise AuthenticationRefused(username, "credentials")
+        self._check_place(username, peer_is_loopback)
+        return Identity(username, user.tags)
+
+    async def _by_token(self, oauth: OAuth, token: bytes, username: str, peer: str) -> Identity:
+        if self._limit.reached(peer, username):
+            raise AuthenticationRefused(username, "limit")
+        try:
+            identity = await oauth.authenticate(token)
+            if identity.username in self._users:
+                # What is kept under that name (native tokens, webhooks, limits) is not the token's.
+                raise AuthenticationRefused(
+                    identity.username, "token", "its user is one of the gateway's own"
+                )
+        except AuthenticationRefused as error:
+            # One that came late is an honest client's, who comes again with a new one.
+            if error.reason != "expired":
+                self._limit.failed(peer, username)
+            raise
+        return identity
+
+    @contextmanager
+    def attempt(self, protocol: str, peer: str) -> Iterator[None]:
+        """Count a login that is tried from `peer`: AuthenticationRefused says that it failed."""
+        try:
+            yield
+        except AuthenticationRefused as error:
+            self.refused(protocol, error, peer)
+            raise
+        self.attempts[protocol, True] += 1
+
+    def refused(self, protocol: str, error: AuthenticationRefused, peer: str) -> None:
+        """A login from `peer` was refused: for what is no `attempt`."""
+        self.attempts[protocol, False] += 1
+        for told in self.on_refused:
+            told(protocol, error, peer)
+
+    def scram(
+        self, protocol: str, peer_is_loopback: bool, user_of: Callable[[str], str], *, peer: str = ""
+    ) -> ScramLogin:
+        """A login by SCRAM-SHA-256; `user_of` gives the user for the name that a client sends."""
+        return ScramLogin(self, protocol, peer_is_loopback, user_of, peer)
+
+    def anonymous(self, peer_is_loopback: bool, *, everywhere: bool = False) -> Identity:
+        """The identity of a peer without a user name: the default user.
+
+        `everywhere` is the operator's word that peers of other machines may be it too.
+
+        Raises:
+            AuthenticationRefused: there is no default user, or not for this peer.
+
+        """
+        name = self._options.default_user
+        user = self._users.get(name)
+        if user is None or not (peer_is_loopback or everywhere):
+            raise AuthenticationRefused(name, "anonymous")
+        return Identity(name, user.tags)
+
+    def certified(self, username: str, peer_is_loopback: bool) -> Identity:
+        """The identity of a user whom a verified client certificate names; it needs no password.
+
+        Raises:
+            AuthenticationRefused: there is no such user, or not for this peer.
+
+        """
+        user = self._users.get(username)
+        if user is None:
+            raise AuthenticationRefused(username, "certificate")
+        self._check_place(username, peer_is_loopback)
+        return Identity(username, user.tags)
+
+    def identity(self, username: str) -> Identity | None:
+        """The identity of a user known by name only, for what lives on without a connection."""
+        user = self._users.get(username)
+        return None if user is None else Identity(username, user.tags)
+
+    def _check_place(self, username: str, peer_is_loopback: bool) -> None:
+        if not peer_is_loopback and username in self._options.loopback_users:
+            raise AuthenticationRefused(username, "loopback")
+
+    async def _verify(self, username: str, stored: str, password: bytes) -> bool:
+        if not is_slow(stored):
+            return verify_password(stored, password)
+        name = wire(username)
+        memo = hmac.digest(self._key, len(name).to_bytes(4, "little") + name + password, hashlib.sha256)
+        known = self._remembered.get(memo)
+        if known is not None and known[0] > self._clock() and hmac.compare_digest(known[1], stored):
+            return True
+        if self._waiting >= _WAITING_MAX:
+            raise AuthenticationRefused(username, "busy")
+        self._waiting += 1
+        try:
+            right = await asyncio.get_running_loop().run_in_executor(
+                self._executor, verify_password, stored, password
+            )
+        finally:
+            self._waiting -= 1
+        if right:
+            self._remembered[memo] = (self._clock() + _REMEMBERED_S, stored)
+            self._remembered.move_to_end(memo)
+            while len(self._remembered) > _REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
+        return right
+
+    def close(self) -> None:
+        """End the threads; logins under way are refused by their connections' end."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._oauth is not None:
+            self._oauth.close()
+
+    # For ScramLogin
+
+    def verifier(self, username: str) -> Verifier:
+        """What SCRAM compares with; one that no password has, always the same, for who cannot log in so."""
+        user = self._users.get(username)
+        found = verifier_of(user.stored) if user is not None else None
+        if found is not None:
+            return found
+        made = hmac.digest(self._key, wire(username), "sha256")
+        return Verifier(ITERATIONS, made[:16], os.urandom(32), os.urandom(32))
+
+    def failed(self, peer: str, username: str) -> None:
+        """A login was refused for its name or its password."""
+        self._limit.failed(peer, username)
+
+    def proved(self, username: str, peer_is_loopback: bool, peer: str) -> Identity:
+        """The identity of a user who proved the password.
+
+        Raises:
+            AuthenticationRefused: it is gone, not from here, or tried too often.
+
+        """
+        user = self._users.get(username)
+        if user is None:
+            raise AuthenticationRefused(username, "credentials")
+        if self._limit.reached(peer, username):
+            raise AuthenticationRefused(username, "limit")
+        self._check_place(username, peer_is_loopback)
+        return Identity(username, user.tags)
+
+    # Administration
+
+    @property
+    def default_user(self) -> str:
+        """Who clients without a user name are; "" = nobody."""
+        return self._options.default_user
+
+    def names(self) -> list[str]:
+        """All users."""
+        return list(self._users)
+
+    def stored(self, name: str) -> str:
+        """The hash of a user's password as it is stored; "" for none, or no such user."""
+        user = self._users.get(name)
+        return "" if user is None else user.stored
+
+    def limits(self, name: str) -> Limits:
+        """The limits of a user (`limits.USER_LIMITS`); none for no such user."""
+        user = self._users.get(name)
+        return {} if user is None else user.limits
+
+    async def hash(self, password: bytes) -> str:
+        """A hash to be stored, made in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, hash_password, password)
+
+    def set_user(self, name: str, stored: str, tags: Iterable[str]) -> int:
+        """Make or change a user; `stored` is a hash (`passwords`) or "" for no login. The LSN to wait for."""
+        return self._set(name, _User(stored, frozenset(tags), self.limits(name)))
+
+    def set_limits(self, name: str, limits: Limits) -> int:
+        """Set all limits of a user that there is; the LSN to wait for."""
+        return self._set(name, replace(self._users[name], limits=limits))
+
+    def _set(self, name: str, user: _User) -> int:
+        if self._users.get(name) == user:
+            return 0
+        self._users[name] = user
+        self._changed()
+        row = {"name": name, "hash": user.stored, "tags": sorted(user.tags), "limits": user.limits}
+        return self._tables.put("user", row_key(name), encode_table(row))
+
+    def delete_user(self, name: str) -> int:
+        """Remove a user; the LSN to wait for, 0 when there was none."""
+        if self._users.pop(name, None) is None:
+            return 0
+        self._changed()
+        return self._tables.delete("user", row_key(name))
+
+    def _changed(self) -> None:
+        self.changes += 1
+        for told in self.on_changed:
+            told()
+
+    def apply_options(self, permissions: Authorizer, vhost: str, *, is_new: bool) -> None:
+        """Bring the users of the configuration into the tables.
+
+        The default user is made when the data is new, so that one who deleted it does not get it back. Listed
+        users follow the configuration at each start. A user without permissions gets all of `vhost`.
+        """
+        options = self._options
+        if is_new and options.default_user:
+            self.set_user(
+                options.default_user, hash_password(options.default_password.encode()), ("administrator",)
+            )
+            permissions.set(options.default_user, vhost, Permission())
+        for user in options.users:
+            known = self._users.get(user.name)
+            if user.password_hash is not None:
+                stored = rabbitmq_hash(user.password_hash)
+            elif (
+                known is not None
+                and verifier_of(known.stored) is not None
+                and verify_password(known.stored, (user.password or "").encode())
+            ):
+                stored = known.stored
+            else:
+                stored = hash_password((user.password or "").encode())
+            self.set_user(user.name, stored, user.tags)
+            if known is None:
+                permissions.set(user.name, vhost, Permission())
+
+
+class ScramLogin:
+    """One login by SCRAM: `step` takes what the client says and gives what to answer."""
+
+    def __init__(
+        self, users: Users, protocol: str, loopback: bool, user_of: Callable[[str], str], peer: str
+    ) -> None:
+        self.identity: Identity | None = None
+        """Who it is, once the last step was right."""
+        self.name = ""
+        """The name as the client sent it."""
+        self._users = users
+        self._protocol = protocol
+        self._loopback = loopback
+        self._user_of = user_of
+        self._peer = peer
+        self._exchange: ScramExchange | None = None
+
+    def step(self, message: bytes) -> bytes:
+        """The answer to the client's next message.
+
+        Raises:
+            AuthenticationRefused: the login failed.
+
+        """
+        users = self._users
+        user = self._user_of(self.name) if self.name else ""
+        try:
+            if self._exchange is None:
+                exchange = ScramExchange()
+                exchange.first(message)
+                self._exchange = exchange
+                self.name = exchange.name
+                return exchange.challenge(users.verifier(self._user_of(self.name)))
+            answer = self._exchange.final(message)
+        except ScramError:
+            users.failed(self._peer, user)
+            refusal = AuthenticationRefused(user, "credentials")
+            users.refused(self._protocol, refusal, self._peer)
+            raise refusal from None
+        with users.attempt(self._protocol, self._peer):
+            self.identity = users.proved(user, self._loopback, self._peer)
+        return answer

@@ -1,0 +1,267 @@
+"""Retained messages of one vhost: the last one per topic, kept in the log's table `retained`, found by topic
+filter.
+
+A tree over the levels of the topics holds what exists; a filter walks only where it can match, so a filter
+without wildcards costs its levels, and `a/b/#` only what is below `a/b`. The messages themselves are the rows
+of the table, which has them on the disk when they are many (`log_core.state.spill`):
+
+    row key   row_key(vhost, topic)
+    value     | version u8 = 1 | enc u8 | flags u16 | priority u8 | reserved u8 x3 |
+              | stored ms i64 | expires ms i64 | vhost size u32 | topic size u32 | properties size u32 |
+              | vhost | topic | properties | body |                                       little-endian
+
+A filter that begins with a wildcard does not find topics that begin with `$`. Source: mqtt5:3.3.1.3, 4.7.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from penstock.router.names import text, wire
+from penstock.router.rows import Tables, row_key
+
+__all__ = ["Retained", "RetainedMessage"]
+
+_HEAD: Final = Struct("<BBHB3xqqIII")
+_VERSION: Final = 1
+_TABLE: Final = "retained"
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedMessage:
+    """A retained message, as it was published."""
+
+    topic: bytes
+    enc: int
+    """Encoding of the properties: 1 AMQP 0-9-1, 2 MQTT 5."""
+    props: bytes
+    body: bytes
+    flags: int
+    """Flags of its record."""
+    priority: int
+    stored_ms: int
+    """When it was stored, ms since the epoch."""
+    expires_ms: int
+    """When it expires, ms since the epoch; 0 = never."""
+
+
+_LEAF: Final[dict[bytes, _Level]] = {}
+"""The children of all levels that have none: most levels are the last one of a topic."""
+
+
+class _Level:
+    """One level of topics. `row` is the key of the message of exactly this topic, empty: there is none; `set`
+    how many walks had begun when it was set (one object for all that were set between two walks)."""
+
+    __slots__ = ("children", "row", "set")
+
+    def __init__(self) -> None:
+        self.children = _LEAF
+        self.row = b""
+        self.set = 0
+
+    def child(self, word: bytes) -> _Level:
+        """The level below with this word, made when there is none."""
+        found = self.children.get(word)
+        if found is None:
+            if self.children is _LEAF:
+                self.children = {}
+            found = self.children[word] = _Level()
+        return found
+
+    def remove(self, word: bytes) -> None:
+        """The level below is not needed any more."""
+        del self.children[word]
+        if not self.children:
+            self.children = _LEAF
+
+
+class Retained:
+    """See the module."""
+
+    def __init__(self, vhost: str, tables: Tables) -> None:
+        self._vhost = vhost
+        self._tables = tables
+        self._root = _Level()
+        self._count = 0
+        self._begun = 0
+
+    def __len__(self) -> int:
+        """How many topics have one, expired ones that nobody asked for included."""
+        return self._count
+
+    def set(self, message: RetainedMessage) -> int:
+        """Keep it as the one of its topic; an empty body removes what is kept. The LSN to wait for.
+
+        Raises:
+            ValueError: the topic is empty.
+
+        """
+        if not message.topic:
+            raise ValueError("a topic has at least one character")
+        if not message.body:
+            return self.delete(message.topic)
+        row = self._insert(message.topic)
+        vhost = wire(self._vhost)
+        head = _HEAD.pack(
+            _VERSION,
+            message.enc,
+            message.flags,
+            message.priority,
+            message.stored_ms,
+            message.expires_ms,
+            len(vhost),
+            len(message.topic),
+            len(message.props),
+        )
+        value = b"".join((head, vhost, message.topic, message.props, message.body))
+        return self._tables.put(_TABLE, row, value)
+
+    def delete(self, topic: bytes) -> int:
+        """Keep nothing for this topic; the LSN to wait for, 0 when nothing was kept."""
+        path = []
+        level = self._root
+        for word in topic.split(b"/"):
+            child = level.children.get(word)
+            if child is None:
+                return 0
+            path.append((level, word))
+            level = child
+        if not level.row:
+            return 0
+        row, level.row = level.row, b""
+        self._count -= 1
+        for parent, word in reversed(path):
+            below = parent.children[word]
+            if below.children or below.row:
+                break
+            parent.remove(word)
+        return self._tables.delete(_TABLE, row)
+
+    def get(self, topic: bytes, now_ms: int) -> RetainedMessage | None:
+        """The message of exactly this topic, None when there is none or it has expired."""
+        level = self._root
+        for word in topic.split(b"/"):
+            child = level.children.get(word)
+            if child is None:
+                return None
+            level = child
+        return self._message(level.row, now_ms)
+
+    def begin(self) -> int:
+        """For `match`: only what is retained now is walked, not what is set from now on."""
+        self._begun += 1
+        return self._begun
+
+    def match(self, topic_filter: str, now_ms: int, begun: int) -> Iterator[RetainedMessage]:
+        """The messages of the topics that a filter matches, one at a time.
+
+        Messages may be set and deleted while it is walked: one that is there all the time comes exactly once,
+        one that was set since `begin` gave `begun` does not come.
+        """
+        for level in self._levels(wire(topic_filter).split(b"/")):
+            message = self._message(level.row, now_ms) if level.set < begun else None
+            if message is not None:
+                yield message
+
+    def _levels(self, words: list[bytes]) -> Iterator[_Level]:
+        """Those that match and have a message, depth first; children are taken when theirs is reached."""
+        ahead = [(self._root, 0)]
+        while ahead:
+            level, at = ahead.pop()
+            if at == len(words):
+                if level.row:
+                    yield level
+                continue
+            word = words[at]
+            if word == b"#":
+                # Everything from here on: at stays, so the children come here again.
+                if level.row:
+                    yield level
+                ahead.extend((child, at) for child in self._wild(level))
+            elif word == b"+":
+                ahead.extend((child, at + 1) for child in self._wild(level))
+            elif (found := level.children.get(word)) is not None:
+                ahead.append((found, at + 1))
+
+    def _wild(self, level: _Level) -> Iterator[_Level]:
+        # mqtt5:4.7.2-1: a leading wildcard does not match topics that begin with $.
+        top = level is self._root
+        return (child for word, child in level.children.items() if not (top and word.startswith(b"$")))
+
+    def _message(self, row: bytes, now_ms: int) -> RetainedMessage | None:
+        value = self._tables.get(_TABLE, row) if row else None
+        if value is None:
+            return None
+        message = _decode(value)[1]
+        if message.expires_ms and message.expires_ms <= now_ms:
+            self.delete(message.topic)
+            return None
+        return message
+
+    def _insert(self, topic: bytes, row: bytes = b"") -> bytes:
+        level = self._root
+        for word in topic.split(b"/"):
+            level = level.child(word)
+        level.set = self._begun
+        if not level.row:
+            # The same object as the table's key, not a copy of it.
+            level.row = row or row_key(self._vhost, topic)
+            self._count += 1
+        return level.row
+
+    def clear(self) -> int:
+        """Delete all, with the vhost; the LSN to wait for."""
+        lsn = 0
+        for level in list(self._levels([b"#"])):
+            lsn = max(lsn, self._tables.delete(_TABLE, level.row))
+        self._root = _Level()
+        self._count = 0
+        return lsn
+
+    # At start
+
+    @staticmethod
+    def restore(tables: Tables, of_vhost: dict[str, Retained]) -> int:
+        """Put the topics of all rows in their trees; how many belong to no vhost that there is."""
+        orphans = 0
+        for row, value in tables.items(_TABLE):
+            vhost, topic = _names_of(value)
+            retained = of_vhost.get(vhost)
+            if retained is None:
+                orphans += 1
+            else:
+                retained._insert(topic, row)
+        return orphans
+
+
+def _names_of(value: bytes) -> tuple[str, bytes]:
+    """(vhost, topic) of a row."""
+    version, *_, vhost, topic, _ = _HEAD.unpack_from(value)
+    if version != _VERSION:
+        raise ValueError(f"a retained message of version {version}; this penstock knows {_VERSION}")
+    at = _HEAD.size
+    return text(value[at : at + vhost]), value[at + vhost : at + vhost + topic]
+
+
+def _decode(value: bytes) -> tuple[str, RetainedMessage]:
+    version, enc, flags, priority, stored, expires, vhost, topic, props = _HEAD.unpack_from(value)
+    if version != _VERSION:
+        raise ValueError(f"a retained message of version {version}; this penstock knows {_VERSION}")
+    at = _HEAD.size
+    ends = at + vhost, at + vhost + topic, at + vhost + topic + props
+    if ends[-1] > len(value):
+        raise ValueError("a retained message whose sizes do not fit")
+    return text(value[at : ends[0]]), RetainedMessage(
+        topic=value[ends[0] : ends[1]],
+        enc=enc,
+        props=value[ends[1] : ends[2]],
+        body=value[ends[2] :],
+        flags=flags,
+        priority=priority,
+        stored_ms=stored,
+        expires_ms=expires,
+    )

@@ -1,0 +1,44 @@
+"""What becomes of messages and connections, noted for the table of events, which is off by default."""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.dispatch.outlet import Outlet
+from penstock.subscriptions.queue.queue import Queue
+from penstock.subscriptions.turn._stored_batches import BatchOutlet
+
+KINDS: Final[tuple[str, ...]]
+"""By their numbers in the log."""
+
+def start(kinds: Collection[str], wake: Callable[[], object]) -> None:
+    """Note these kinds from now on (none: nothing); ValueError for one that is none.
+
+    `wake` is called when the first event of a block is noted: a turn must come, within some milliseconds.
+    """
+
+def stop() -> None:
+    """Note nothing more; what was not appended is forgotten."""
+
+def hold(held: bool) -> None:
+    """While the log takes nothing, events are only counted; a `gap` says afterwards how many."""
+
+def is_on() -> bool:
+    """Whether any kind is noted."""
+
+def note(
+    kind: str, *, vhost: str = "", queue: str = "", connection: str = "", user: str = "", detail: str = ""
+) -> None:
+    """Note what is no message's; "" is none."""
+
+def attached(kind: str, queue: Queue, outlet: Outlet) -> None:
+    """A consumer came to a queue (`subscribe`) or left it (`unsubscribe`)."""
+
+def delivered(cursor: Cursor, first: int, step: int, took: int, outlet: Outlet | None) -> None:
+    """Of the last take, `took` items from `first` on, each `step`-th, went to `outlet`."""
+
+def deliver_to(outlet: BatchOutlet) -> None:
+    """What whole batches are taken from here on goes to `outlet`."""
+
+def settled_as(cursor: Cursor, seq: int, kind: str, detail: str) -> None:
+    """Settle what leaves a queue without an acknowledgement: `kind` dead_letter or drop, and why."""

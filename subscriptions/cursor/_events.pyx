@@ -1,0 +1,248 @@
+# cython: auto_pickle=False
+"""What becomes of messages and connections, noted for the table of events, which is off by default.
+
+Kernels note what they do as they do it: 32 bytes an event, and its names once per block. At the beginning of a
+turn's write all of it becomes one record of the log, in a log partition of its own, in no feed: so events are
+ordered, synced, compressed, kept and let go of like traffic, and nothing of the log knows what they are.
+
+The record's body (docs/format.md, "Events"), little-endian; a name is given by its number, 0 is none:
+
+    | 1 u32 | events u32 | names u32 | 0 u32 | events 32 each | names: size u32, UTF-8 |
+    event: | position u64 | vhost u32 | queue u32 | connection u32 | user u32 | detail u32 | kind u8 | redelivered u8 | 0 u16 |
+
+There is one for the process, as there is one loop.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcpy, memset
+
+from penstock.log_core.batch._appender cimport Appender, Target
+from penstock.log_core.batch._batch cimport ENC_EVENTS, EVENTS_LP, Batch
+from penstock.subscriptions.cursor._cursor_state cimport Standing
+from penstock.subscriptions.cursor._take_result cimport TAKEN
+from penstock.subscriptions.cursor._window cimport OUT, Entry, place_of
+
+KINDS = (
+    "connect", "disconnect", "subscribe", "unsubscribe", "deliver", "ack", "requeue", "dead_letter", "drop", "gap",
+)
+
+cdef enum:
+    VERSION = 1
+    EVENTS_MAX = 262144             # noted in one turn, 8 MiB: far more than a turn can do
+
+
+cdef struct Event:
+    uint64_t pos
+    uint32_t vhost, queue, connection, user, detail
+    uint8_t kind, redelivered
+    uint16_t zero
+
+
+cdef Event* NOTED = NULL
+cdef size_t ROOM = 0
+cdef uint64_t MISSED = 0            # not noted: there was no room, or the log takes nothing
+cdef bint HELD = False              # the log takes nothing
+cdef dict NUMBERS = {}              # of the names of this block, from 1 on
+cdef object LAST = None             # the cursor noted last; owned, so that no other can stand at its address
+cdef uint32_t LAST_VHOST = 0, LAST_QUEUE = 0
+cdef bint MUTED = False             # what is settled now was noted already
+cdef uint32_t TO = 0                # the connection that is given whole batches
+cdef object WAKE = None
+cdef Target NOWHERE = Target(())
+
+memset(&EVENTS, 0, sizeof(EVENTS))
+
+
+def start(kinds, wake) -> None:
+    global WAKE, MISSED, HELD
+    wanted = [KINDS.index(kind) for kind in kinds]
+    _forget()
+    MISSED = 0
+    HELD = False
+    WAKE = wake
+    EVENTS.kinds = 0
+    for kind in wanted:
+        EVENTS.kinds |= <uint32_t>1 << <int>kind
+    if EVENTS.kinds:
+        EVENTS.kinds |= <uint32_t>1 << GAP
+
+
+def stop() -> None:
+    global WAKE
+    EVENTS.kinds = 0
+    WAKE = None
+    _forget()
+
+
+def hold(bint held) -> None:
+    global HELD
+    HELD = held
+
+
+def is_on() -> bool:
+    return EVENTS.kinds != 0
+
+
+cdef void _forget() noexcept:
+    global LAST
+    EVENTS.n = 0
+    NUMBERS.clear()
+    LAST = None
+
+
+cdef uint32_t _number(object name) except 0xFFFFFFFF:
+    if not name:
+        return 0
+    number = NUMBERS.get(name)
+    if number is None:
+        number = NUMBERS[name] = len(NUMBERS) + 1
+    return number
+
+
+cdef Event* _place(uint32_t kind) except? NULL:
+    """Room for one more; NULL: there is none."""
+    global NOTED, ROOM, MISSED
+    cdef Event* moved
+    cdef Event* event
+    if HELD or EVENTS.n >= EVENTS_MAX:
+        MISSED += 1
+        return NULL
+    if EVENTS.n >= ROOM:
+        moved = <Event*>realloc(NOTED, max(2 * ROOM, <size_t>1024) * sizeof(Event))
+        if moved == NULL:
+            raise MemoryError("events")
+        NOTED = moved
+        ROOM = max(2 * ROOM, <size_t>1024)
+    event = &NOTED[EVENTS.n]
+    memset(event, 0, sizeof(Event))
+    event.kind = <uint8_t>kind
+    EVENTS.n += 1
+    if EVENTS.n == 1 and WAKE is not None:
+        WAKE()
+    return event
+
+
+cdef int _of_queue(Standing cursor) except -1:
+    global LAST, LAST_VHOST, LAST_QUEUE
+    queue = cursor.queue
+    LAST_VHOST = 0 if queue is None else _number(queue.vhost)
+    LAST_QUEUE = 0 if queue is None else _number(queue.name)
+    LAST = cursor
+    return 0
+
+
+cdef int _note(uint32_t kind, Standing cursor, uint64_t pos, bint redelivered, uint32_t connection,
+               str detail) except -1:
+    cdef Event* event
+    if LAST is not cursor:
+        _of_queue(cursor)
+    event = _place(kind)
+    if event == NULL:
+        return 0
+    event.pos = pos
+    event.vhost = LAST_VHOST
+    event.queue = LAST_QUEUE
+    event.connection = connection
+    event.redelivered = redelivered
+    if detail:
+        event.detail = _number(detail)
+    return 0
+
+
+cdef void note_message(uint32_t kind, Standing cursor, uint64_t pos, str detail) noexcept:
+    if EVENTS.kinds >> kind & 1 and not MUTED:
+        _note(kind, cursor, pos, False, TO if kind == DELIVER else 0, detail)
+
+
+def note(str kind not None, *, vhost="", queue="", connection="", user="", detail="") -> None:
+    cdef uint32_t number
+    cdef Event* event
+    if EVENTS.kinds == 0:
+        return
+    number = KINDS.index(kind)
+    if not EVENTS.kinds >> number & 1:
+        return
+    event = _place(number)
+    if event != NULL:
+        event.vhost = _number(vhost)
+        event.queue = _number(queue)
+        event.connection = _number(connection)
+        event.user = _number(user)
+        event.detail = _number(detail)
+
+
+cdef str _peer(object outlet):
+    asked = getattr(outlet, "peer", None)
+    return "" if asked is None else asked()
+
+
+def attached(str kind not None, queue not None, outlet) -> None:
+    if EVENTS.kinds:
+        note(kind, vhost=queue.vhost, queue=queue.name, connection=_peer(outlet))
+
+
+def delivered(Standing cursor not None, Py_ssize_t first, Py_ssize_t step, Py_ssize_t took, outlet) -> None:
+    cdef Py_ssize_t i
+    cdef uint32_t connection
+    if not EVENTS.kinds >> DELIVER & 1:
+        return
+    connection = _number(_peer(outlet))
+    for i in range(first, min(first + took * step, TAKEN.n), step):
+        _note(DELIVER, cursor, (<Batch>TAKEN.items[i].batch).base_lsn + TAKEN.items[i].index,
+              TAKEN.items[i].redelivered != 0, connection, None)
+
+
+def deliver_to(outlet) -> None:
+    global TO
+    if EVENTS.kinds >> DELIVER & 1:
+        TO = _number(_peer(outlet))
+
+
+def settled_as(Standing cursor not None, uint64_t seq, str kind not None, str detail not None) -> None:
+    global MUTED
+    cdef Entry* entry
+    if EVENTS.kinds == 0:
+        cursor.settle(seq)
+        return
+    entry = place_of(&cursor._window, seq)
+    if entry != NULL and entry.state == OUT:
+        note_message(KINDS.index(kind), cursor, entry.pos, detail)
+    MUTED = True
+    try:
+        cursor.settle(seq)
+    finally:
+        MUTED = False
+
+
+cdef int append_events(Appender appender) except -1:
+    global MISSED
+    cdef bytes head, names, body
+    cdef uint32_t header[4]
+    cdef list parts
+    cdef Event* event
+    if appender.failure is not None:
+        _forget()
+        return 0
+    if MISSED and not HELD:
+        event = _place(GAP)
+        if event != NULL:
+            event.detail = _number(str(MISSED))
+            MISSED = 0
+    parts = []
+    for name in NUMBERS:
+        text = name.encode("utf-8", "surrogateescape")
+        parts.append(len(text).to_bytes(4, "little"))
+        parts.append(text)
+    header[0] = VERSION
+    header[1] = EVENTS.n
+    header[2] = <uint32_t>len(NUMBERS)
+    header[3] = 0
+    head = PyBytes_FromStringAndSize(<char*>header, sizeof(header))
+    body = b"".join([head, PyBytes_FromStringAndSize(<char*>NOTED, EVENTS.n * sizeof(Event)), *parts])
+    _forget()
+    appender.append(EVENTS_LP, NOWHERE, NULL, 0, NULL, 0, <const uint8_t*>PyBytes_AS_STRING(body), <uint32_t>len(body),
+                    0, 0, ENC_EVENTS, 0, 0)
+    return 0

@@ -1,0 +1,42 @@
+"""The port through which a queue hands messages to one consumer; front ends implement it.
+
+An outlet belongs to one queue at a time (`Queue.attach`). The queue asks how much it may give
+(`credit`), takes that much from its cursor, and lets the outlet encode its share (`deliver`). What
+the outlet took is the outlet's: it stays OUT in the cursor under its seq until the outlet settles it
+(`cursor.settle`) or gives it back (`cursor.requeue`). After freeing credit it calls
+`Queue.credit_gained`, once per read, not per message: an outlet that had no credit when it was asked is not
+asked again before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock.subscriptions.cursor._cursor import Cursor
+
+__all__ = ["Outlet"]
+
+
+class Outlet(Protocol):
+    """One consumer, as its queue sees it."""
+
+    @property
+    def priority(self) -> int:
+        """Higher ones are served first; a lower one only when no higher one has credit."""
+
+    def credit(self) -> int:
+        """Messages it would take now; 0 while its connection's output is above the high-water mark."""
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        """Encode items first, first + step ... below cursor.taken; returns how many, a prefix of these.
+
+        The rest goes back to its place. An outlet without acknowledgements settles what it encoded
+        before it returns. It takes from no cursor, and attaches and detaches nothing, in here.
+        """
+
+    def cancelled(self, reason: str) -> None:
+        """The queue let go of this outlet (deleted, or the outlet failed): nothing more will come.
+
+        What it holds unsettled is void; settling it does nothing.
+        """

@@ -1,0 +1,128 @@
+"""A queue that may have a way of its own to choose among its consumers: failover, or by key.
+
+Its kind says which (`become`). Subscriptions to streams are groups, and so are MQTT's shared subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from penstock.subscriptions.dispatch.failover import Failover
+from penstock.subscriptions.dispatch.key_shared import KeyShared
+from penstock.subscriptions.dispatch.outlet import Outlet
+from penstock.subscriptions.dispatch.strategies import Kind, Pause
+from penstock.subscriptions.queue.queue import Queue
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from penstock.subscriptions.cursor._cursor import Cursor
+    from penstock.subscriptions.dispatch.assignment import Range
+
+__all__ = ["Group", "Taker"]
+
+
+class Taker(Outlet, Protocol):
+    """A consumer of a group."""
+
+    @property
+    def name(self) -> str:
+        """Of the consumer, for choices among several; equal names are fine."""
+
+    @property
+    def ranges(self) -> list[Range]:
+        """The slots it wants of a sticky subscription."""
+
+    def void(self) -> None:
+        """What it holds is void: settling it does nothing."""
+
+    def told(self, active: bool) -> None:
+        """Whether it is the active one of a failover subscription."""
+
+    def slots(self, cursor: Cursor) -> Buffer:
+        """The slots (`_keys.slot`) of the keys of the items of the last take: u16 each."""
+
+
+class Sharing(Protocol):
+    """How a kind of its own shares out."""
+
+    def admit(self, taker: Taker) -> None:
+        """Before it joins. Raises ConsumerRefused: it may not."""
+
+    def joined(self, taker: Taker) -> None:
+        """It consumes from now on."""
+
+    def left(self, taker: Taker) -> None:
+        """It does not any more."""
+
+    def share_out(self, budget: int) -> Pause:
+        """Hand out at most so many messages; why it stopped."""
+
+    def abandon(self, taker: Taker) -> None:
+        """Nobody waits any more for what it has."""
+
+    def void(self, former: Cursor) -> None:
+        """The cursor is another."""
+
+    def close(self) -> None:
+        """The queue is deleted."""
+
+
+class Group(Queue):
+    """See the module."""
+
+    __slots__ = ("_sharing",)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sharing: Sharing | None = None
+        self.become(self.kind)
+
+    def become(self, kind: Kind) -> None:
+        """Share out like this from now on; nobody consumes."""
+        assert not self.consumer_count
+        self.kind = kind
+        self._sharing = None
+        if kind is Kind.FAILOVER:
+            self._sharing = Failover(self)
+        elif kind is Kind.KEY_SHARED:
+            self._sharing = KeyShared(self, sticky=self.arguments.get("x-sticky") is True)
+
+    @property
+    def takers(self) -> list[Taker]:
+        """A list of its consumers."""
+        return cast("list[Taker]", self.outlets)
+
+    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
+        """As of `Queue`; `outlet` is a `Taker`. Raises ConsumerRefused, too, when its slots are another's."""
+        if self._sharing is not None:
+            self._sharing.admit(cast("Taker", outlet))
+        super().attach(outlet, exclusive=exclusive)
+        if self._sharing is not None:
+            self._sharing.joined(cast("Taker", outlet))
+
+    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+        """As of `Queue`. What it keeps, and settles later, holds up its keys; see `abandon`."""
+        there = self.consumer_count
+        super().detach(outlet, requeue=requeue)
+        if self._sharing is not None and not self.deleted and self.consumer_count < there:
+            self._sharing.left(cast("Taker", outlet))
+
+    def abandon(self, taker: Taker) -> None:
+        """What it has, and may keep for long, holds up nobody any more."""
+        if self._sharing is not None:
+            self._sharing.abandon(taker)
+
+    def put_in_front(self, taker: Taker) -> None:
+        """It gets everything first."""
+        self.seats.active = taker
+
+    def share_out(self, budget: int) -> Pause:
+        assert self._sharing is not None
+        return self._sharing.share_out(budget)
+
+    def delete(self) -> tuple[int, int]:
+        """As of `Queue`."""
+        if self._sharing is not None:
+            self._sharing.close()
+        return super().delete()

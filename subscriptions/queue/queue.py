@@ -1,0 +1,609 @@
+"""One queue: an AMQP queue or an MQTT session; a cursor, its consumers, and when it is served.
+
+Owns the attached outlets and the queue's place on the tick's ready list. What it costs when nobody is
+attached: this object and its cursor; nothing at publish. A queue is in one of three places:
+
+    ready     on the tick's ready list (`cursor.scheduled`), pumped in the next turn
+    waiting   at its feeds (`Feed.waiters`), for it is caught up and some outlet has credit
+    nowhere   no outlet, no credit, or a load is under way; `attach`, `credit_gained`, the load's end wake it
+
+Does not know what its name means, who bound it, nor any protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.cursor._events import attached, delivered
+from penstock.subscriptions.dispatch.consumers import Seats
+from penstock.subscriptions.dispatch.strategies import PUMPS, Kind, Pause
+from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+from penstock.subscriptions.queue.limits import NO_RULES, Limits, Rules
+from penstock.subscriptions.turn._fast_path import Served
+
+if TYPE_CHECKING:
+    from penstock.log_core.feeds._feed import Feed
+    from penstock.log_core.log import Log
+    from penstock.log_core.maintenance._seal import Needs
+    from penstock.subscriptions.dispatch.outlet import Outlet
+    from penstock.subscriptions.queue.emptiness import Looks
+    from penstock.subscriptions.queues import Queues
+    from penstock.subscriptions.turn.turn import Tick
+
+__all__ = ["RUNS_PROMISED", "Getter", "Queue"]
+
+logger = logging.getLogger("penstock.subscriptions")
+
+Getter = Callable[[Cursor | None], None]
+"""Called with the cursor whose items[0] is the message, or None: the queue is empty (or gone)."""
+
+RUNS_MAX: Final = 1000
+"""Of a state record while the queue is in use: what is left out is delivered again after a crash."""
+RUNS_PROMISED: Final = 1 << 20
+"""The same where that was promised not to be, and at a clean stop."""
+
+NO_LIMIT: Final = 65_536
+"""Of deliveries, as a cursor has it."""
+
+_NO_ARGUMENTS: Mapping[str, Any] = {}
+
+
+class Queue(Served):
+    """One queue. Made by `Queues.create` or `Queues.restore`."""
+
+    __slots__ = (
+        "_awaiting",
+        "_loading",
+        "_promises",
+        "_queues",
+        "_seats",
+        "_sole",
+        "_watching",
+        "arguments",
+        "auto_delete",
+        "cursor",
+        "data",
+        "deleted",
+        "dropped",
+        "got",
+        "inherited",
+        "kind",
+        "looks",
+        "name",
+        "owner",
+        "purged",
+        "qid",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        queues: Queues,
+        qid: int,
+        name: str,
+        vhost: str,
+        *,
+        kind: Kind,
+        owner: object = None,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        priority_max: int = 0,
+    ) -> None:
+        self.qid = qid
+        """Durable number of the queue; 0 for one that is not durable."""
+        self.name = name
+        self.vhost = vhost
+        self.kind = kind
+        self.owner = owner
+        """The connection that alone may use it, or None."""
+        self.auto_delete = auto_delete
+        """Deleted (by the router) when its last consumer leaves."""
+        self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
+        self.data: Any = None
+        """Of whoever made the queue (the router, a session); None once it is deleted."""
+        self.looks: Looks | None = None
+        """Who looks whether it has anything; of `looking`."""
+        self.deleted = False
+        self.got = 0
+        """Of these, to getters."""
+        self.purged = 0
+        """Messages dropped by `purge`."""
+        self.dropped = 0
+        """Messages that left because there were too many; `cursor.settled` counts them too."""
+        self.inherited = 0
+        """Messages it had when its statistics began: they are not counted as published."""
+        self._queues = queues
+        self._seats: Seats | None = None
+        self._sole = False
+        self._watching: set[Feed] | None = None
+        self._loading = 0
+        self._awaiting = False
+        self._promises = False
+        self.cursor = Cursor(queues.log)
+        """What is ready, out and done."""
+        self.cursor.queue = self
+        if priority_max:
+            self.cursor.prioritise(priority_max)
+        self.cursor.is_kept = self.durable
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.vhost!r} {self.name!r}{' deleted' if self.deleted else ''}>"
+
+    @property
+    def durable(self) -> bool:
+        """Whether it is there after a restart."""
+        return self.qid != 0
+
+    @property
+    def log(self) -> Log:
+        """What its messages are in."""
+        return self._queues.log
+
+    @property
+    def tick(self) -> Tick:
+        """By whose turns it is served."""
+        return self._queues.tick
+
+    def apply(self, rules: Rules) -> None:
+        """Live by these rules from now on, instead of those before; no message is lost by that."""
+        if self.cursor.has_rules or rules != NO_RULES:
+            self._tell_cursor(rules)
+        self._queues.idle.lease(self, rules.expires_ms)
+        if self._limits is None:
+            if rules.passive:
+                return
+            self._limits = Limits(self)
+        if not self._limits.change(rules):
+            self._limits.close()
+            self._limits = None
+        self.wake()
+
+    def _tell_cursor(self, rules: Rules) -> None:
+        its = self.cursor.rules
+        its.ttl_ms = _number(rules.ttl_ms)
+        its.length_max = _number(rules.max_length) if rules.refuses else -1
+        if its.bytes_max != _number(rules.max_bytes):
+            self.cursor.limit_bytes(_number(rules.max_bytes), gathers=not rules.caps)
+        its.refuses_bytes = rules.refuses
+        limit = rules.delivery_limit
+        its.delivery_limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
+        its.tells_count = rules.tells_count
+
+    def soiled(self) -> None:
+        """Part of its cursor: the state record is out of date."""
+        self._queues.soiled(self)
+
+    def used(self) -> None:
+        """Somebody needs it: a queue that expires begins to wait anew."""
+        self._queues.idle.used(self)
+
+    # Memberships
+
+    def join(self, feed: Feed, from_pos: int | None = None, tag: int = 0) -> int:
+        """Get what is pushed to `feed` from now on, or from position `from_pos` on.
+
+        Returns:
+            The LSN to wait for (`log.when_synced`) before this is promised; 0 when nothing is durable.
+
+        """
+        members = self.cursor.member_count
+        if self.cursor.join(feed, from_pos, tag):
+            # An ended membership that goes on is counted already.
+            if self.cursor.member_count > members:
+                self._queues.used(feed)
+            if self._seats or self._limits is not None:
+                self.wake()
+        return self.persist()
+
+    def join_part(self, feed: Feed, from_pos: int, to_pos: int | None = None, tag: int = 0) -> int:
+        """Get what `feed` has in positions [from_pos, to_pos); the LSN to wait for, as of `join`."""
+        self.cursor.join_part(feed, from_pos, to_pos, tag)
+        self._queues.used(feed)
+        self.wake()
+        return self.persist()
+
+    def leave(self, feed: Feed, tag: int = 0) -> int:
+        """Get nothing more of `feed`; what it has so far stays. Returns the LSN to wait for, or 0."""
+        if self.cursor.leave(feed, tag):
+            self._reap()
+        return self.persist()
+
+    def persist(self) -> int:
+        """Put the state record now, if it changed; the LSN of it, or 0."""
+        return self._queues.persist_one(self)
+
+    def promise(self) -> int:
+        """The same for who promises that what is settled so far stays so, after a crash, too.
+
+        From now on its records say all of that, however many stretches it makes: one that left some out
+        would take the promise back.
+        """
+        self._promises = True
+        return self.persist()
+
+    @property
+    def runs_max(self) -> int:
+        """How many stretches its state records have at most."""
+        return RUNS_PROMISED if self._promises else RUNS_MAX
+
+    def _reap(self) -> None:
+        for feed in self.cursor.reap():
+            self._queues.unused(feed)
+
+    # Consumers
+
+    @property
+    def outlets(self) -> list[Outlet]:
+        """A list of the attached outlets: the active one first, then the highest priority first."""
+        return list(self._seats) if self._seats is not None else []
+
+    @property
+    def active(self) -> Outlet | None:
+        """Who gets everything where one does: a single active one, or the only one; None: nobody is there."""
+        return self._seats.active if self._seats is not None else None
+
+    @property
+    def consumer_count(self) -> int:
+        """Attached outlets."""
+        return self._seats.count if self._seats is not None else 0
+
+    @property
+    def seats(self) -> Seats:
+        """The attached outlets, of which there is one at least."""
+        assert self._seats is not None
+        return self._seats
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether its consumer lets no other one in."""
+        return self._sole
+
+    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
+        """Serve `outlet` from the next turn on.
+
+        Raises:
+            ConsumerRefused: another one consumes exclusively, or this one wants to while others consume.
+            QueueGone: the queue was deleted.
+
+        """
+        if self.deleted:
+            raise QueueGone(f"queue {self.name!r} in vhost {self.vhost!r} was deleted")
+        single = self.kind is Kind.SINGLE or self.kind is Kind.PREFERRED
+        if single and exclusive:
+            raise ConsumerRefused(
+                f"queue {self.name!r} in vhost {self.vhost!r} has a single active consumer",
+                remedy="do not consume exclusively",
+            )
+        if self._seats is None:
+            # A single active one that is there stays so; SINGLE knows no priorities.
+            self._seats = Seats(ranked=self.kind is not Kind.SINGLE)
+        elif self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
+            raise ConsumerRefused(
+                f"queue {self.name!r} in vhost {self.vhost!r} "
+                + ("has an exclusive consumer" if self._sole else "has other consumers"),
+                remedy="cancel the other consumer first",
+            )
+        self._sole = exclusive or self.kind is Kind.EXCLUSIVE
+        self._seats.add(outlet)
+        attached("subscribe", self, outlet)
+        self.wake()
+
+    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+        """Serve `outlet` no more. An outlet that is not attached is ignored.
+
+        What it holds stays out: its owner requeues it, or settles it later. `requeue` gives back everything
+        that is out, for a queue with one consumer.
+        """
+        if self._seats is None or not self._seats.remove(outlet):
+            return
+        attached("unsubscribe", self, outlet)
+        if requeue:
+            self.cursor.requeue_all()
+        if self._seats:
+            self.wake()
+            return
+        self._seats = None
+        self._sole = False
+        self._unwatch()
+        self.cursor.idle()
+        self.used()
+        if self._limits is not None:
+            self.wake()
+        if self.auto_delete and not self.deleted:
+            self._queues.unneeded(self)
+
+    def outlet_failed(self, outlet: Outlet, first: int, step: int) -> None:
+        """It raised while it encoded its slice of the last take: let go of it. Called in an except clause."""
+        # What it encoded before it failed is unknown: everything unsettled of its share goes back.
+        logger.exception("a consumer failed; it is detached", extra={"queue": self.name})
+        self.cursor.put_back(first, step)
+        self.detach(outlet)
+        outlet.cancelled("the consumer failed")
+
+    # Serving
+
+    def wake(self) -> None:
+        """There may be something to hand out: stand on the ready list. Cheap and idempotent."""
+        if not self.cursor.scheduled and (self._seats or self._getters or self._limits is not None):
+            self.cursor.scheduled = True
+            self._queues.tick.ready(self)
+
+    def credit_gained(self, outlet: Outlet | None = None) -> None:
+        """An outlet has credit again; called once per read or flush. None: it is not known which one."""
+        if self._seats is not None:
+            self._seats.rouse(outlet)
+        self.wake()
+
+    def fed(self, feed: Feed) -> None:
+        """The tick says that `feed`, where this queue waited, got entries that are written."""
+        if self._watching is not None:
+            self._watching.discard(feed)
+        if not self.cursor.scheduled and (self._seats or self._getters or self._limits is not None):
+            self.cursor.scheduled = True
+            self._queues.tick.ready(self)
+
+    def pump(self) -> None:
+        """Hand out, up to this turn's share. Called by the tick."""
+        self.cursor.scheduled = False
+        if self._loading or self.deleted:
+            return
+        if self._limits is None:
+            self._hand_out()
+        elif self._limits.before():
+            self._hand_out()
+            if not (self._loading or self.deleted or self.cursor.scheduled):
+                self._limits.after()
+
+    def _hand_out(self) -> None:
+        if self._getters and not self._serve_getters():
+            return
+        if not self._seats:
+            return
+        cursor = self.cursor
+        options = self._queues.options
+        if cursor.outstanding >= options.outstanding_max:
+            cursor.wake_below = options.outstanding_max // 2 + 1
+            return
+        pause = PUMPS[self.kind](self, options.pump_messages)
+        if pause is Pause.MORE:
+            self.wake()
+        elif pause is Pause.CAUGHT_UP:
+            self.caught_up()
+
+    def share_out(self, budget: int) -> Pause:
+        """Hand out, for kinds that only subscriptions have."""
+        raise NotImplementedError
+
+    def caught_up(self) -> bool:
+        """The last take found less than was wanted: go on when there is more. True: there is nothing yet."""
+        cursor = self.cursor
+        if cursor.more:
+            self.wake()
+            return False
+        if self.load():
+            return False
+        self.watch()
+        if cursor.unwritten:
+            self._await_write()
+        return not cursor.unwritten
+
+    def watch(self) -> None:
+        """Wait at the feeds: caught up, and somebody is hungry."""
+        watching = self._watching
+        if watching is None:
+            watching = self._watching = set()
+        for feed in self.cursor.feeds:
+            if feed not in watching:
+                watching.add(feed)
+                feed.waiters[self] = None
+
+    def _unwatch(self) -> None:
+        if self._watching:
+            for feed in self._watching:
+                feed.waiters.pop(self, None)
+        self._watching = None
+
+    def load(self, position: int = 0) -> bool:
+        """Ask for a position, or what the last take missed in memory; False when it missed nothing.
+
+        The queue is not served before it is there.
+        """
+        cursor = self.cursor
+        if position or cursor.cold:
+            self._loading += 1
+            self._queues.log.load(position or cursor.cold, self.release)
+        elif cursor.cold_feed is not None:
+            self._loading += 1
+            self._queues.log.load_feed(cursor.cold_feed, cursor.cold_index, self.release)
+        else:
+            return False
+        return True
+
+    @property
+    def is_reading(self) -> bool:
+        """What it has to hand out is on its way from the disk: it is not known to be empty."""
+        return self._loading > 0
+
+    def _await_write(self) -> None:
+        """Be woken when everything appended so far is written: this turn, or when a full disk has room."""
+        if not self._awaiting:
+            self._awaiting = True
+            log = self._queues.log
+            log.when_written(log.appender.next_lsn - 1, self._on_written)
+            self._queues.tick.schedule()
+
+    def _on_written(self, ok: bool) -> None:
+        self._awaiting = False
+        if ok:
+            self.wake()
+
+    def hold(self) -> None:
+        """Hand out nothing until `release`, which is called as often."""
+        self._loading += 1
+
+    def release(self) -> None:
+        """Go on."""
+        self._loading -= 1
+        self.wake()
+
+    # Getting
+
+    def get(self, getter: Getter) -> None:
+        """Take one message for `getter`: now, or after a load or this turn's write when it lies there.
+
+        `getter` is called with the cursor, whose items[0] is the message and which is out until it is
+        settled or requeued, or with None when the queue is empty. Earlier getters come first.
+        """
+        if self.deleted:
+            getter(None)
+            return
+        self.used()
+        if self._getters is None:
+            self._getters = []
+        self._getters.append(getter)
+        if self._limits is not None:
+            self.wake()
+            if not self._seats and not self._loading and not self._limits.shorten():
+                return
+        if len(self._getters) == 1 and not self._loading:
+            self._serve_getters()
+
+    @property
+    def has_getters(self) -> bool:
+        """Whether somebody waits for a message that was asked for with `get`."""
+        return bool(self._getters)
+
+    def _serve_getters(self) -> bool:
+        """True when none is left; otherwise a load is under way or the write is awaited."""
+        getters = self._getters
+        while getters:
+            cursor = self.cursor
+            n = cursor.take(1)
+            if n == 0 and self.load():
+                return False
+            if n == 0 and (cursor.unwritten or cursor.more):
+                self._await_write()
+                return False
+            getter = getters.pop(0)
+            self.delivered += n
+            self.got += n
+            delivered(cursor, 0, 1, n, None)
+            getter(cursor if n else None)
+        self._getters = None
+        return True
+
+    def low(self) -> int:
+        """The lowest position of the log it still needs; 2^64 - 1 when none."""
+        return self.cursor.low()
+
+    def needs(self, needs: Needs) -> tuple[Feed, int] | None:
+        """Mark which records of a segment it still needs; see `Cursor.needs`."""
+        return self.cursor.needs(needs)
+
+    # Whole-queue operations
+
+    @property
+    def ready_count(self) -> int:
+        """Messages that wait to be handed out."""
+        n = self.cursor.ready_count()
+        return n if self._limits is None else self._limits.ready_count(n)
+
+    def refuses(self, size: int, *, before: int = 0, before_bytes: int = 0) -> bool:
+        """Whether one more message, with a body of `size` bytes, is too many.
+
+        What consumers would take at once is not counted as waiting: it will be gone when this turn ends.
+        `before` messages, with bodies of `before_bytes`, are to be appended before it.
+        """
+        cursor, rules = self.cursor, self.cursor.rules
+        waiting = cursor.ready_count() + before
+        for outlet in self._served():
+            if waiting <= 0:
+                break
+            waiting -= outlet.credit()
+        waiting = max(waiting, 0)
+        if 0 <= rules.length_max < waiting + 1:
+            return True
+        bytes_waiting = cursor.ready_bytes + before_bytes if waiting else 0
+        return rules.refuses_bytes and 0 <= rules.bytes_max < bytes_waiting + size
+
+    def _served(self) -> Iterable[Outlet]:
+        """Those that messages go to now."""
+        if self._seats is None:
+            return ()
+        if self.kind in (Kind.SHARED, Kind.RANDOM):
+            return self._seats.hungry()
+        return () if self._seats.active is None else (self._seats.active,)
+
+    def purge(self) -> int:
+        """Drop what is ready; how many that were. What is out stays. It is put with this turn's write.
+
+        What was over the limit, and only waited to be dropped, goes too; it is not told as ready.
+        """
+        n = self.ready_count
+        self.purged += self.cursor.purge()
+        self._reap()
+        self.persist()
+        return n
+
+    def evict(self, before: int, evicted: Callable[[int], object]) -> None:
+        """Let go of what is ready below position `before`, where a segment of the log begins.
+
+        It counts as dropped, and goes where rules say that what is dropped goes. `evicted` is called with
+        numbers of messages, now or in the next turns. What is out stays out.
+        """
+        if self.low() >= before or (self._limits is not None and self._limits.evict(before, evicted)):
+            return
+        n = self.cursor.purge(before)
+        self.dropped += n
+        evicted(n)
+        self._reap()
+
+    def delete(self) -> tuple[int, int]:
+        """End the queue: outlets are cancelled, getters get None, memberships and the record go.
+
+        Returns:
+            How many messages were ready, and the LSN to wait for (0 when it was not durable).
+
+        """
+        if self.deleted:
+            return 0, 0
+        n = self.ready_count
+        self.deleted = True
+        self._unwatch()
+        outlets, self._seats = self.outlets, None
+        getters, self._getters = self._getters, None
+        self.cursor.is_kept = False
+        if self._limits is not None:
+            self._limits.close()
+        lsn = self._queues.forget(self)
+        # No cycles: the memory of short-lived queues does not wait for the collector.
+        self.cursor.queue = None
+        self.data = None
+        for outlet in outlets:
+            outlet.cancelled("the queue was deleted")
+        for getter in getters or ():
+            getter(None)
+        return n, lsn
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the queue was made or restored, and what it holds now."""
+        cursor = self.cursor
+        return {
+            "ready": self.ready_count,
+            "unacked": cursor.outstanding,
+            "consumers": self.consumer_count,
+            "delivered": self.delivered,
+            "acked": cursor.settled,
+            "requeued": cursor.requeued,
+            "expired": cursor.expired,
+            "lost": cursor.lost,
+            "dropped": self.dropped,
+        }
+
+
+def _number(value: int | None) -> int:
+    """As a cursor has it: -1 is none."""
+    return -1 if value is None else min(value, 2**63 - 1)

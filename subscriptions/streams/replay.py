@@ -1,0 +1,55 @@
+"""Reading a queue's messages again, the acknowledged ones included, without taking any from it.
+
+A replay is a queue of its own that nothing remembers, with a cursor on the parts of the feeds that belong to
+the queue. It begins at a position and goes on with what comes. It keeps nothing of the log from being
+deleted: what traffic retention drops before it was read is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.queue.queue import Queue
+
+if TYPE_CHECKING:
+    from penstock.log_core.feeds._feed import Feed
+    from penstock.subscriptions.dispatch.outlet import Outlet
+    from penstock.subscriptions.queues import Queues
+
+__all__ = ["Replay"]
+
+
+class Replay(Queue):
+    """Of one consumer, with which it ends."""
+
+    __slots__ = ()
+
+    def __init__(self, queues: Queues, queue: Queue, position: int) -> None:
+        """First have what `wants` says in memory: see `Log.when_indexed`."""
+        super().__init__(queues, 0, queue.name, queue.vhost, kind=Kind.EXCLUSIVE)
+        for feed, tag, from_pos, to_pos in _parts(queue, position):
+            self.join_part(feed, from_pos, to_pos, tag)
+
+    @staticmethod
+    def wants(queue: Queue, position: int) -> list[tuple[Feed, int]]:
+        """Where in which feeds a replay of `queue` from `position` on begins and ends."""
+        found = []
+        for feed, _, from_pos, to_pos in _parts(queue, position):
+            found += [(feed, from_pos), *([(feed, to_pos)] if to_pos is not None else [])]
+        return found
+
+    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+        """The consumer is gone, and the replay with it."""
+        super().detach(outlet, requeue=requeue)
+        if not self.consumer_count:
+            self.delete()
+
+
+def _parts(queue: Queue, position: int) -> list[tuple[Feed, int, int, int | None]]:
+    """Of each of the queue's memberships: feed, tag, and its part from `position` on."""
+    cursor = queue.cursor
+    return [
+        (feed, tag, max(from_pos, position), to_pos)
+        for feed, (_, tag, from_pos, to_pos) in zip(cursor.feeds, cursor.memberships(), strict=True)
+    ]

@@ -1,0 +1,232 @@
+# cython: auto_pickle=False
+"""One turn of the event loop: write, hand out, confirm, flush.
+
+Owns the order of a turn and the list of queues with something to do. Front ends append records and
+change output buffers during reads, then call `schedule`; the turn runs once after all reads of this
+loop iteration (or behind a lone small read, see `begin_read`):
+
+    1 log.flush()            one write of everything appended since the last turn; confirms of class written
+    2 wake                   the queues that wait at a feed which got entries
+    3 pump                   ready queues, a bounded number of messages each, for about 5 ms
+    4 connection.flush()     each dirty connection once
+
+A lone read's turn hands out and sends before it writes: at that rate latency is all that matters. What nobody
+waits for, it leaves to a turn some milliseconds later, which writes for several.
+
+A turn that leaves work (a queue with more to give) schedules the next one through the loop, so sockets
+are read in between. Knows no protocol, no queue's inside, no file.
+"""
+
+import logging
+
+from cpython.list cimport PyList_GET_SIZE
+
+from penstock.log_core.feeds._feed cimport Feed
+from penstock.log_core.wal._unwritten cimport Unwritten
+from penstock.subscriptions.cursor._events cimport EVENTS, append_events
+from penstock.subscriptions.cursor._take_result import release
+from penstock.subscriptions.turn._fast_path cimport straight
+
+logger = logging.getLogger("penstock.subscriptions")
+
+QUICK_EACH_S = 0.0004
+WRITE_WITHIN_S = 0.005
+cdef double EACH_S = QUICK_EACH_S
+cdef double LATER_S = WRITE_WITHIN_S
+cdef double PUMP_S = 0.005          # in which a turn begins with new queues; those that are left come first in the next one
+cdef enum:
+    CHECK_EACH = 8                  # queues between two looks at the clock
+
+
+cdef class Sink:
+    cdef Py_ssize_t room_left(self) except -1:
+        return self.room()
+
+    cdef int send_out(self) except -1:
+        self.flush()
+        return 0
+
+    cdef int served(self) except -1:
+        self.answer()
+        return 0
+
+    cdef bint awaits(self) except -1:
+        return True
+
+    def answer(self):
+        pass
+
+    def writable_again(self):
+        pass
+
+
+cdef class Turns:
+    def __init__(self, log not None, call_soon not None, call_later not None, clock not None):
+        self.log = log
+        self.unwritten = log.unwritten
+        self.call_soon = call_soon
+        self.call_later = call_later
+        self.clock = clock
+        self.quick_at = -EACH_S
+        self.queues = []
+        self.sinks = []
+        self.relieved = []
+
+    cpdef schedule(self):
+        if not self.scheduled:
+            self.scheduled = True
+            self.call_soon(self.run)
+
+    cpdef bint begin_read(self, double now) except -1:
+        if self.scheduled or self.running or now - self.quick_at < EACH_S:
+            return False
+        self.read_at = now
+        self.scheduled = True
+        return True
+
+    cdef int end_read(self) except -1:
+        if self.unwritten.anything():
+            self.schedule()
+        return 0
+
+    cdef bint has_work(self) except -1:
+        return PyList_GET_SIZE(self.queues) > 0 or PyList_GET_SIZE(self.sinks) > 0 or self.unwritten.anything()
+
+    def ready(self, queue not None):
+        self.queues.append(queue)
+        if not self.scheduled and not self.running:
+            self.schedule()
+
+    cpdef dirty_connection(self, Sink sink):
+        if not sink.listed:
+            sink.listed = True
+            self.sinks.append(sink)
+            if not self.scheduled and not self.running:
+                self.schedule()
+
+    cdef int relieve(self, Sink sink) except -1:
+        """Tell it in the next turn that it has room again: waking a queue in the middle of this one would pump it."""
+        self.relieved.append(sink)
+        if not self.scheduled and not self.running:
+            self.schedule()
+        return 0
+
+    def run(self):
+        cdef Feed feed
+        self.begin()
+        try:
+            if EVENTS.n:
+                append_events(self.unwritten.appender)
+            self.log.flush()
+            for feed in self.unwritten.take_dirty():
+                waiters = feed.waiters
+                if waiters:
+                    feed.waiters = {}       # a registration is for one waking
+                    for queue in waiters:
+                        queue.fed(feed)
+            self.wake_relieved()
+            self.pump()
+            release()
+            self.flush()
+        finally:
+            self.end()
+
+    cpdef run_alone(self, Sink reader):
+        if not self.has_work():
+            try:
+                reader.served()
+            except BaseException:
+                self.scheduled = False      # or no turn would ever come again
+                raise
+            if not self.has_work():
+                # Acknowledgements, as a rule: the next read may have the turn.
+                self.scheduled = False
+                return
+        self.quick_at = self.read_at
+        self.begin()
+        try:
+            self.unwritten.publish()
+            try:
+                straight(self.unwritten.take_dirty())
+                self.pump()
+                release()
+                self.flush()
+            finally:
+                if reader.awaits() or self.log.awaited:
+                    self.log.flush()
+                else:
+                    self.write_later()
+            reader.served()         # what waited for the write only can be said at once
+            self.flush()
+        finally:
+            self.end()
+
+    def write_soon(self):
+        self.write_later()
+
+    cdef int write_later(self) except -1:
+        if not self.writes_later:
+            self.writes_later = True
+            self.call_later(LATER_S, self._write)
+        return 0
+
+    def _write(self):
+        self.writes_later = False
+        self.schedule()
+
+    cdef int begin(self) except -1:
+        self.scheduled = False
+        self.running = True
+        self.turns += 1
+        return 0
+
+    cdef int end(self) except -1:
+        self.running = False
+        if self.queues or self.sinks or self.relieved:
+            self.schedule()
+        return 0
+
+    cdef int wake_relieved(self) except -1:
+        cdef list sinks = self.relieved
+        if not sinks:
+            return 0
+        self.relieved = []
+        for sink in sinks:
+            try:
+                sink.writable_again()
+            except Exception:
+                logger.exception("a connection with room again failed", extra={"connection": repr(sink)})
+        return 0
+
+    cdef int pump(self) except -1:
+        cdef list queues = self.queues
+        cdef Py_ssize_t i
+        if not queues:
+            return 0
+        self.queues = []
+        ends = self.clock() + PUMP_S
+        for i in range(len(queues)):
+            queue = queues[i]
+            try:
+                queue.pump()
+            except Exception:
+                logger.exception("a queue failed in its turn", extra={"queue": repr(queue)})
+            if i % CHECK_EACH == CHECK_EACH - 1 and self.clock() > ends:
+                self.queues[:0] = queues[i + 1:]    # first in the next turn
+                break
+        return 0
+
+    cdef int flush(self) except -1:
+        cdef list sinks = self.sinks
+        cdef Sink sink
+        if not sinks:
+            return 0
+        self.sinks = []
+        # Who was delivered to comes first: those with answers are listed before, and wait for less.
+        for sink in reversed(sinks):
+            sink.listed = False
+            try:
+                sink.send_out()
+            except Exception:
+                logger.exception("a connection failed to flush", extra={"connection": repr(sink)})
+        return 0

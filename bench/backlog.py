@@ -29,7 +29,7 @@ from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
 from penstock.router.names import ENC_AMQP091, join_key_block
 from penstock.router.vhost.vhost import Vhost
 from penstock.subscriptions.queue.queue import Queue
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 
 _MIB = 1 << 20
 _TICK = 200

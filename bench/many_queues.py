@@ -39,7 +39,7 @@ from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
 from penstock.router.names import ENC_AMQP091, join_key_block
 from penstock.router.policies.policies import Policy
 from penstock.router.vhost.vhost import Vhost
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 
 FLUSH_EACH = 1000
 

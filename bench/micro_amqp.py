@@ -24,7 +24,7 @@ from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.protocols.properties._tables import encode_table
 from penstock.router.authorization.identity import Actor, Identity
 from penstock.router.broker import Broker
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 
 READ = 262_144
 

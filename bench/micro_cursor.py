@@ -21,7 +21,7 @@ from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.queues import Queues
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 
 ROUNDS = 5
 

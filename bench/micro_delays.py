@@ -24,7 +24,7 @@ from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.router.authorization.identity import Actor, Identity
 from penstock.router.broker import Broker
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 
 MIB = 1024 * 1024
 HOUR_MS = 3_600_000

@@ -33,12 +33,12 @@ from penstock.log_core.files.files import Files
 from penstock.log_core.files.free_space import Watcher
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.files.lock import Lock
-from penstock.log_core.files.segment_folders import Places
+from penstock.log_core.files.segment_folders import SegmentFolders
 from penstock.log_core.history.histories import Histories
 from penstock.log_core.maintenance._seal import Needs
-from penstock.log_core.maintenance.feed_retention import Keepers
+from penstock.log_core.maintenance.feed_retention import RetentionFeeds
 from penstock.log_core.maintenance.housekeeping import Housekeeping
-from penstock.log_core.maintenance.leases import Holds
+from penstock.log_core.maintenance.leases import Leases
 from penstock.log_core.maintenance.scrub import Scrub
 from penstock.log_core.maintenance.upkeep import Upkeep
 from penstock.log_core.options import LogOptions
@@ -50,11 +50,11 @@ from penstock.log_core.recovery.recovery import Recovered, Recovery, recover
 from penstock.log_core.segments.damage import Damages
 from penstock.log_core.segments.segment import OWN, Segment, Segments
 from penstock.log_core.state.tables import Tables
-from penstock.log_core.stored_log import Past
+from penstock.log_core.stored_log import StoredLog
 from penstock.log_core.threads.mailbox import Mailbox
 from penstock.log_core.wal._committer import Committer
 from penstock.log_core.wal._unwritten import Unwritten
-from penstock.log_core.wal.backpressure import Pressure
+from penstock.log_core.wal.backpressure import Backpressure
 from penstock.log_core.wal.wal import Wal
 
 __all__ = ["Log", "Recovery"]
@@ -69,7 +69,7 @@ _AGE_MIN_S: Final = 600.0  # segments are not closed by age more often than this
 Callback = Callable[[bool], object]
 
 
-class Log(Past):
+class Log(StoredLog):
     """Made by `Log.open`. See the module text for threads."""
 
     cache: Cache
@@ -108,13 +108,13 @@ class Log(Past):
         self.before_checkpoint: list[Callable[[], object]] = []
         """Called when a checkpoint is about to be taken: what they put is in it."""
         self._retentions: dict[int, tuple[int | None, float | None]] = {}  # by partition
-        self._pressure = Pressure()
+        self._backpressure = Backpressure()
         self._inbox = Mailbox()
         self.before_flush = self._inbox.drain
         self._segments = Segments(folder)
         self.raw = RawFiles(folder, self._inbox.post)
         """Its files as bytes."""
-        self.holds = Holds(clock)
+        self.holds = Leases(clock)
         """Leases of readers from outside."""
         self.damages = Damages()
         """What was found damaged since the start."""
@@ -124,7 +124,7 @@ class Log(Past):
         self._feeds = Feeds(
             self.tables, self._segments, self._reader, self._inbox.post, options.feed_cache_bytes
         )
-        self.keepers = Keepers(self.tables, self._feeds, self._segments, self.wall_ms)
+        self.retention_feeds = RetentionFeeds(self.tables, self._feeds, self._segments, self.wall_ms)
         """What is kept for longer or shorter than its partition's traffic."""
         self._closing: list[tuple[Segment, int]] = []  # rolled, with descriptors, until they are synced
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -171,7 +171,9 @@ class Log(Past):
         return log
 
     def _start(self) -> None:
-        self._places = Places(self._files, self._folder, self.options.folders, self.options.min_free_bytes)
+        self._places = SegmentFolders(
+            self._files, self._folder, self.options.folders, self.options.min_free_bytes
+        )
         self._places.claim()
         found = recover(
             self._folder,
@@ -219,7 +221,7 @@ class Log(Past):
             self._inbox.post,
         )
         self._begin(found)
-        self.keepers.restore()
+        self.retention_feeds.restore()
         self.recovery.warnings += self._histories.restore()
         self.committer = Committer(self._files, lambda *result: self._inbox.post(self.synced, *result))
         self._watcher = Watcher(self._places.free_bytes, lambda free: self._inbox.post(self.tend, free))
@@ -345,7 +347,7 @@ class Log(Past):
         """Forget a feed; targets that still have it may go on pushing to it in vain."""
         if feed.is_history:
             self._histories.forget(feed)
-        self.keepers.forget(feed)
+        self.retention_feeds.forget(feed)
         self._feeds.drop(feed)
 
     def target(self, feeds: Sequence[Feed], durable: bool) -> Target:
@@ -371,11 +373,11 @@ class Log(Past):
 
     def found_room(self, room: bool) -> None:
         """Part of `flush`: whether the disk took the batches has changed."""
-        self._pressure.set("the disk is full", not room, alarm="disk")
+        self._backpressure.set("the disk is full", not room, alarm="disk")
 
     def behind(self, late: bool) -> None:
         """Part of `flush` and `synced`: whether publishers must wait for the disk."""
-        self._pressure.set("too much waits for the disk", late)
+        self._backpressure.set("too much waits for the disk", late)
 
     def checkpoint_due(self) -> None:
         """Part of `flush`: so much was written since the last checkpoint."""
@@ -410,26 +412,26 @@ class Log(Past):
         return done[0]
 
     @property
-    def on_pressure(self) -> list[Callable[[bool], object]]:
+    def on_backpressure(self) -> list[Callable[[bool], object]]:
         """Called with True when publishers must stop being read, with False when they may go on.
 
         Called again with the same value when only `alarms` changed.
         """
-        return self._pressure.callbacks
+        return self._backpressure.callbacks
 
     @property
     def paused(self) -> bool:
         """Whether publishers must not be read now."""
-        return bool(self._pressure.reasons)
+        return bool(self._backpressure.reasons)
 
     @property
     def alarms(self) -> list[str]:
         """The resources that run low, of which publishers are told: of "disk" and "memory", in this order."""
-        return sorted(set(self._pressure.alarms.values()))
+        return sorted(set(self._backpressure.alarms.values()))
 
     def set_alarm(self, resource: str, reason: str, on: bool) -> None:
         """Have publishers wait while a resource that is not the log's runs low."""
-        self._pressure.set(reason, on, alarm=resource)
+        self._backpressure.set(reason, on, alarm=resource)
 
     def sync_failed(self, error: OSError) -> None:
         """Part of `synced`: nothing may be confirmed any more."""
@@ -448,7 +450,7 @@ class Log(Past):
         _LOG.critical("%s", self.failed)
         self.waiting_written.fail()
         self.waiting_synced.fail()
-        self._pressure.set("the log stopped", True)
+        self._backpressure.set("the log stopped", True)
 
     # Figures
 
@@ -493,11 +495,11 @@ class Log(Past):
         if self.failed is not None or self._closed:
             return
         self.producers.expire()
-        self._needed_from = min(self.low_water(), self.keepers.low)
+        self._needed_from = min(self.low_water(), self.retention_feeds.low)
         self._reader.retry()
         least = self.options.min_free_bytes
         low = free_bytes is not None and free_bytes < least
-        self._pressure.set("the disk is nearly full", low, alarm="disk")
+        self._backpressure.set("the disk is nearly full", low, alarm="disk")
         wanted = least + _ROOM_SEGMENTS * self.options.segment_bytes
         self._housekeeping.lacks(0 if free_bytes is None else wanted - free_bytes)
         if self._wal.pending:
@@ -537,7 +539,7 @@ class Log(Past):
         age_s = self._clock() - segment.min_ts / 1000
         held = segment.held or {}
         shortest_s = min((self.retention_of(lp).keep_s for lp in held if lp != OWN), default=age_s)
-        limit_s = max(min(shortest_s, self.keepers.shortest_s), _AGE_MIN_S)
+        limit_s = max(min(shortest_s, self.retention_feeds.shortest_s), _AGE_MIN_S)
         if not segment.min_ts or age_s < limit_s or self.appender.in_unit:
             return
         self.flush()

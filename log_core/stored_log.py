@@ -13,7 +13,7 @@ from penstock.log_core.feeds.feeds import Feeds
 from penstock.log_core.history.histories import Done, Histories
 from penstock.log_core.history.history import Matcher
 from penstock.log_core.maintenance.compaction import Compacted
-from penstock.log_core.maintenance.feed_retention import Keepers
+from penstock.log_core.maintenance.feed_retention import RetentionFeeds
 from penstock.log_core.maintenance.housekeeping import Housekeeping
 from penstock.log_core.maintenance.retention import Retention
 from penstock.log_core.maintenance.upkeep import stale_before
@@ -22,14 +22,14 @@ from penstock.log_core.reading.reader import Reader
 from penstock.log_core.segments.segment import Segment, Segments
 from penstock.log_core.wal._writer import Writer
 
-__all__ = ["Past"]
+__all__ = ["StoredLog"]
 
 
-class Past(Writer):
+class StoredLog(Writer):
     """See the module."""
 
     options: LogOptions
-    keepers: Keepers
+    retention_feeds: RetentionFeeds
     """What is kept for longer or shorter than its partition's traffic."""
     _clock: Callable[[], float]
     _feeds: Feeds
@@ -118,7 +118,7 @@ class Past(Writer):
 
     def oldest_lsn(self, lp: int) -> int:
         """The oldest position from which on some traffic of a partition can be replayed."""
-        return self.keepers.first_of(lp, self.first_lsn(lp))
+        return self.retention_feeds.first_of(lp, self.first_lsn(lp))
 
     def retention_of(self, lp: int) -> Retention:
         """How much traffic of a partition is kept."""
@@ -153,10 +153,10 @@ class Past(Writer):
         def written(ok: bool) -> None:
             if ok:
                 floor = self.first_lsn(matcher.lp)
-                start = max(first, self.keepers.first_of(matcher.lp, floor))
-                keepers = self.keepers.starts(matcher.lp)
+                start = max(first, self.retention_feeds.first_of(matcher.lp, floor))
+                retention_feeds = self.retention_feeds.starts(matcher.lp)
                 self._histories.search(
-                    start, last, matcher, done, durable=durable, floor=floor, keepers=keepers
+                    start, last, matcher, done, durable=durable, floor=floor, retention_feeds=retention_feeds
                 )
             else:
                 done(None, False)

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from penstock.router.queues.dead_letters import Rewrite
     from penstock.router.rows import Tables
     from penstock.subscriptions.queue.queue import Queue
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["DEFAULT_VHOST", "Broker", "BrokerOptions"]
 
@@ -308,7 +308,7 @@ class Broker:
                 self.add_vhost(name)
             for _, value in tables.items("policy"):
                 self._restore_policy(decode_table(value))
-            for name, thing, kept, feed in self.feeds.stored_keepers():
+            for name, thing, kept, feed in self.feeds.stored_retention_feeds():
                 self.vhosts[name].retentions.restore(thing, kept, feed)
             for vhost in self.vhosts.values():
                 vhost.retentions.refresh()

@@ -19,7 +19,7 @@ from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.fault_isolation import guarded
 from penstock.subscriptions.options import QueueOptions
-from penstock.subscriptions.queue.idle_expiry import Idle
+from penstock.subscriptions.queue.idle_expiry import IdleExpiry
 from penstock.subscriptions.queue.queue import RUNS_PROMISED, Queue
 from penstock.subscriptions.streams.replay import Replay
 from penstock.subscriptions.streams.stream import Stream
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.log_core.feeds._feed import Feed
     from penstock.log_core.log import Log
     from penstock.log_core.maintenance._seal import Needs
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["Queues"]
 
@@ -52,7 +52,7 @@ class Queues:
         """Called when an auto-delete queue lost its last consumer, or nobody used a queue for long enough:
         the router deletes it.
         """
-        self.idle = Idle(tick, self.unneeded)
+        self.idle = IdleExpiry(tick, self.unneeded)
         self.on_feed_unused: Callable[[Feed], None] | None = None
         """Called when the last membership of a feed is gone (left and drained, or its queue deleted)."""
         self.created = self.deleted = self.declared = 0

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.log_core.batch._batch import Record
 from penstock.log_core.delayed._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, total_size
 from penstock.log_core.delayed.moves import Mover
-from penstock.log_core.delayed.retries import Unread
+from penstock.log_core.delayed.retries import DelayedRetries
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
@@ -117,7 +117,7 @@ class Delays:
         self._low = self._candidate = self._candidate_lsn = 0
         self.mover = Mover(log, self)
         """Keeps few records from holding much log."""
-        self.unread = Unread()
+        self.unread = DelayedRetries()
         """What is due and could not be read yet."""
         self.lost = 0
         """Records that were due and are damaged."""

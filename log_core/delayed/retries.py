@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.log_core.delayed._delays import DueHeap
 
-__all__ = ["UNREAD_MAX", "Unread"]
+__all__ = ["UNREAD_MAX", "DelayedRetries"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 UNREAD_MAX: Final = 10_000
@@ -22,7 +22,7 @@ _FIRST_S: Final = 1
 _LONGEST_S: Final = 60
 
 
-class Unread:
+class DelayedRetries:
     """Owned by one `Delays`. Times are the machine's, ms since the epoch."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from penstock.errors import StartError
 from penstock.log_core.files.files import Files, is_full
 from penstock.log_core.files.layout import Folder
 
-__all__ = ["Places", "check_links"]
+__all__ = ["SegmentFolders", "check_links"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
@@ -36,7 +36,7 @@ _OWN_SHARE: Final = 4
 """The data folder itself may run down to this part of the least free space, for what are no segments."""
 
 
-class Places:
+class SegmentFolders:
     """Owned by one Log. `claim` at the start; then any thread."""
 
     def __init__(self, files: Files, folder: Folder, further: Sequence[str], min_free_bytes: int) -> None:

@@ -19,11 +19,11 @@ class KeyScan:
     """Some entry of the last `take` is to be asked about."""
     damaged: int
     """Places where what should be a batch was none, and was passed over."""
-    def __init__(self, lp: int, floor: int = 0, keepers: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, lp: int, floor: int = 0, retention_feeds: Iterable[tuple[int, int]] = ()) -> None:
         """`lp`: records of other partitions are passed over.
 
-        `floor`: the LSN below which retention wants nothing that no keeper does; `keepers`: a feed's id and
-        the LSN from which on it is kept, each. A record in feeds of keepers is seen when one of them has it.
+        `floor`: the LSN below which only retention feeds keep records; `retention_feeds`: pairs of a
+        feed's id and the LSN from which on it is kept. A record in such feeds is seen when one keeps it.
         """
 
     def clear(self) -> None:

@@ -8,7 +8,7 @@ for they were not published yet; so are batches that are damaged, which `damaged
 are looked at as those that lie in the file as they are.
 
 What no retention wants is passed over, though it may still be there: a record below `floor`, or in feeds of
-keepers (`keepers`) below where each of them begins.
+keepers (`retention_feeds`) below where each of them begins.
 
     a place of the table: | hash u64 | enc u8, key block, owned | size u32 | verdict u8 |    open addressing
 """
@@ -52,22 +52,22 @@ cdef class KeyScan:
     cdef uint32_t* entries
     cdef size_t count, capacity
     cdef Walker walker               # of the batches in a block
-    cdef uint64_t floor              # records below it are wanted by keepers only
-    cdef uint64_t* starts            # by feed id: where a keeper begins; 0: it is none's
+    cdef uint64_t floor              # records below it are wanted by retention feeds only
+    cdef uint64_t* starts            # by feed id: where a retention feed begins; 0: it is none's
     cdef uint32_t feeds              # entries of `starts`
 
-    def __cinit__(self, uint32_t lp, uint64_t floor=0, keepers=()):
+    def __cinit__(self, uint32_t lp, uint64_t floor=0, retention_feeds=()):
         cdef uint32_t feed
         cdef uint64_t start
         self.lp = lp
         self.floor = floor
         self.walker = Walker()
-        keepers = list(keepers)
-        self.feeds = 1 + max((feed for feed, _ in keepers), default=0)
+        retention_feeds = list(retention_feeds)
+        self.feeds = 1 + max((feed for feed, _ in retention_feeds), default=0)
         self.starts = <uint64_t*>calloc(self.feeds, sizeof(uint64_t))
         if self.starts == NULL:
             raise MemoryError()
-        for feed, start in keepers:
+        for feed, start in retention_feeds:
             self.starts[feed] = max(start, <uint64_t>1)
         self.mask = 1023
         self.places = <Place*>calloc(self.mask + 1, sizeof(Place))

@@ -91,11 +91,11 @@ class Histories:
         *,
         durable: bool,
         floor: int,
-        keepers: Sequence[tuple[int, int]],
+        retention_feeds: Sequence[tuple[int, int]],
     ) -> None:
         """Find the records with LSNs in [first, last), all written, that `matcher` wants, into a new feed.
 
-        `floor`, `keepers`: what of that retention wants, see `KeyScan`.
+        `floor`, `retention_feeds`: what of that retention wants, see `KeyScan`.
         With `durable` its row is put before `done` is called; put that of the feed in the same turn.
         """
         manifest = self._manifest
@@ -111,7 +111,7 @@ class Histories:
             self._post,
             durable=durable,
             floor=floor,
-            keepers=keepers,
+            retention_feeds=retention_feeds,
         )
         self._searches[search] = None
 

@@ -97,7 +97,7 @@ class Search:
         *,
         durable: bool,
         floor: int = 0,
-        keepers: Sequence[tuple[int, int]] = (),
+        retention_feeds: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Args:
         head: Of the file, its `number` the feed's id.
@@ -105,7 +105,7 @@ class Search:
         span: LSNs [first, last).
         post: Runs something on the loop.
         durable: The file must survive a power cut.
-        floor, keepers: What of that retention wants; see `KeyScan`.
+        floor, retention feeds: What of that retention wants; see `KeyScan`.
         """
         self._files = files
         self._folder = folder
@@ -116,7 +116,7 @@ class Search:
         self._matcher = matcher
         self._post = post
         self._durable = durable
-        self._scan = KeyScan(matcher.lp, floor, keepers)
+        self._scan = KeyScan(matcher.lp, floor, retention_feeds)
         self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
         self.stopped = False
 

@@ -17,9 +17,9 @@ class Needs:
     def need_feed(self, feed: int, from_pos: int, to_pos: int) -> None:
         """The records of a feed at positions [from_pos, to_pos); called again it only widens the span."""
     def need_partition(self, lp: int) -> None:
-        """All records of a partition but those in a keeper's feed."""
-    def need_kept(self, keepers: Iterable[tuple[int, int]]) -> None:
-        """What keepers want (`keepers`), each a feed's id and a position: its records from there on."""
+        """All records of a partition but those in a retention feed."""
+    def need_kept(self, retention_feeds: Iterable[tuple[int, int]]) -> None:
+        """`retention_feeds`: pairs of a feed's id and a position; its records from there on are kept."""
     def need_marked(self, bits: Buffer) -> None:
         """The records with a bit that is set; bit n of byte b is record 8 * b + n."""
     def signature(self) -> int:

@@ -2,7 +2,7 @@
 """Rewriting a closed segment so that it holds only what somebody still needs.
 
 A record stays when its number is marked, when one of its feeds is needed there, or when all of its partition
-is and it is in no keeper's feed (`keepers`), which would say it. Records that stay and follow one another are
+is and it is in no retention feed (`retention_feeds`), which would say it. Records that stay and follow one another are
 one batch; LSNs, times, flags and columns do not change. State and notes go: checkpoints behind the segment
 have the tables. The last batch shall be a note (`end_note`) with the LSN that follows the segment, so that a
 reader knows where it ended. A segment is taken in pieces: no more than one is in memory.
@@ -45,7 +45,7 @@ cdef class Needs:
         free(self.bits)
         free(self.first)
         free(self.last)
-        free(self.keepers)
+        free(self.retention_feeds)
 
     cpdef int need(self, uint64_t position) except -1:
         cdef uint64_t record = position - self.base
@@ -69,14 +69,14 @@ cdef class Needs:
         if grown == NULL:
             raise MemoryError()
         self.last = grown
-        flags = <uint8_t*>realloc(self.keepers, size)
+        flags = <uint8_t*>realloc(self.retention_feeds, size)
         if flags == NULL:
             raise MemoryError()
-        self.keepers = flags
+        self.retention_feeds = flags
         for k in range(self.feeds, size):
             self.first[k] = NONE
             self.last[k] = 0
-            self.keepers[k] = 0
+            self.retention_feeds[k] = 0
         self.feeds = size
         return 0
 
@@ -93,12 +93,12 @@ cdef class Needs:
     def need_partition(self, uint32_t lp):
         self.partitions.add(lp)
 
-    def need_kept(self, keepers not None):
+    def need_kept(self, retention_feeds not None):
         cdef uint32_t feed
         cdef uint64_t start
-        for feed, start in keepers:
+        for feed, start in retention_feeds:
             self.know(feed)
-            self.keepers[feed] = 1
+            self.retention_feeds[feed] = 1
             self.need_feed(feed, start, self.end)
 
     def need_marked(self, const uint8_t[::1] bits not None):
@@ -112,7 +112,7 @@ cdef class Needs:
         cdef uint32_t crc = crc32c_of(0, self.bits, (self.end - self.base) // 8 + 1)
         cdef uint32_t k
         for k in range(self.feeds):
-            if self.keepers[k]:
+            if self.retention_feeds[k]:
                 crc = crc32c_of(crc, <const uint8_t*>&k, 4)
             if self.first[k] < self.last[k]:
                 crc = crc32c_of(crc, <const uint8_t*>&k, 4)
@@ -125,13 +125,13 @@ cdef class Needs:
     cdef bint needs_feed(self, uint32_t feed, uint32_t record) noexcept nogil:
         return feed < self.feeds and self.first[feed] <= record < self.last[feed]
 
-    cdef bint has_keeper(self, const RecordHeader* record, const uint32_t* lists) noexcept nogil:
+    cdef bint in_retention_feed(self, const RecordHeader* record, const uint32_t* lists) noexcept nogil:
         cdef uint32_t k, feed
         if not record.flags & F_LIST:
-            return record.feed < self.feeds and self.keepers[record.feed]
+            return record.feed < self.feeds and self.retention_feeds[record.feed]
         for k in range(lists[record.feed]):
             feed = lists[record.feed + 1 + k]
-            if feed < self.feeds and self.keepers[feed]:
+            if feed < self.feeds and self.retention_feeds[feed]:
                 return True
         return False
 
@@ -150,7 +150,7 @@ cdef class Needs:
 
     cdef bint stays(self, const BatchHeader* header, const RecordHeader* record, uint32_t number,
                     const uint32_t* lists, bint whole) noexcept nogil:
-        if whole and not (self.feeds and self.has_keeper(record, lists)):
+        if whole and not (self.feeds and self.in_retention_feed(record, lists)):
             return True
         return self.is_needed(record, header.base_lsn + number, lists)
 
@@ -232,7 +232,7 @@ cdef class Needs:
         return header.len if kept == header.count else nbytes if kept else 0
 
     cdef int take(self, const BatchHeader* header, Output* out, uint64_t* kept, bint whole) noexcept nogil:
-        # Put what stays of a batch, all that no keeper decides about when it is wanted `whole`; -1: no memory.
+        # Put what stays of a batch, all that no retention feed decides about when it is wanted `whole`; -1: no memory.
         cdef const RecordHeader* records = <const RecordHeader*>(<const uint8_t*>header + BATCH_HEADER)
         cdef const uint32_t* lists = <const uint32_t*>(
             <const uint8_t*>records + RECORD_HEADER * <size_t>header.count + columns_size(header.cols, header.count))

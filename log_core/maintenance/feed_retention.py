@@ -1,15 +1,16 @@
-"""Keepers: feeds that say themselves how long what is in them is kept for replay.
+"""Retention feeds: feeds with a replay retention of their own.
 
-Traffic is kept as its partition's retention says (`retention`), but for records in the feed of a keeper:
-those are kept as long as the longest of their keepers has them, be that shorter or longer. So a keeper is
-like a stream that nobody reads. What it lets go of, by segments, is not found by replays any more, and goes
-when its segment is rewritten, unless somebody needs it. What a keeper has let go of stays gone, whatever its
-retention becomes; without one of its own it keeps what it has as long as its partition does.
+A partition's retention (`retention`) says how long its traffic is kept. Records in a retention feed are an
+exception: each is kept as long as the longest of its retention feeds says, be that shorter or longer. So a
+retention feed is like a stream without readers. It releases whole segments. Replays no longer find released
+records, and a rewrite of the segment drops them unless something else needs them. Released records stay
+released, whatever the feed's retention becomes. A feed without a retention keeps its records as long as its
+partition does.
 
     table `keeper`: key = feed id, 4 bytes big-endian;
     value = | partition u32 | LSN u64 |, little-endian: what lies below it was let go
 
-Who puts what into which keeper's feed is the business of the layers above. Loop thread only.
+Who puts what into which retention feed is the business of the layers above. Loop thread only.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
     from penstock.log_core.maintenance.retention import Retention
     from penstock.log_core.segments.segment import Segment, Segments
 
-__all__ = ["KEEPER_TABLE", "Keepers", "Owner"]
+__all__ = ["KEEPER_TABLE", "Owner", "RetentionFeeds"]
 
 KEEPER_TABLE: Final = "keeper"
 _ROW: Final = struct.Struct("<IQ")
 _AT_ONCE: Final = 1000
-"""Keepers whose retention is looked at in one go (some milliseconds)."""
+"""RetentionFeeds whose retention is looked at in one go (some milliseconds)."""
 _NOBODY: Final = (1 << 64) - 1
 
 
 class Owner(Protocol):
-    """Whose keeper one is."""
+    """Whose retention feed one is."""
 
     def retention(self) -> Retention:
         """How much is kept."""
@@ -48,7 +49,7 @@ class Owner(Protocol):
 
 
 @dataclass(slots=True)
-class _Keeper:
+class _RetentionFeed:
     feed: Feed
     lp: int
     start: int
@@ -57,7 +58,7 @@ class _Keeper:
     """None: nobody said yet what it keeps; all."""
 
 
-class Keepers:
+class RetentionFeeds:
     """Owned by one Log."""
 
     def __init__(self, tables: Tables, feeds: Feeds, segments: Segments, wall_ms: Callable[[], int]) -> None:
@@ -65,8 +66,8 @@ class Keepers:
         self._feeds = feeds
         self._segments = segments
         self._wall_ms = wall_ms
-        self._by_id: dict[int, _Keeper] = {}
-        self._ahead: list[_Keeper] = []
+        self._by_id: dict[int, _RetentionFeed] = {}
+        self._ahead: list[_RetentionFeed] = []
         self._found: dict[int, int] = {}  # by partition, in this round: the lowest LSN with something kept
         self._lowest: dict[int, int] = {}  # of the last whole round
         self._shortest = self._shortest_found = float("inf")
@@ -80,33 +81,35 @@ class Keepers:
                 self._tables.delete(KEEPER_TABLE, key)
                 continue
             lp, start = _ROW.unpack(row)
-            self._by_id[feed.id] = _Keeper(feed, lp, start)
+            self._by_id[feed.id] = _RetentionFeed(feed, lp, start)
             self._feeds.drop_before(feed, start)
         self._complete = not self._by_id
 
     # Making and ending
 
     def new(self, lp: int, value: bytes) -> Feed:
-        """The feed of a new keeper, durable, with `value` in its row of the table `feed`."""
+        """The feed of a new retention feed, durable, with `value` in its row of the table `feed`."""
         feed = self._feeds.new(keeps=True)
         self._tables.put(FEED_TABLE, feed_key(feed.id), value)
-        self._by_id[feed.id] = _Keeper(feed, lp, 0)
+        self._by_id[feed.id] = _RetentionFeed(feed, lp, 0)
         self._put(self._by_id[feed.id])
         for lowest in (self._lowest, self._found):
             lowest[lp] = min(lowest.get(lp, _NOBODY), self._segments.live[-1].base_lsn)
         return feed
 
     def own(self, feed: Feed, owner: Owner) -> None:
-        """Have a keeper keep what its owner says each time it is asked."""
+        """Have a retention feed keep what its owner says each time it is asked."""
         self._by_id[feed.id].owner = owner
 
     def forget(self, feed: Feed) -> None:
-        """A feed is dropped, perhaps a keeper's."""
+        """A feed is dropped, perhaps a retention feed's."""
         if self._by_id.pop(feed.id, None) is not None:
             self._tables.delete(KEEPER_TABLE, feed_key(feed.id))
 
-    def _put(self, keeper: _Keeper) -> None:
-        self._tables.put(KEEPER_TABLE, feed_key(keeper.feed.id), _ROW.pack(keeper.lp, keeper.start))
+    def _put(self, retention_feed: _RetentionFeed) -> None:
+        self._tables.put(
+            KEEPER_TABLE, feed_key(retention_feed.feed.id), _ROW.pack(retention_feed.lp, retention_feed.start)
+        )
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -118,62 +121,74 @@ class Keepers:
     # What is kept
 
     def tend(self) -> None:
-        """Let go of what retention does not want, of some keepers each time."""
+        """Let go of what retention does not want, of some retention feeds each time."""
         if not self._ahead:
             self._found, self._shortest_found = {}, float("inf")
             self._ahead = list(self._by_id.values())
-        for keeper in self._ahead[-_AT_ONCE:]:
-            if keeper.feed.id not in self._by_id:
+        for retention_feed in self._ahead[-_AT_ONCE:]:
+            if retention_feed.feed.id not in self._by_id:
                 continue
-            self._let_go(keeper)
-            if keeper.owner is not None and keeper.feed.start == keeper.feed.end:
-                keeper.owner.emptied()
+            self._let_go(retention_feed)
+            if retention_feed.owner is not None and retention_feed.feed.start == retention_feed.feed.end:
+                retention_feed.owner.emptied()
             # What comes into one that is empty now comes into the active segment, or a later one.
-            base = keeper.feed.base_of(keeper.feed.start) or self._segments.live[-1].base_lsn
-            self._found[keeper.lp] = min(self._found.get(keeper.lp, _NOBODY), base)
+            base = retention_feed.feed.base_of(retention_feed.feed.start) or self._segments.live[-1].base_lsn
+            self._found[retention_feed.lp] = min(self._found.get(retention_feed.lp, _NOBODY), base)
         del self._ahead[-_AT_ONCE:]
         if not self._ahead:
             self._lowest, self._shortest, self._complete = self._found, self._shortest_found, True
 
-    def _let_go(self, keeper: _Keeper) -> None:
-        if keeper.owner is None:
+    def _let_go(self, retention_feed: _RetentionFeed) -> None:
+        if retention_feed.owner is None:
             return
-        retention = keeper.owner.retention()
+        retention = retention_feed.owner.retention()
         self._shortest_found = min(self._shortest_found, retention.keep_s)
         start = stale_before(
-            self._segments.live, keeper.feed, self._wall_ms(), retention.keep_s, retention.keep_bytes
+            self._segments.live, retention_feed.feed, self._wall_ms(), retention.keep_s, retention.keep_bytes
         )
-        if start > keeper.start:
-            before, keeper.start = keeper.feed.start, start
-            self._feeds.drop_before(keeper.feed, start)
-            if keeper.feed.start > before:
-                self._put(keeper)
+        if start > retention_feed.start:
+            before, retention_feed.start = retention_feed.feed.start, start
+            self._feeds.drop_before(retention_feed.feed, start)
+            if retention_feed.feed.start > before:
+                self._put(retention_feed)
 
     @property
     def low(self) -> int:
-        """An LSN such that no keeper has anything below it; 2**64 - 1: none has anything."""
+        """An LSN such that no retention feed has anything below it; 2**64 - 1: none has anything."""
         return min(self._lowest.values(), default=_NOBODY) if self._complete else 0
 
     def first_of(self, lp: int, floor: int) -> int:
         """The LSN of the segment from which on something of a partition may be kept for replay; `floor`: that
-        from which on all is that no keeper decides about."""
+        from which on all is that no retention feed decides about."""
         return min(floor, self._lowest.get(lp, _NOBODY)) if self._complete else 0
 
     def starts(self, lp: int) -> list[tuple[int, int]]:
-        """The id of each keeper's feed in a partition, and the LSN from which on it keeps what it has."""
-        return [(keeper.feed.id, keeper.start) for keeper in self._by_id.values() if keeper.lp == lp]
+        """The id of each retention feed in a partition, and the LSN from which on it keeps what it has."""
+        return [
+            (retention_feed.feed.id, retention_feed.start)
+            for retention_feed in self._by_id.values()
+            if retention_feed.lp == lp
+        ]
 
     def starts_in(self, segment: Segment) -> list[tuple[int, int]]:
         """The same of those that have, or had, something in a closed and indexed segment."""
         found = (self._by_id.get(feed_id) for feed_id in segment.kept_bytes)
-        return [(keeper.feed.id, keeper.start) for keeper in found if keeper is not None]
+        return [
+            (retention_feed.feed.id, retention_feed.start)
+            for retention_feed in found
+            if retention_feed is not None
+        ]
 
     def released_bytes(self, segment: Segment) -> int:
-        """Bytes of a closed segment that keepers have let go of, of those that have a feed in it, about."""
+        """About how many bytes of a closed segment the retention feeds in it have released."""
         if not self._by_id:
             return 0
         found = ((self._by_id.get(feed_id), nbytes) for feed_id, nbytes in segment.kept_bytes.items())
-        return sum(nbytes for keeper, nbytes in found if keeper and keeper.start >= segment.next_lsn)
+        return sum(
+            nbytes
+            for retention_feed, nbytes in found
+            if retention_feed and retention_feed.start >= segment.next_lsn
+        )
 
     @property
     def shortest_s(self) -> float:

@@ -90,7 +90,7 @@ class Housekeeping:
             self._unfinished.remove(segment)
             self.finish(segment)
         self._feeds.trim()
-        self._log.keepers.tend()
+        self._log.retention_feeds.tend()
         self._measure_one()
         self._push_checkpoints()
         self.delete_old()
@@ -232,7 +232,7 @@ class Housekeeping:
             return
         live = self._segments.live
         log = self._log
-        needed = min(log.low_water(), log.keepers.low)
+        needed = min(log.low_water(), log.retention_feeds.low)
         count = deletable(live, needed, self.checkpoints[-1], self.retained.lowest)
         # What only delayed records keep; looked at even when there is nothing, for it follows the disk.
         needed = log.delays.low_water(live)
@@ -361,7 +361,10 @@ class Housekeeping:
         retained = self.retained
         now_s = log.wall_ms() / 1000
         segment = worth_a_look(
-            candidates, lambda s: unwanted_bytes(s, retained, log.keepers), self.checkpoints[-1], now_s
+            candidates,
+            lambda s: unwanted_bytes(s, retained, log.retention_feeds),
+            self.checkpoints[-1],
+            now_s,
         )
         if segment is None:
             return
@@ -371,7 +374,7 @@ class Housekeeping:
         thinned = retained.unwanted(segment)
         for lp in segment.held.keys() - thinned - {OWN}:
             needs.need_partition(lp)
-        needs.need_kept(log.keepers.starts_in(segment))
+        needs.need_kept(log.retention_feeds.starts_in(segment))
         self.busy = True
         log.mark_needs(needs, lambda: self._rewrite(segment, needs, thinned))
 

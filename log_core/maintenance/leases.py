@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from penstock.log_core.segments.segment import Segment
 
-__all__ = ["Hold", "Holds"]
+__all__ = ["Lease", "Leases"]
 
 _HOLDS_MAX: Final = 1000
 _NOBODY: Final = (1 << 64) - 1
 
 
 @dataclass(slots=True)
-class Hold:
+class Lease:
     """One lease."""
 
     name: str
@@ -33,27 +33,27 @@ class Hold:
     """Seconds, of the clock."""
 
 
-class Holds:
+class Leases:
     """See the module."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock`: seconds."""
         self._clock = clock
-        self._holds: dict[str, Hold] = {}
+        self._holds: dict[str, Lease] = {}
 
     def hold(self, name: str, user: str, position: int, ttl_s: float) -> bool:
         """Take or renew a lease for `ttl_s` seconds from now; False: there are 1,000 others."""
         self._expire()
         if name not in self._holds and len(self._holds) >= _HOLDS_MAX:
             return False
-        self._holds[name] = Hold(name, user, position, self._clock() + ttl_s)
+        self._holds[name] = Lease(name, user, position, self._clock() + ttl_s)
         return True
 
     def release(self, name: str) -> bool:
         """Give one back; whether there was one."""
         return self._holds.pop(name, None) is not None
 
-    def __iter__(self) -> Iterator[Hold]:
+    def __iter__(self) -> Iterator[Lease]:
         self._expire()
         return iter(sorted(self._holds.values(), key=lambda hold: hold.name))
 

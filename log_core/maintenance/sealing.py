@@ -1,7 +1,7 @@
 """Sealing: a closed segment that leaves traffic retention is rewritten with what is still needed.
 
 It leaves it partition by partition (`retention`): what some want is kept whole, the others are thinned. And
-feed by feed, where something has a retention of its own (`keepers`).
+feed by feed, where something has a retention of its own (`retention_feeds`).
 
 So one queue that nobody consumes keeps its own messages, not all that was written in between; a stream keeps
 its retention, compressed where that leaves a third; what is left of a segment that nobody needs is its head.
@@ -38,7 +38,7 @@ from penstock.log_core.files.files import Files
 from penstock.log_core.files.layout import SEALED, WAL, WAL_HEAD_BYTES, Folder, Head
 from penstock.log_core.files.space_release import Releaser
 from penstock.log_core.maintenance._seal import Needs, end_note
-from penstock.log_core.maintenance.feed_retention import Keepers
+from penstock.log_core.maintenance.feed_retention import RetentionFeeds
 from penstock.log_core.maintenance.retention import Kept
 from penstock.log_core.segments.segment import OWN, Marks, Segment, Segments
 
@@ -86,12 +86,12 @@ def worth_a_look(
     return min(due, key=lambda segment: segment.looked_at, default=None)
 
 
-def unwanted_bytes(segment: Segment, retained: Kept, keepers: Keepers) -> int:
+def unwanted_bytes(segment: Segment, retained: Kept, retention_feeds: RetentionFeeds) -> int:
     """Bytes of a closed segment that no retention wants, about."""
     if segment.held is None:
         return 0
     unwanted = sum(segment.held[lp] for lp in retained.unwanted(segment))
-    return unwanted + (keepers.released_bytes(segment) if segment.next_lsn <= retained.leased else 0)
+    return unwanted + (retention_feeds.released_bytes(segment) if segment.next_lsn <= retained.leased else 0)
 
 
 def seal(

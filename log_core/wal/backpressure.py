@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Pressure"]
+__all__ = ["Backpressure"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
 
-class Pressure:
+class Backpressure:
     """Loop thread only."""
 
     def __init__(self) -> None:

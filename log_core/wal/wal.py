@@ -18,7 +18,7 @@ from typing import Final
 
 from penstock.log_core.files.files import Files, is_full
 from penstock.log_core.files.layout import WAL, WAL_HEAD_BYTES, Folder, Head
-from penstock.log_core.files.segment_folders import Places
+from penstock.log_core.files.segment_folders import SegmentFolders
 from penstock.log_core.segments.segment import Segment
 from penstock.log_core.wal._active import ActiveFile
 
@@ -34,7 +34,7 @@ class Wal(ActiveFile):
         self,
         files: Files,
         folder: Folder,
-        places: Places,
+        places: SegmentFolders,
         *,
         log_id: bytes,
         epoch: int,

@@ -6,17 +6,17 @@ from penstock.protocols.amqp.channel.channel import Channel, channel_totals
 from penstock.protocols.amqp.codec._channel import Consumer
 from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.amqp.session.state import State
-from penstock.protocols.net.connection_info import ChannelFacts, ConnectionFacts, ConsumerFacts
+from penstock.protocols.net.connection_info import ChannelInfo, ConnectionInfo, ConsumerInfo
 from penstock.subscriptions.dispatch.strategies import Kind
 
 __all__ = ["connection_facts"]
 
 
-def connection_facts(session: Session) -> ConnectionFacts | None:
+def connection_facts(session: Session) -> ConnectionInfo | None:
     """The facts of a connection that is in its vhost; None of others."""
     if session.state is not State.RUNNING:
         return None
-    return ConnectionFacts(
+    return ConnectionInfo(
         protocol="AMQP 0-9-1",
         user=session.actor.identity.username,
         vhost=session.vhost.name,
@@ -31,9 +31,9 @@ def connection_facts(session: Session) -> ConnectionFacts | None:
     )
 
 
-def _channel(channel: Channel) -> ChannelFacts:
+def _channel(channel: Channel) -> ChannelInfo:
     core = channel.core
-    return ChannelFacts(
+    return ChannelInfo(
         number=channel.number,
         confirm=core.confirming,
         transactional=core.transactional,
@@ -47,10 +47,10 @@ def _channel(channel: Channel) -> ChannelFacts:
     )
 
 
-def _consumer(tag: str, consumer: Consumer) -> ConsumerFacts:
+def _consumer(tag: str, consumer: Consumer) -> ConsumerInfo:
     queue = consumer.queue
     single = queue.kind in (Kind.SINGLE, Kind.PREFERRED)
-    return ConsumerFacts(
+    return ConsumerInfo(
         tag=tag,
         queue=queue.name,
         ack_required=not consumer.no_ack,

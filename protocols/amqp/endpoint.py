@@ -18,12 +18,12 @@ from penstock.protocols.amqp.messages.half import serve_questions
 from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
 from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.amqp.session.state import Login, State
-from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.login.logins import verified
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import ServerOptions, Wiring, wire
-from penstock.protocols.net.connection_info import ConnectionFacts, Totals
-from penstock.protocols.net.process_context import Shared
+from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.broker import Broker
 
 __all__ = ["AmqpConfig", "AmqpConnection", "serve"]
@@ -55,8 +55,8 @@ class AmqpConfig(Protocol):
 class AmqpConnection(Connection):
     """One connection."""
 
-    def __init__(self, wiring: Wiring, broker: Broker, options: AmqpOptions) -> None:
-        super().__init__(wiring)
+    def __init__(self, context: ConnectionContext, broker: Broker, options: AmqpOptions) -> None:
+        super().__init__(context)
         self._broker = broker
         self._anyone_anonymous = options.allow_anonymous is True
         self._login: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class AmqpConnection(Connection):
         if self.metered:
             self.spent(consumed)
         self._look()
-        self.wiring.tick.schedule()
+        self.context.tick.schedule()
         return consumed
 
     def _moved(self, before: State) -> None:
@@ -162,7 +162,7 @@ class AmqpConnection(Connection):
         if self._close_timer is not None:
             self._close_timer.cancel()
         self.session.lost()
-        self.wiring.tick.schedule()
+        self.context.tick.schedule()
 
     def on_writable(self) -> None:
         self.session.writable()
@@ -172,8 +172,8 @@ class AmqpConnection(Connection):
         self.session.durable(ok)
         self._look()
 
-    def on_pressure(self, paused: bool) -> None:
-        self.session.pressure(paused)
+    def on_backpressure(self, paused: bool) -> None:
+        self.session.backpressure(paused)
         self._look()
 
     def on_shutdown(self) -> None:
@@ -203,7 +203,7 @@ class AmqpConnection(Connection):
     def totals(self) -> Totals:
         return self.session.totals()
 
-    def facts(self) -> ConnectionFacts | None:
+    def info(self) -> ConnectionInfo | None:
         return self.flowing(connection_facts(self.session))
 
     def force_close(self, reason: str) -> None:
@@ -215,15 +215,15 @@ async def serve(
     amqp: AmqpConfig,
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
-    shared: Shared | None = None,
-) -> Front:
-    """Listen at every address that is on, until `Front.drain`; `shared.tls` is needed for `amqp.tls_address`.
+    shared: ProcessContext | None = None,
+) -> FrontEnd:
+    """Listen at every configured address, until `FrontEnd.drain`; `amqp.tls_address` needs `shared.tls`.
 
     Raises:
         StartError: an address cannot be listened on.
 
     """
-    shared = shared or Shared()
+    shared = shared or ProcessContext()
     options = AmqpOptions(
         frame_max=amqp.frame_max,
         channel_max=amqp.channel_max,
@@ -232,13 +232,13 @@ async def serve(
         handshake_timeout_s=amqp.handshake_timeout_s,
         allow_anonymous=amqp.allow_anonymous,
     )
-    wiring = wire(broker, server, loop, shared, logger, login_timeout_s=options.handshake_timeout_s)
+    context = wire(broker, server, loop, shared, logger, login_timeout_s=options.handshake_timeout_s)
 
     def connection() -> Connection:
-        return AmqpConnection(wiring, broker, options)
+        return AmqpConnection(context, broker, options)
 
     serve_questions(broker)
-    front = Front("amqp", wiring, max_connections=server.max_connections)
+    front = FrontEnd("amqp", context, max_connections=server.max_connections)
     if amqp.address is not None:
         front.open("amqp", amqp.address, connection)
     if amqp.tls_address is not None and shared.tls is not None:

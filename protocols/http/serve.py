@@ -15,8 +15,8 @@ from penstock.protocols.http.data.openapi import document as openapi
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
-from penstock.protocols.http.server.app import HttpApp, Words
-from penstock.protocols.http.server.endpoint import HttpFront
+from penstock.protocols.http.server.app import ErrorTexts, HttpApp
+from penstock.protocols.http.server.endpoint import HttpFrontEnd
 from penstock.protocols.http.server.messages import Request
 from penstock.protocols.http.server.workers import Forwarder
 from penstock.protocols.http.shared.traffic import Messages
@@ -24,11 +24,11 @@ from penstock.protocols.http.webhooks.delivery.questions import Questions
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.http.webhooks.service import Webhooks
 from penstock.protocols.net.connection_context import ServerOptions
-from penstock.protocols.net.process_context import Shared
+from penstock.protocols.net.process_context import ProcessContext
 
 if TYPE_CHECKING:
     from penstock.config import Address
-    from penstock.protocols.listening.front_end import Front
+    from penstock.protocols.listening.front_end import FrontEnd
     from penstock.protocols.listening.registry import Registry
     from penstock.protocols.workers.replication import Leader
     from penstock.router.broker import Broker
@@ -61,13 +61,13 @@ def _is_open(request: Request) -> bool:
 def serve(
     broker: Broker,
     registry: Registry,
-    words: Words,
+    words: ErrorTexts,
     options: HttpOptions,
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
-    shared: Shared | None = None,
+    shared: ProcessContext | None = None,
     leader: Leader | None = None,
-) -> Front:
+) -> FrontEnd:
     """Listen at every address that is on; `shared.tls` is needed for those with TLS, `leader` in worker 0 of
     several.
 
@@ -75,10 +75,10 @@ def serve(
         StartError: an address cannot be listened on.
 
     """
-    shared = shared or Shared()
-    front = HttpFront("http", broker, server, loop, shared)
-    if shared.doors is not None:
-        front.forwarder = Forwarder(broker, shared.doors, leader)
+    shared = shared or ProcessContext()
+    front = HttpFrontEnd("http", broker, server, loop, shared)
+    if shared.handover is not None:
+        front.forwarder = Forwarder(broker, shared.handover, leader)
     messages = Messages(words)
     data = HttpApp(words, needs_no_login=_is_open)
     problems.add(data)

@@ -1,6 +1,6 @@
 """The listeners of one protocol: plain, TLS, WebSocket. They share wiring and limits, and end together.
 
-A front end derives from `Front` what needs more (timers, state) and opens one listener per address.
+A front end derives from `FrontEnd` what needs more (timers, state) and opens one listener per address.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from penstock.protocols.listening.listener import Listener, listening_socket
 from penstock.protocols.listening.unix_socket import unix_socket
 from penstock.protocols.listening.websocket import WebSocketRules
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import Wiring
+from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.tls.contexts import Layer
 
-__all__ = ["Front"]
+__all__ = ["FrontEnd"]
 
 
 class Filling(Protocol):
@@ -34,21 +34,21 @@ class PausingLog(Protocol):
     """What a front end needs of the log."""
 
     @property
-    def on_pressure(self) -> list[Callable[[bool], object]]: ...
+    def on_backpressure(self) -> list[Callable[[bool], object]]: ...
     @property
     def paused(self) -> bool: ...
 
 
-class Front:
+class FrontEnd:
     """Listeners by the names that the ready line has for them."""
 
-    def __init__(self, section: str, wiring: Wiring, *, max_connections: int = 0) -> None:
+    def __init__(self, section: str, context: ConnectionContext, *, max_connections: int = 0) -> None:
         """`section` is the configuration's; `max_connections` holds for each listener, 0 = no limit."""
         self.listeners: Final[dict[str, Listener]] = {}
         self._section = section
-        self._wiring = wiring
+        self._context = context
         self._max = max_connections
-        self._pressure = False
+        self._backpressure = False
         self._full: frozenset[str] = frozenset()
         self._sockets: dict[str, Callable[[], socket.socket]] = {}
         """What makes the listening socket of a listener anew, where it was."""
@@ -76,7 +76,7 @@ class Front:
 
         """
         section = section or self._section
-        shared = self._wiring.doors is not None
+        shared = self._context.handover is not None
         listening = listening_socket(section, address.host, address.port, option=option, shared=shared)
         self._listen(name, listening, factory, tls, websocket)
         port = self.listeners[name].port  # which the system may have chosen
@@ -105,13 +105,13 @@ class Front:
         listener = Listener(
             listening,
             factory,
-            self._wiring,
+            self._context,
             max_connections=self._max,
             tls=tls,
             websocket=websocket,
             place=(self._section, name),
         )
-        listener.pressure(self._pressure, self._full)
+        listener.backpressure(self._backpressure, self._full)
         self.listeners[name] = listener
 
     @property
@@ -129,19 +129,19 @@ class Front:
         """Every connection that is not lost yet."""
         return {connection for listener in self.listeners.values() for connection in listener.connections}
 
-    def pressure(self, paused: bool, full: frozenset[str]) -> None:
+    def backpressure(self, paused: bool, full: frozenset[str]) -> None:
         """Have publishers wait, or those to the vhosts that are `full`; passed on to every connection."""
-        self._pressure, self._full = paused, full
+        self._backpressure, self._full = paused, full
         for listener in self.listeners.values():
-            listener.pressure(paused, full)
+            listener.backpressure(paused, full)
 
     def follow(self, log: PausingLog, quotas: Filling) -> None:
         """Have publishers wait from now on while `log`, the quota of their vhost or a rate asks for it."""
-        log.on_pressure.append(lambda paused: self.pressure(paused, quotas.full))
-        quotas.on_change.append(lambda full: self.pressure(log.paused, full))
-        self.pressure(log.paused, quotas.full)
-        if self._wiring.rates is not None:
-            self._wiring.rates.on_change.append(self._rates_changed)
+        log.on_backpressure.append(lambda paused: self.backpressure(paused, quotas.full))
+        quotas.on_change.append(lambda full: self.backpressure(log.paused, full))
+        self.backpressure(log.paused, quotas.full)
+        if self._context.rates is not None:
+            self._context.rates.on_change.append(self._rates_changed)
 
     def _rates_changed(self) -> None:
         for connection in self.connections:

@@ -28,7 +28,7 @@ from penstock.protocols.listening.proxy import ProxyError, read_header
 from penstock.protocols.listening.websocket import WebSocketRules, WebSocketTransport
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import Wiring
+from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import Totals
 from penstock.protocols.net.login_timeout import LATE_S
 from penstock.protocols.net.tcp import do_not_pace
@@ -93,7 +93,7 @@ class Listener:
         self,
         listening: socket.socket,
         factory: Callable[[], Connection],
-        wiring: Wiring,
+        context: ConnectionContext,
         *,
         max_connections: int = 0,
         tls: Layer | None = None,
@@ -129,18 +129,18 @@ class Listener:
         """HOST:PORT that is really listened on, or unix:PATH."""
         self.port: Final[int] = port
         self._factory = factory
-        self._wiring = wiring
-        self._loop = wiring.loop
+        self._context = context
+        self._loop = context.loop
         self._max = max_connections
         self._tls = tls
         self._websocket = websocket
         self._place = place
-        self._admission = wiring.admission
+        self._admission = context.admission
         self._announced: set[asyncio.Task[None]] = set()
         """Connections whose proxy has not yet said for whom they are."""
         self._empty = asyncio.Event()
         self._empty.set()
-        self._pressure = False
+        self._backpressure = False
         self._full: frozenset[str] = frozenset()
         self._timer = self._check_later()
         self._loop.add_reader(listening.fileno(), self._accept)
@@ -160,7 +160,7 @@ class Listener:
             except OSError as error:
                 if error.errno not in _SCARCE:
                     raise
-                self._wiring.logger.error(
+                self._context.logger.error(
                     "cannot accept connections for now: raise the limit of open files (ulimit -n)",
                     extra=fields(
                         address=self.address, error=error.strerror, connections=len(self.connections)
@@ -184,10 +184,10 @@ class Listener:
     async def _from_proxy(self, accepted: socket.socket, host: str, port: int) -> None:
         """Read for whom a trusted proxy speaks, then go on as if that one had come."""
         try:
-            source = await read_header(accepted, self._wiring.limits.greeting_timeout_s)
+            source = await read_header(accepted, self._context.limits.greeting_timeout_s)
         except (ProxyError, TimeoutError, OSError) as error:
             accepted.close()
-            self._wiring.logger.info(
+            self._context.logger.info(
                 "connection of a proxy refused",
                 extra=fields(peer=f"{host}:{port}", error=str(error) or "no PROXY header in time"),
             )
@@ -215,7 +215,7 @@ class Listener:
         if self._websocket is not None:
             protocol = WebSocketTransport(connection, self._websocket, self._loop)
         if self._tls is not None:
-            protocol = self._tls(protocol, connection, self._loop, self._wiring.limits.login_bytes)
+            protocol = self._tls(protocol, connection, self._loop, self._context.limits.login_bytes)
         SocketTransport(self._loop, accepted, protocol)
 
     def _made(self, host: str, port: int, *, foreign: bool) -> Connection:
@@ -228,8 +228,8 @@ class Listener:
         self.connections.add(connection)
         self.opened += 1
         self._empty.clear()
-        if self._pressure:
-            connection.on_pressure(True)
+        if self._backpressure:
+            connection.on_backpressure(True)
         return connection
 
     def take_over(self, record: Mapping[str, Any], data: bytes, given: socket.socket) -> None:
@@ -256,7 +256,7 @@ class Listener:
         self.refused += 1
         # 1, 2, 4, 8 ...: one line per doubling is enough under a flood.
         if self.refused & (self.refused - 1) == 0:
-            self._wiring.logger.warning(
+            self._context.logger.warning(
                 "connection refused: %s is reached",
                 option,
                 extra=fields(address=self.address, connections=len(self.connections), refused=self.refused),
@@ -305,18 +305,18 @@ class Listener:
         self._timer = self._check_later()
         held = 0
         for connection in list(self.connections):
-            if guarded(self._wiring.logger, "a connection failed; it is dropped", connection.check, now):
+            if guarded(self._context.logger, "a connection failed; it is dropped", connection.check, now):
                 held += connection.held_bytes()
             else:
                 connection.abort("the gateway failed to look after it; see the gateway's log")
-        buffers = self._wiring.buffers
+        buffers = self._context.buffers
         buffers.report(self, held, now)
         if buffers.surplus:
             self._cut(now)
 
     def _cut(self, now: float) -> None:
         """Drop the largest of those who do not take their output, until the budget of all is kept."""
-        buffers = self._wiring.buffers
+        buffers = self._context.buffers
         stuck = [connection for connection in self.connections if connection.is_stuck(now)]
         for connection in sorted(stuck, key=Connection.held_bytes, reverse=True):
             if not buffers.surplus:
@@ -324,15 +324,15 @@ class Listener:
             buffers.cut(connection.held_bytes())
             connection.abort("took none of its output while buffers were short (server.buffer_budget)")
 
-    def pressure(self, paused: bool, full: frozenset[str]) -> None:
+    def backpressure(self, paused: bool, full: frozenset[str]) -> None:
         """Have publishers wait, or those to the vhosts that are `full`; passed on to every connection."""
-        self._pressure, self._full = paused, full
+        self._backpressure, self._full = paused, full
         for connection in [one for one in self.connections if not one.handed_over]:
-            connection.on_pressure(paused or connection.vhost_name in full)
+            connection.on_backpressure(paused or connection.vhost_name in full)
 
     def _logged_in(self, connection: Connection) -> None:
         if connection.vhost_name in self._full:
-            connection.on_pressure(True)
+            connection.on_backpressure(True)
 
     # Stopping
 
@@ -363,4 +363,4 @@ class Listener:
         while self.connections:
             await asyncio.sleep(0)
         self._timer.cancel()
-        self._wiring.buffers.report(self, 0, self._loop.time())
+        self._context.buffers.report(self, 0, self._loop.time())

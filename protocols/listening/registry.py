@@ -1,7 +1,7 @@
 """The listeners of a gateway, seen from above: every connection of every front end, and what was before.
 
 The composition root fills it; the HTTP front end reads it. Front ends do not know it: a connection answers
-`Connection.facts`, a listener counts what it opened and closed.
+`Connection.info`, a listener counts what it opened and closed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 
 if TYPE_CHECKING:
     from penstock.protocols.listening.definitions import Part
-    from penstock.protocols.listening.front_end import Front
+    from penstock.protocols.listening.front_end import FrontEnd
     from penstock.protocols.listening.listener import Listener
     from penstock.protocols.net.connection import Connection
 
@@ -41,7 +41,7 @@ class Live:
     """An open connection and what it says of itself."""
 
     connection: Connection
-    facts: ConnectionFacts
+    info: ConnectionInfo
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class Registry:
     """See the module."""
 
     def __init__(self) -> None:
-        self.fronts: dict[str, Front] = {}
+        self.fronts: dict[str, FrontEnd] = {}
         """By what they speak: "amqp", "mqtt", "native", "http"."""
         self.memory: MemoryLimit | None = None
 
@@ -75,9 +75,9 @@ class Registry:
         found = []
         for _, listener in self.listeners():
             for connection in listener.connections:
-                facts = connection.facts()
-                if facts is not None:
-                    found.append(Live(connection, facts))
+                info = connection.info()
+                if info is not None:
+                    found.append(Live(connection, info))
         found.sort(key=lambda live: live.connection.id)
         return found
 

@@ -53,7 +53,7 @@ async def verified(
                     login.user, login.password, connection.local, peer=connection.peer_host
                 )
     except PenstockError as error:
-        connection.wiring.logger.warning(
+        connection.context.logger.warning(
             "login refused",
             extra=fields(connection=connection.id, peer=connection.peer, error=error.message),
         )

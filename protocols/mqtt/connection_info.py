@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.mqtt.session.session import Session, State
-from penstock.protocols.net.connection_info import ConnectionFacts, ConsumerFacts, Totals
+from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo, Totals
 
 __all__ = ["connection_facts", "spoken", "totals"]
 
@@ -24,12 +24,12 @@ def totals(session: Session) -> Totals:
     return Totals(published=published, delivered=delivered, acknowledged=session.completed)
 
 
-def connection_facts(session: Session) -> ConnectionFacts | None:
+def connection_facts(session: Session) -> ConnectionInfo | None:
     """The facts of a client that is connected; None of others."""
     client = session.client
     if session.state is not State.OPEN or client is None:
         return None
-    return ConnectionFacts(
+    return ConnectionInfo(
         protocol=_VERSIONS[session.version],
         user=client.username,
         vhost=client.vhost.name,
@@ -43,7 +43,7 @@ def connection_facts(session: Session) -> ConnectionFacts | None:
         channels=[],
         client_id=client.client_id,
         consumers=[
-            ConsumerFacts(
+            ConsumerInfo(
                 tag=subscription.topic,
                 queue=client.queue.name,
                 ack_required=subscription.qos > 0,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.websocket import WebSocketRules
 from penstock.protocols.mqtt.auth.acl import AclFile
 from penstock.protocols.mqtt.auth.amqtt_host import AmqttClient, AmqttHost
@@ -31,10 +31,10 @@ from penstock.protocols.mqtt.session.connecting import split_user_name, vhost_of
 from penstock.protocols.mqtt.session.session import Session
 from penstock.protocols.mqtt.subscriptions.shared import filter_of
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import ServerOptions, Wiring, wire
-from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 from penstock.protocols.net.login_timeout import LATE_S
-from penstock.protocols.net.process_context import Shared
+from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from penstock.router.authorization.identity import Identity
     from penstock.router.authorization.permissions import TopicOperation
     from penstock.router.broker import Broker
-    from penstock.subscriptions.turn._turns import Sink
+    from penstock.subscriptions.tick._tick import Sink
 
-__all__ = ["MqttFront", "serve"]
+__all__ = ["MqttFrontEnd", "serve"]
 
 logger: Final = logging.getLogger("penstock.mqtt")
 
@@ -54,8 +54,8 @@ PINGRESP: Final = b"\xd0\0"
 class MqttConnection(Connection):
     """One TCP connection with an MQTT client: the host of its session."""
 
-    def __init__(self, wiring: Wiring, clients: Clients, options: MqttOptions) -> None:
-        super().__init__(wiring)
+    def __init__(self, context: ConnectionContext, clients: Clients, options: MqttOptions) -> None:
+        super().__init__(context)
         self._clients = clients
         clients.sockets += 1
         self._options = options
@@ -66,7 +66,7 @@ class MqttConnection(Connection):
         self._amqtt = guard if isinstance(guard, AmqttHost) else None
         self._amqtt_client: AmqttClient | None = None
         self._is_open = False
-        self._pressure = False
+        self._backpressure = False
         self.session = Session(self, clients, options)
 
     # What Connection calls
@@ -80,11 +80,11 @@ class MqttConnection(Connection):
         if wait_s and not self.closing:
             self.hold("rate")
             self.loop.call_later(wait_s, self.release, "rate")
-        if self._pressure and self.session.publishes:
+        if self._backpressure and self.session.publishes:
             self.hold("pressure")
         if self.metered:
             self.spent(consumed)
-        self.quick = None if self._pressure or self.metered else self.session.quick
+        self.quick = None if self._backpressure or self.metered else self.session.quick
         return consumed
 
     def answer(self) -> None:
@@ -110,8 +110,8 @@ class MqttConnection(Connection):
     def on_durable(self, ok: bool) -> None:
         self.session.durable(ok)
 
-    def on_pressure(self, paused: bool) -> None:
-        self._pressure = paused
+    def on_backpressure(self, paused: bool) -> None:
+        self._backpressure = paused
         self.quick = None
         if not paused:
             self.release("pressure")
@@ -128,7 +128,7 @@ class MqttConnection(Connection):
         # The pings of a publisher that is paused lie unread in the socket. It gets answers all the same, or
         # it would take us for dead, come again, and be paused again.
         half = self.session.keep_alive_s / 2
-        if half and (self._pressure or self.slowed) and self.held and now - self.last_write_at >= half:
+        if half and (self._backpressure or self.slowed) and self.held and now - self.last_write_at >= half:
             self.out.write(PINGRESP)
             self.flush()
 
@@ -145,7 +145,7 @@ class MqttConnection(Connection):
     def totals(self) -> Totals:
         return totals(self.session)
 
-    def facts(self) -> ConnectionFacts | None:
+    def info(self) -> ConnectionInfo | None:
         return self.flowing(connection_facts(self.session))
 
     def force_close(self, reason: str) -> None:
@@ -335,7 +335,7 @@ class MqttConnection(Connection):
         self.close(reason)
 
 
-class MqttFront(Front):
+class MqttFrontEnd(FrontEnd):
     """The listeners of MQTT, and the timers of all sessions."""
 
     clients: Clients
@@ -372,7 +372,7 @@ class MqttFront(Front):
         self._arm()
 
     async def drain(self, timeout: float) -> None:
-        """Say goodbye to every client and write what sessions know; see `Front.drain`."""
+        """Say goodbye to every client and write what sessions know; see `FrontEnd.drain`."""
         await super().drain(timeout)
         self.clients.on_deadline = lambda: None
         if self._clients_timer is not None:
@@ -389,16 +389,16 @@ async def serve(
     options: MqttOptions,
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
-    shared: Shared | None = None,
-) -> MqttFront:
-    """Listen at every address that is on, until `MqttFront.drain`; `shared.tls` is needed for `tls_listen`.
+    shared: ProcessContext | None = None,
+) -> MqttFrontEnd:
+    """Listen at every configured address, until `MqttFrontEnd.drain`; `tls_listen` needs `shared.tls`.
 
     Raises:
         StartError: an address cannot be listened on, or the file of access rights cannot be used.
 
     """
-    shared = shared or Shared()
-    wiring = wire(
+    shared = shared or ProcessContext()
+    context = wire(
         broker,
         server,
         loop,
@@ -419,9 +419,9 @@ async def serve(
     clients = Clients(broker, lambda: broker.log.wall_ms() / 1000, options)
 
     def connection() -> Connection:
-        return MqttConnection(wiring, clients, options)
+        return MqttConnection(context, clients, options)
 
-    front = MqttFront("mqtt", wiring, max_connections=server.max_connections)
+    front = MqttFrontEnd("mqtt", context, max_connections=server.max_connections)
     front.definitions["mqtt_sessions"] = SessionDefinitions(clients, options)
     if options.listen:
         front.open("mqtt", Address.parse(options.listen), connection)

@@ -12,15 +12,15 @@ from typing import Final
 
 from penstock.config import Address
 from penstock.errors import PenstockError
-from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.login.logins import verified
 from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.options import NativeOptions
 from penstock.protocols.native.session.session import Login, Session, State
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import ServerOptions, Wiring, wire
-from penstock.protocols.net.connection_info import ConnectionFacts, Totals
-from penstock.protocols.net.process_context import Shared
+from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.broker import Broker
 
 __all__ = ["NativeConnection", "serve"]
@@ -31,12 +31,12 @@ logger: Final = logging.getLogger("penstock.native")
 class NativeConnection(Connection):
     """One connection."""
 
-    def __init__(self, wiring: Wiring, broker: Broker, options: NativeOptions) -> None:
-        super().__init__(wiring)
+    def __init__(self, context: ConnectionContext, broker: Broker, options: NativeOptions) -> None:
+        super().__init__(context)
         self._broker = broker
         self._options = options
         self._login: asyncio.Task[None] | None = None
-        self._pressure = False
+        self._backpressure = False
         self._parked = False
         self.session = Session(
             broker,
@@ -100,7 +100,7 @@ class NativeConnection(Connection):
             self.await_written(written)
         if synced:
             self.await_synced(synced)
-        if self._pressure and session.codec.published:
+        if self._backpressure and session.codec.published:
             # Consumers must go on being read: their acknowledgements free the disk.
             self.hold("pressure")
         if session.ended is not None:
@@ -135,7 +135,7 @@ class NativeConnection(Connection):
         if self._login is not None:
             self._login.cancel()
         self.session.lost()
-        self.wiring.tick.schedule()
+        self.context.tick.schedule()
 
     def on_writable(self) -> None:
         if self._parked:
@@ -145,8 +145,8 @@ class NativeConnection(Connection):
     def on_durable(self, ok: bool) -> None:
         self.session.durable(ok)
 
-    def on_pressure(self, paused: bool) -> None:
-        self._pressure = paused
+    def on_backpressure(self, paused: bool) -> None:
+        self._backpressure = paused
         if not paused:
             self.release("pressure")
         elif self.session.codec.published:
@@ -177,11 +177,11 @@ class NativeConnection(Connection):
     def totals(self) -> Totals:
         return self.session.totals()
 
-    def facts(self) -> ConnectionFacts | None:
+    def info(self) -> ConnectionInfo | None:
         session = self.session
         if session.state is not State.RUNNING:
             return None
-        return ConnectionFacts(
+        return ConnectionInfo(
             protocol="Penstock 1",
             user=session.identity.username,
             vhost=session.vhost.name,
@@ -204,21 +204,21 @@ async def serve(
     options: NativeOptions,
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
-    shared: Shared | None = None,
-) -> Front:
-    """Listen at every address that is on, until `Front.drain`; `shared.tls` is needed for `tls_listen`.
+    shared: ProcessContext | None = None,
+) -> FrontEnd:
+    """Listen at every address that is on, until `FrontEnd.drain`; `shared.tls` is needed for `tls_listen`.
 
     Raises:
         StartError: an address cannot be listened on.
 
     """
-    shared = shared or Shared()
-    wiring = wire(broker, server, loop, shared, logger, login_timeout_s=options.login_timeout_s)
+    shared = shared or ProcessContext()
+    context = wire(broker, server, loop, shared, logger, login_timeout_s=options.login_timeout_s)
 
     def connection() -> NativeConnection:
-        return NativeConnection(wiring, broker, options)
+        return NativeConnection(context, broker, options)
 
-    front = Front("native", wiring, max_connections=server.max_connections)
+    front = FrontEnd("native", context, max_connections=server.max_connections)
     if options.listen:
         front.open("native", Address.parse(options.listen), connection)
     if options.tls_listen and shared.tls is not None:

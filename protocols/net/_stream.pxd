@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from penstock.protocols.net.outbuffer cimport OutBuffer
-from penstock.subscriptions.turn._turns cimport Sink, Turns
+from penstock.subscriptions.tick._tick cimport Sink, TickBase
 
 
 cdef class QuickReader:             # what handles a read without a call into Python
@@ -33,7 +33,7 @@ cdef class Stream(Sink):
     cdef public Py_ssize_t output_mark
     cdef readonly object transport
     cdef Wire wire                  # the transport, if it is a socket itself
-    cdef Turns turns
+    cdef TickBase tick
     cdef readonly object loop
     cdef bytes rest
     cdef bytearray own

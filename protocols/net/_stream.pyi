@@ -3,7 +3,7 @@
 import asyncio
 
 from penstock.protocols.net.outbuffer import OutBuffer
-from penstock.subscriptions.turn._turns import Sink, Turns
+from penstock.subscriptions.tick._tick import Sink, TickBase
 
 ARENA: bytearray
 """Where all connections of the process read into; valid only inside one `received` call."""
@@ -55,7 +55,7 @@ class Stream(Sink):
     throttled: bool
     """Somebody was told that there is no room, and waits for `on_writable`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, output_mark: int) -> None: ...
+    def __init__(self, loop: asyncio.AbstractEventLoop, tick: TickBase, output_mark: int) -> None: ...
     @property
     def out(self) -> OutBuffer:
         """Output of this tick."""

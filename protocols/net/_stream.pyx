@@ -15,7 +15,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy, memmove
 
 from penstock.protocols.net.outbuffer cimport FILE_BYTES, OutBuffer
-from penstock.subscriptions.turn._turns cimport Sink, Turns
+from penstock.subscriptions.tick._tick cimport Sink, TickBase
 
 cdef extern from "time.h" nogil:
     ctypedef long time_t
@@ -71,9 +71,9 @@ cdef class Wire:
 
 
 cdef class Stream(Sink):
-    def __init__(self, loop not None, Turns turns not None, Py_ssize_t output_mark):
+    def __init__(self, loop not None, TickBase tick not None, Py_ssize_t output_mark):
         self.loop = loop
-        self.turns = turns
+        self.tick = tick
         self.output_mark = output_mark
         self.out = OutBuffer()
         self.rest = b""
@@ -127,29 +127,29 @@ cdef class Stream(Sink):
             if self.own_fill >= self.want:
                 self.handle(self.own, self.own_fill)
                 self.served()
-                self.turns.end_read()
+                self.tick.end_read()
             return 0
         size = PyBytes_GET_SIZE(self.rest) + nbytes
         self.rest = b""
         if size == ARENA_SIZE and self.wire is None:
             self.take_turns()
-        if size <= SMALL_READ and self.turns.begin_read(self.last_read_at):
+        if size <= SMALL_READ and self.tick.begin_read(self.last_read_at):
             try:
                 self.handle(arena, size)
             finally:
-                self.turns.run_alone(self)
+                self.tick.run_alone(self)
         else:
             self.handle(arena, size)
             self.served()
-            self.turns.end_read()
+            self.tick.end_read()
         return 0
 
     cdef int served(self) except -1:
         if self.answers_wait:
             self.answers_wait = False
             if not self.closing:
-                if self.quick is not None and self.quick.answer(self.out, self.turns.unwritten.written_lsn):
-                    self.turns.dirty_connection(self)
+                if self.quick is not None and self.quick.answer(self.out, self.tick.unwritten.written_lsn):
+                    self.tick.dirty_connection(self)
                 else:
                     self.answer()
         return 0
@@ -215,7 +215,7 @@ cdef class Stream(Sink):
             self.rest = b""
             self.handle(arena, size)
         self.served()
-        self.turns.end_read()
+        self.tick.end_read()
 
     def drop_input(self):
         self.rest = b""
@@ -235,7 +235,7 @@ cdef class Stream(Sink):
     # Writing
 
     def dirty(self):
-        self.turns.dirty_connection(self)
+        self.tick.dirty_connection(self)
 
     def flush(self):
         self.send_out()
@@ -266,7 +266,7 @@ cdef class Stream(Sink):
                     self.hold("output")
         if self.throttled and self.writable:
             self.throttled = False
-            self.turns.relieve(self)
+            self.tick.relieve(self)
         return 0
 
     def room(self):

@@ -24,7 +24,7 @@ wakes the queues of its consumers there. A peer that sends and sends without tak
 either when far too much waits for it, and dropped when it still takes nothing.
 
 Flow control inwards. `hold(reason)` stops reading from the socket until every reason was released. The
-listener calls `on_pressure` when the log asks publishers to pause; a front end decides which of its
+listener calls `on_backpressure` when the log asks publishers to pause; a front end decides which of its
 connections publish (consumers must go on being read, or their acknowledgements would never arrive).
 
 Durability. `await_written(lsn)` / `await_synced(lsn)` register once per read, and `on_durable(ok)` is called
@@ -46,8 +46,8 @@ from penstock.logs import fields
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net._stream import ARENA, Stream
 from penstock.protocols.net.addresses import is_loopback
-from penstock.protocols.net.connection_context import Wiring
-from penstock.protocols.net.connection_info import ConnectionFacts, Totals
+from penstock.protocols.net.connection_context import ConnectionContext
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 from penstock.protocols.net.login_timeout import LoginTime
 from penstock.protocols.net.relay import Relay
 from penstock.subscriptions.cursor import _events as events
@@ -70,11 +70,13 @@ _ids: Final = itertools.count(1)
 class Connection(Stream, asyncio.BufferedProtocol):
     """One TCP connection. See the module text; hooks to fill in come last."""
 
-    def __init__(self, wiring: Wiring) -> None:
-        super().__init__(wiring.loop, wiring.tick, min(wiring.limits.output_high_bytes, wiring.buffers.mark))
+    def __init__(self, context: ConnectionContext) -> None:
+        super().__init__(
+            context.loop, context.tick, min(context.limits.output_high_bytes, context.buffers.mark)
+        )
         self.id: Final = next(_ids)
         """Number of the connection in this process, from 1; in log lines."""
-        self.wiring: Final = wiring
+        self.context: Final = context
         self.reason = "the client closed the socket"
         """Why the connection ended or will end, for the closing line."""
         self.user: str | None = None
@@ -91,7 +93,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.opened_at = time.time()
         """Seconds since the epoch."""
         self._holds: set[str] = set()
-        self._stuck_since = wiring.loop.time()
+        self._stuck_since = context.loop.time()
         self._waiting = 0
         self._linger: asyncio.TimerHandle | None = None
         self._login_time: LoginTime | None = None
@@ -114,7 +116,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """How much the client publishes per second has a limit."""
         self._counted = 0
         self._rate_timer: asyncio.TimerHandle | None = None
-        self._history: list[bytes] | None = [] if wiring.doors is not None else None
+        self._history: list[bytes] | None = [] if context.handover is not None else None
 
     # Transport: opening and closing
 
@@ -133,13 +135,13 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.server_address = str(local[0]), int(local[1])
         stream.set_write_buffer_limits(high=self.output_mark)
         self._login_time = LoginTime(self.loop, lambda: "login" in self._holds, self.abort)
-        self._login_time.begin("no complete first packet", self.wiring.limits.greeting_timeout_s)
+        self._login_time.begin("no complete first packet", self.context.limits.greeting_timeout_s)
         self.on_open()
 
     def greeted(self) -> None:
         """The first packet was complete: what is left of the login time runs now."""
         if self._login_time is not None:
-            self._login_time.begin("the login was not complete", self.wiring.limits.login_timeout_s)
+            self._login_time.begin("the login was not complete", self.context.limits.login_timeout_s)
 
     def _login_over(self) -> None:
         """No time runs any more."""
@@ -156,11 +158,11 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.rates_changed()
         if vhost:
             more = {"vhost": vhost, **more}
-        self.wiring.logger.info(
+        self.context.logger.info(
             "connection opened", extra=fields(connection=self.id, peer=self.peer, user=user, **more)
         )
         if events.is_on():
-            protocol, client = self.wiring.logger.name.rpartition(".")[2], more.get("client")
+            protocol, client = self.context.logger.name.rpartition(".")[2], more.get("client")
             known = f"{protocol} {client}" if client and client != "-" else protocol
             events.note("connect", vhost=vhost, connection=self.name, user=user, detail=known)
         if self.on_login is not None:
@@ -194,7 +196,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
                     detail=self.reason,
                 )
             received, sent = self.message_counts()
-            self.wiring.logger.info(
+            self.context.logger.info(
                 "connection closed",
                 extra=fields(
                     connection=self.id,
@@ -267,13 +269,17 @@ class Connection(Stream, asyncio.BufferedProtocol):
     def within_login_bytes(self) -> bool:
         """Whether the peer may go on; it may not when it sent too much and is not known yet."""
         # What comes in one read behind the login, which is being checked, is no part of it.
-        if not self.trusted and self.bytes_in > self.wiring.limits.login_bytes and "login" not in self._holds:
-            self.abort(f"more than {self.wiring.limits.login_bytes} bytes before the login")
+        if (
+            not self.trusted
+            and self.bytes_in > self.context.limits.login_bytes
+            and "login" not in self._holds
+        ):
+            self.abort(f"more than {self.context.limits.login_bytes} bytes before the login")
         return not self.closing
 
     def failed(self) -> None:
         """`received` raised: log it, and drop the connection."""
-        self.wiring.logger.exception(
+        self.context.logger.exception(
             "connection dropped after an internal error",
             extra=fields(connection=self.id, peer=self.peer, user=self.user or "-"),
         )
@@ -298,7 +304,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def rates_changed(self) -> None:
         """Other rates hold than before."""
-        rates = self.wiring.rates
+        rates = self.context.rates
         metered = rates is not None and bool(self.vhost_name) and rates.hold(self.user or "", self.vhost_name)
         if metered and not self.metered:
             self._counted = self.message_counts()[0]
@@ -309,7 +315,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def spent(self, nbytes: int) -> None:
         """So many bytes were handled, of a client that is `metered`: if it publishes, it may have to wait."""
-        rates = self.wiring.rates
+        rates = self.context.rates
         published = self.message_counts()[0]
         if rates is None or not published:
             return
@@ -382,8 +388,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         output as the client has got already; or the first `said` bytes. Then the connection is over here, but
         for the layers that lie below it (`relay`). Return from `received` with everything consumed.
         """
-        doors, transport = self.wiring.doors, self.transport
-        assert doors is not None and transport is not None
+        handover, transport = self.context.handover, self.transport
+        assert handover is not None and transport is not None
         self.flush()
         host, port = self.server_address
         record = {
@@ -397,30 +403,30 @@ class Connection(Stream, asyncio.BufferedProtocol):
         }
         data = b"".join(reads)
         self.handed_over = True
-        self.wiring.logger.info(
+        self.context.logger.info(
             "connection handed over", extra=fields(connection=self.id, peer=self.peer, to=worker)
         )
         if isinstance(transport, SocketTransport):
             given, unsent = transport.release()
             record["said"] = self.bytes_out - unsent if said is None else said
-            doors.give(worker, record, given, data)
+            handover.give(worker, record, given, data)
             self.closing = True
             self.loop.call_soon(self.connection_lost, None)
             return
         self._login_over()
         self.trusted = True
         record["said"] = self.bytes_out if said is None else said
-        self._relay = Relay(self, doors.pair(worker, record, data))
+        self._relay = Relay(self, handover.pair(worker, record, data))
 
     # Durability
 
     def await_written(self, lsn: int) -> None:
         """Have `on_durable` called when everything up to `lsn` is written."""
-        self.wiring.log.when_written(lsn, self._durable)
+        self.context.log.when_written(lsn, self._durable)
 
     def await_synced(self, lsn: int) -> None:
         """Have `on_durable` called when everything up to `lsn` is on the disk."""
-        self.wiring.log.when_synced(lsn, self._durable)
+        self.context.log.when_synced(lsn, self._durable)
 
     def _durable(self, ok: bool) -> None:
         if self.transport is not None and not self.transport.is_closing():
@@ -442,10 +448,10 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.drop_room()
         if now - self._stuck_since > _FILES_HELD_S and isinstance(transport, SocketTransport):
             transport.take_in()
-        if "output" in self._holds and now - self._stuck_since > self.wiring.limits.output_stuck_s:
-            self.abort(f"took none of its output for {self.wiring.limits.output_stuck_s:.0f} s")
+        if "output" in self._holds and now - self._stuck_since > self.context.limits.output_stuck_s:
+            self.abort(f"took none of its output for {self.context.limits.output_stuck_s:.0f} s")
             return
-        mark = min(self.wiring.limits.output_high_bytes, self.wiring.buffers.mark)
+        mark = min(self.context.limits.output_high_bytes, self.context.buffers.mark)
         if mark != self.output_mark and not transport.is_closing():
             self.output_mark = mark
             transport.set_write_buffer_limits(high=mark)
@@ -493,7 +499,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
     def on_durable(self, ok: bool) -> None:
         """A position that was awaited is reached; False = the log failed, nothing more may be confirmed."""
 
-    def on_pressure(self, paused: bool) -> None:
+    def on_backpressure(self, paused: bool) -> None:
         """The log or the quota of its vhost asks publishers to pause, or lets them go on; said again when it
         has not changed."""
 
@@ -518,13 +524,13 @@ class Connection(Stream, asyncio.BufferedProtocol):
         received, sent = self.message_counts()
         return Totals(published=received, delivered=sent)
 
-    def flowing(self, facts: ConnectionFacts | None) -> ConnectionFacts | None:
+    def flowing(self, info: ConnectionInfo | None) -> ConnectionInfo | None:
         """The same, which say so when a rate holds the connection."""
-        if facts is not None and self.slowed:
-            facts.state = "flow"
-        return facts
+        if info is not None and self.slowed:
+            info.state = "flow"
+        return info
 
-    def facts(self) -> ConnectionFacts | None:
+    def info(self) -> ConnectionInfo | None:
         """What there is to say of it; None while nobody is logged in, and for what is no client's."""
         return None
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
-from penstock.protocols.net.process_context import Shared
-from penstock.protocols.workers.handover import Doors
+from penstock.protocols.net.process_context import ProcessContext
+from penstock.protocols.workers.handover import HandoverSockets
 from penstock.router.limits.rate_quotas import Rates
-from penstock.subscriptions.turn._turns import Turns
+from penstock.subscriptions.tick._tick import TickBase
 
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
 
-__all__ = ["Limits", "LogPort", "ServerOptions", "Wiring", "wire"]
+__all__ = ["ConnectionContext", "Limits", "LogPort", "ServerOptions", "wire"]
 
 
 class LogPort(Protocol):
@@ -49,18 +49,18 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class ConnectionContext:
     """What all connections of a listener are connected to."""
 
     loop: asyncio.AbstractEventLoop
     log: LogPort
-    tick: Turns
+    tick: TickBase
     limits: Limits
     logger: logging.Logger
     admission: Admission = field(default_factory=Admission)
     buffers: Buffers = field(default_factory=Buffers)
     """Both are shared by all listeners of the process."""
-    doors: Doors | None = None
+    handover: HandoverSockets | None = None
     """The ways to the other workers; None: there are none."""
     rates: Rates | None = None
     """How much clients may publish per second; None: as much as they like."""
@@ -86,12 +86,12 @@ def wire(
     broker: Broker,
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
-    shared: Shared,
+    shared: ProcessContext,
     logger: logging.Logger,
     *,
     login_timeout_s: float,
     greeting_timeout_s: float = 5.0,
-) -> Wiring:
+) -> ConnectionContext:
     """The wiring of a front end's connections; see `Limits` for the times."""
     limits = Limits(
         greeting_timeout_s=min(greeting_timeout_s, login_timeout_s),
@@ -99,7 +99,7 @@ def wire(
         output_high_bytes=server.output_buffer_bytes,
         output_stuck_s=server.output_stuck_s,
     )
-    return Wiring(
+    return ConnectionContext(
         loop,
         broker.log,
         broker.tick,
@@ -107,6 +107,6 @@ def wire(
         logger,
         shared.admission,
         shared.buffers,
-        shared.doors,
+        shared.handover,
         broker.rates,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-__all__ = ["SIZES", "ChannelFacts", "ConnectionFacts", "ConsumerFacts", "Totals"]
+__all__ = ["SIZES", "ChannelInfo", "ConnectionInfo", "ConsumerInfo", "Totals"]
 
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 """Bounds of message sizes in bytes, RabbitMQ's; the kernel `amqp._codec` has them too."""
@@ -59,7 +59,7 @@ class Totals:
 
 
 @dataclass(slots=True)
-class ConsumerFacts:
+class ConsumerInfo:
     """Somebody who takes messages of a queue."""
 
     tag: str
@@ -73,7 +73,7 @@ class ConsumerFacts:
 
 
 @dataclass(slots=True)
-class ChannelFacts:
+class ChannelInfo:
     """A channel; an MQTT connection has none."""
 
     number: int
@@ -85,11 +85,11 @@ class ChannelFacts:
     unconfirmed: int
     uncommitted: int
     totals: Totals
-    consumers: list[ConsumerFacts]
+    consumers: list[ConsumerInfo]
 
 
 @dataclass(slots=True)
-class ConnectionFacts:
+class ConnectionInfo:
     """A connection whose client is logged in."""
 
     protocol: str
@@ -105,7 +105,7 @@ class ConnectionFacts:
     frame_max: int
     channel_max: int
     totals: Totals
-    channels: list[ChannelFacts]
+    channels: list[ChannelInfo]
     client_id: str = ""
-    consumers: list[ConsumerFacts] = field(default_factory=list)
+    consumers: list[ConsumerInfo] = field(default_factory=list)
     """Of the connection itself, where there are no channels."""

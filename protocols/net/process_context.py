@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.tls.contexts import Tls
-from penstock.protocols.workers.handover import Doors
+from penstock.protocols.workers.handover import HandoverSockets
 
-__all__ = ["Shared"]
+__all__ = ["ProcessContext"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class ProcessContext:
     """One per process; a front end hands it on to its listeners and connections."""
 
     tls: Tls | None = None
     """None = no certificate is configured, so no listener has TLS."""
     admission: Admission = field(default_factory=Admission)
     buffers: Buffers = field(default_factory=Buffers)
-    doors: Doors | None = None
+    handover: HandoverSockets | None = None
     """The ways to the other workers of the gateway; None: there are none."""

@@ -1,6 +1,6 @@
 """A connection that is served by another worker and whose bytes pass through this one.
 
-A socket is handed over (`doors`); but behind TLS or WebSocket there is state that cannot be. Its layers
+A socket is handed over (`handover`); but behind TLS or WebSocket there is state that cannot be. Its layers
 stay here, and what they carry goes through a pair of sockets: towards the worker by `Passage`, in the
 place of a scanner, back by this protocol. Either side waits while the other one takes nothing.
 """

@@ -11,8 +11,8 @@ request by HTTP, for what workers have to tell one another.
     | record size u32 | data size u32 | record | data |     little-endian; the record is a JSON object
     +----------------+--------------+--------+------+     the descriptor comes with the first byte
 
-Doors are in a folder that only their user may enter; who gets through is trusted. Made by the supervisor,
-they outlive their worker: what comes while it is down waits for it.
+The sockets are in a folder that only their user may enter; who gets through is trusted. The supervisor makes
+them, so they outlive their worker: connections that come while it is down wait for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import orjson
 
 from penstock.logs import fields
 
-__all__ = ["Doors"]
+__all__ = ["HandoverSockets"]
 
 logger: Final = logging.getLogger("penstock.workers")
 
@@ -43,7 +43,7 @@ _DATA_MAX: Final = 1 << 20
 Record = dict[str, Any]
 
 
-class Doors:
+class HandoverSockets:
     """The door of this worker, and the ways to those of the others."""
 
     def __init__(

@@ -29,7 +29,7 @@ from penstock.router.shared_state import Change, Mirror, Said, apply
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.protocols.workers.handover import Doors
+    from penstock.protocols.workers.handover import HandoverSockets
     from penstock.router.broker import Broker
     from penstock.router.rows import Tables
 
@@ -107,7 +107,7 @@ class Durable(Protocol):
 class Leader:
     """Worker 0's side. What is not yet durable is told to nobody: it may be gone after a crash."""
 
-    def __init__(self, doors: Doors, log: Durable) -> None:
+    def __init__(self, handover: HandoverSockets, log: Durable) -> None:
         self.tables: Final = Said(log.tables, self._changed)
         self._log = log
         self._behind: dict[int, _Behind] = {}
@@ -115,11 +115,11 @@ class Leader:
         self._last: dict[int, asyncio.Future[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._doors = doors
+        self._handover = handover
 
     def start(self) -> None:
         """Whoever follows gets what there is from now on."""
-        self._doors.take("follow", self._follow)
+        self._handover.take("follow", self._follow)
 
     def _changed(self, change: Change, lsn: int) -> None:
         if not self._changes:
@@ -183,10 +183,10 @@ class Leader:
 class Follower:
     """The side of each other worker."""
 
-    def __init__(self, doors: Doors) -> None:
+    def __init__(self, handover: HandoverSockets) -> None:
         self.mirror: Mirror
         """After `begin`."""
-        self._doors = doors
+        self._handover = handover
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
         self._task: asyncio.Task[None] | None = None
@@ -204,8 +204,8 @@ class Follower:
                 return
 
     async def _connect(self) -> dict[str, Any]:
-        record = {"kind": "follow", "worker": self._doors.me}
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._doors.pair(0, record))
+        record = {"kind": "follow", "worker": self._handover.me}
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._handover.pair(0, record))
         return await _read(self._reader)
 
     def _done(self, frame: dict[str, Any]) -> None:

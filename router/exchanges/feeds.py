@@ -140,15 +140,15 @@ class Feeds:
         self._keep(feed, row)
         return feed
 
-    def of_keeper(self, vhost: str, lp: int, thing: str, name: str) -> Feed:
-        """A new keeper's feed: of a vhost with that log partition, of an exchange or queue."""
+    def of_retention(self, vhost: str, lp: int, thing: str, name: str) -> Feed:
+        """A new retention feed: of a vhost with that log partition, of an exchange or queue."""
         row = encode_table({"vhost": vhost, "keeper": thing, "name": name})
-        feed = self._log.keepers.new(lp, row)
+        feed = self._log.retention_feeds.new(lp, row)
         self._queues.used(feed)
         return feed
 
-    def drop_keeper(self, feed: Feed) -> None:
-        """Forget a keeper's feed."""
+    def drop_retention_feed(self, feed: Feed) -> None:
+        """Forget a retention feed."""
         self._queues.unused(feed)
 
     def of_session(self, *, durable: bool) -> Feed:
@@ -206,8 +206,8 @@ class Feeds:
             if "exchange" in row
         ]
 
-    def stored_keepers(self) -> list[tuple[str, str, str, Feed]]:
-        """(vhost, what it is, name, feed) of the keepers of the last run, which are in use again."""
+    def stored_retention_feeds(self) -> list[tuple[str, str, str, Feed]]:
+        """(vhost, what it is, name, feed) of the retention feeds of the last run, which are in use again."""
         rows = [(stored, decode_table(stored)) for stored in self._stored]
         found = []
         for stored, row in rows:

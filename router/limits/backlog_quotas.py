@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.log_core.log import Log
     from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.queues import Queues
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["Gate", "Quotas"]
 

@@ -8,9 +8,8 @@ restart: a row of the table `feed` with the vhost, what it is ("exchange", or th
 the name. So a message is kept for replay as long as the longest of these says, and as the vhost says
 where none does. What a policy leaves out is as the vhost has it.
 
-Policies are for names: what an exchange that is deleted has had stays as long. A keeper goes when it has
-nothing left and its policy, or what it is for, is gone.
-"""
+Policies are for names: what an exchange that is deleted has had stays as long. A retention feed goes
+when it has nothing left and its policy, or what it is for, is gone."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ _EXCHANGE: Final = "exchange"
 
 
 class _Kept:
-    """One exchange or queue; a `keepers.Owner`."""
+    """One exchange or queue; a `retention_feeds.Owner`."""
 
     def __init__(self, retentions: Retentions, thing: str, name: str, feed: Feed) -> None:
         self._retentions = retentions
@@ -66,7 +65,7 @@ class Retentions:
     # Routes
 
     def of(self, exchanges: Iterable[Exchange], slots: Iterable[Slot]) -> list[Feed]:
-        """The keepers' feeds of what goes through these exchanges, to the queues of these slots."""
+        """The retention feeds of what goes through these exchanges, to the queues of these slots."""
         names = [(_EXCHANGE, exchange.name) for exchange in exchanges if exchange.name]
         names += [
             (_type(entry), entry.name) for slot in slots for entry in slot.members if entry.kind == "queue"
@@ -78,17 +77,17 @@ class Retentions:
         if kept is None:
             broker = self._vhost.broker
             with self._vhost.changing():
-                feed = broker.feeds.of_keeper(self._vhost.name, self._vhost.lp, thing, name)
+                feed = broker.feeds.of_retention(self._vhost.name, self._vhost.lp, thing, name)
             kept = self._keep(thing, name, feed)
         return kept.feed
 
     def _keep(self, thing: str, name: str, feed: Feed) -> _Kept:
         kept = self._kept[thing, name] = _Kept(self, thing, name, feed)
-        self._vhost.broker.log.keepers.own(feed, kept)
+        self._vhost.broker.log.retention_feeds.own(feed, kept)
         return kept
 
     def restore(self, thing: str, name: str, feed: Feed) -> None:
-        """Put back the keeper of the last run."""
+        """Put back the retention feed of the last run."""
         self._keep(thing, name, feed)
 
     # What is kept
@@ -123,7 +122,7 @@ class Retentions:
             self._drop(thing, name)
 
     def _drop(self, thing: str, name: str) -> None:
-        self._vhost.broker.feeds.drop_keeper(self._kept.pop((thing, name)).feed)
+        self._vhost.broker.feeds.drop_retention_feed(self._kept.pop((thing, name)).feed)
 
     # Changes
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from penstock.router.routes._routes import Route
     from penstock.subscriptions.cursor._cursor import Cursor
 
-__all__ = ["Room", "full"]
+__all__ = ["Capacity", "full"]
 
 
-class Room:
+class Capacity:
     """Of messages that are to be appended one after the other, while the loop does nothing else."""
 
     def __init__(self) -> None:

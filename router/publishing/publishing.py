@@ -245,8 +245,8 @@ class Publishing:
         if refusing or absent:
             kept = {entry.own_feed for entry in (*refusing, *absent)}
             target = self._log.target([feed for feed in target.feeds if feed not in kept], route.durable)
-        keepers = self._log.keepers
-        if not refusing or any(feed not in keepers for feed in target.feeds):
+        retention_feeds = self._log.retention_feeds
+        if not refusing or any(feed not in retention_feeds for feed in target.feeds):
             lsn = self._log.appender.append_record(
                 route.lp, target, key, props, body, flags, priority, enc, ttl_ms, origin
             )

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-__all__ = ["Unsent"]
+__all__ = ["RefusedNumbers"]
 
 _MOST: Final = 1000
 
 
-class Unsent:
+class RefusedNumbers:
     """The lowest such number of each producer; of a thousand producers, those that were refused last."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from penstock.router.errors import BackfillRefused
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, split_key_block
-from penstock.router.queues.start_position import Since, parse_since
+from penstock.router.queues.start_position import StartPosition, parse_since
 
 if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Record
@@ -38,7 +38,7 @@ History = Callable[[Callable[[bool], None]], None]
 with False when that failed."""
 
 
-def since_of(vhost: str, queue: str, value: object, now_ms: int) -> Since:
+def since_of(vhost: str, queue: str, value: object, now_ms: int) -> StartPosition:
     """The moment that the argument names.
 
     Raises:
@@ -75,7 +75,7 @@ def without_since(arguments: Arguments) -> Arguments:
     return {name: value for name, value in arguments.items() if name != ARGUMENT}
 
 
-def find_position(log: Log, lp: int, since: Since, found: Callable[[int | None], None]) -> None:
+def find_position(log: Log, lp: int, since: StartPosition, found: Callable[[int | None], None]) -> None:
     """Call `found` with the position of a moment: that of the first record kept which is not older.
 
     `lp`: the partition whose records are meant. None: it could not be looked for.
@@ -96,7 +96,7 @@ def backfill(
     entry: QueueEntry,
     slot: Slot,
     tag: int,
-    since: Since,
+    since: StartPosition,
     until: int,
     done: Callable[[int, bool], None],
 ) -> None:

@@ -105,7 +105,7 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
         if not routes:
             return not insists
         route = union(routes)
-        feeds = {feed for feed in route.target.feeds if feed not in broker.log.keepers}
+        feeds = {feed for feed in route.target.feeds if feed not in broker.log.retention_feeds}
         known = (vhost.queues.get(name) for name in letter.circling)
         reads = {other: [pair for pair in other.reads() if pair[0] in feeds] for other in known if other}
         circling = [other for other, found in reads.items() if found]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-__all__ = ["Since", "interval_s", "parse_since"]
+__all__ = ["StartPosition", "interval_s", "parse_since"]
 
 _UNITS: Final = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "s": 1}
 _INTERVAL: Final = re.compile(r"([0-9]{1,9})([YMDhms])", re.ASCII)
@@ -23,7 +23,7 @@ _LAST_MS: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class StartPosition:
     """A moment: a time, or a position of the log."""
 
     time_ms: int = 0
@@ -37,22 +37,22 @@ def interval_s(value: str) -> int | None:
     return None if found is None else int(found[1]) * _UNITS[found[2]]
 
 
-def parse_since(value: object, now_ms: int) -> Since | None:
+def parse_since(value: object, now_ms: int) -> StartPosition | None:
     """The moment that a client names; None: it is none."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return Since(value) if 0 <= value < _LAST_MS else None
+        return StartPosition(value) if 0 <= value < _LAST_MS else None
     if not isinstance(value, str):
         return None
     if value.startswith("-"):
         ago_s = interval_s(value[1:])
-        return None if ago_s is None else Since(max(now_ms - ago_s * 1000, 0))
+        return None if ago_s is None else StartPosition(max(now_ms - ago_s * 1000, 0))
     position = _POSITION.fullmatch(value)
     if position is not None:
-        return Since(position=min(max(int(position[1]), 1), 2**64 - 1))
+        return StartPosition(position=min(max(int(position[1]), 1), 2**64 - 1))
     try:
         when = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return None if when.tzinfo is None else Since(max(int(when.timestamp() * 1000), 0))
+    return None if when.tzinfo is None else StartPosition(max(int(when.timestamp() * 1000), 0))

@@ -34,7 +34,7 @@ from penstock.router.sessions.filters import LISTED, OWN, Filters, Kept, is_note
 from penstock.subscriptions.dispatch.strategies import Kind
 
 if TYPE_CHECKING:
-    from penstock.router.queues.start_position import Since
+    from penstock.router.queues.start_position import StartPosition
     from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.queue.queue import Queue
 
@@ -348,7 +348,7 @@ class Sessions:
         self,
         client_id: str,
         topic_filter: str,
-        since: Since,
+        since: StartPosition,
         identity: Identity,
         done: Callable[[int, bool], None],
     ) -> None:

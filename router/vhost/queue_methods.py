@@ -38,7 +38,7 @@ from penstock.router.queues.backfill import (
     without_since,
 )
 from penstock.router.queues.dead_letters import bury_of
-from penstock.router.queues.start_position import Since
+from penstock.router.queues.start_position import StartPosition
 from penstock.router.rows import row_key
 from penstock.router.vhost.exchange_methods import NO_ARGUMENTS, ExchangeMethods
 from penstock.subscriptions.dispatch.strategies import Kind
@@ -395,7 +395,7 @@ class QueueMethods(ExchangeMethods):
             return Bound(max(binding.lsn, recent), None)
         return Bound(binding.lsn, self._history(entry, binding.slot, since))
 
-    def _history(self, entry: QueueEntry, slot: Slot, since: Since) -> History:
+    def _history(self, entry: QueueEntry, slot: Slot, since: StartPosition) -> History:
         until = self.broker.log.appender.next_lsn
         entry.queue.hold()
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.messages.retained import Retained
     from penstock.router.policies.policies import Policy, PolicyKind
-    from penstock.router.queues.start_position import Since
+    from penstock.router.queues.start_position import StartPosition
     from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["Declared", "Deleted", "Published", "Subscribed", "Unsubscribed", "Vhost"]
@@ -167,7 +167,7 @@ class Vhost(QueueMethods):
         self,
         client_id: str,
         topic_filter: str,
-        since: Since,
+        since: StartPosition,
         identity: Identity,
         done: Callable[[int, bool], None],
     ) -> None:

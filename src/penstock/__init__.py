@@ -20,13 +20,13 @@ if TYPE_CHECKING:
         ClientError,
         Closed,
         ConnectionLost,
-        Elsewhere,
         Fenced,
         Inequivalent,
         LoginRefused,
         NotFound,
         Refused,
         StaleDelivery,
+        WrongContext,
     )
     from penstock.sdk.half import Group, Question
     from penstock.sdk.message import Message, MessageId
@@ -49,7 +49,6 @@ __all__ = [
     "Codec",
     "ConnectionLost",
     "Consumer",
-    "Elsewhere",
     "Fenced",
     "Group",
     "Inequivalent",
@@ -66,13 +65,14 @@ __all__ = [
     "Schema",
     "StaleDelivery",
     "Table",
+    "WrongContext",
     "__version__",
     "connect",
     "sent",
 ]
 __version__ = "0.1.0"
 
-_PLACES = {
+_MODULES = {
     "Client": "client",
     "connect": "client",
     "Consumer": "consumer",
@@ -97,4 +97,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"penstock.sdk.{_PLACES.get(name, 'errors')}"), name)
+    return getattr(import_module(f"penstock.sdk.{_MODULES.get(name, 'errors')}"), name)

@@ -29,7 +29,7 @@ class _Timer:
 
 
 class MovingClock:
-    """A `subscriptions.turn.turn.Loop`, and `wall` for the log."""
+    """A `subscriptions.tick.tick.Loop`, and `wall` for the log."""
 
     def __init__(self) -> None:
         self._ahead_s = 0.0

@@ -38,9 +38,9 @@ from penstock.protocols.amqp.codec.properties import decode_properties, encode_p
 from penstock.protocols.amqp.messages import dead_letters, delay
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
-from penstock.protocols.http.server.app import Words
+from penstock.protocols.http.server.app import ErrorTexts
 from penstock.protocols.http.webhooks.options import WebhookOptions
-from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.registry import Registry
 from penstock.protocols.login.key_source import key_source
 from penstock.protocols.mqtt import endpoint as mqtt
@@ -49,7 +49,7 @@ from penstock.protocols.native import endpoint as native
 from penstock.protocols.native.options import NativeOptions
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
-from penstock.protocols.net.process_context import Shared
+from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.protocols.tls.contexts import Tls, TlsOptions
 from penstock.router.audit import AuditOptions
@@ -58,7 +58,7 @@ from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
 from penstock.subscriptions.cursor import _events as events
-from penstock.subscriptions.turn.turn import Loop, Tick
+from penstock.subscriptions.tick.tick import Loop, Tick
 from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
 
@@ -143,7 +143,7 @@ class Parts:
     """A gateway that serves: what goes on in its loop, and its listeners."""
 
     tick: Tick
-    fronts: dict[str, Front]
+    fronts: dict[str, FrontEnd]
 
 
 @asynccontextmanager
@@ -170,7 +170,7 @@ async def running(
     if membership is None and config.server.workers > 1:
         raise ConfigError("several workers need a supervisor: penstock serve", key="server.workers")
     log.retain_traffic(EVENTS, config.events.retention_bytes, config.events.retention_s)
-    log.on_pressure.append(events.hold)
+    log.on_backpressure.append(events.hold)
     events.start(config.events.kinds, tick.write_soon)
     crew = None if membership is None else await Crew.join(membership, log)
     options = BrokerOptions(
@@ -191,7 +191,7 @@ async def running(
         oauth=_oauth(config),
     )
     give_back()  # what a start takes for a moment, while all rows are read
-    shared = Shared(
+    shared = ProcessContext(
         tls=tls,
         admission=Admission(
             proxy_networks=config.server.proxy_networks,
@@ -202,7 +202,7 @@ async def running(
             memory_share(config.server.buffer_budget) // config.server.workers,
             config.server.output_buffer_bytes,
         ),
-        doors=None if crew is None else crew.doors,
+        handover=None if crew is None else crew.handover,
     )
     broker.headers_of = headers_of
     registry = Registry()
@@ -255,11 +255,11 @@ async def _serve(config: Config, log: Log, tls: Tls | None, membership: Membersh
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event() if membership is None else membership.stopping
 
-    def on_pressure(paused: bool) -> None:
+    def on_backpressure(paused: bool) -> None:
         if log.failed is not None:
             stopping.set()
 
-    log.on_pressure.append(on_pressure)
+    log.on_backpressure.append(on_backpressure)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     if membership is not None:
@@ -368,7 +368,7 @@ def _oauth(config: Config) -> OAuth | None:
     return OAuth(_options(OAuthOptions, oauth), read)
 
 
-WORDS = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
+WORDS = ErrorTexts(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
 """What the HTTP front end says in AMQP's words."""
 
 

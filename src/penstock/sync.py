@@ -9,7 +9,7 @@
                     ...
 
 Each client has a thread with an event loop, in which the asyncio client does the work; what is called here
-waits for it. Objects may be used by several threads, but not by a forked child (Elsewhere): it connects by
+waits for it. Objects may be used by several threads, but not by a forked child (WrongContext): it connects by
 itself. Not for programs that have a loop of their own: a call would stop it; they have `penstock.connect`.
 """
 
@@ -36,10 +36,10 @@ from penstock.sdk import table as aio_table
 from penstock.sdk import topics as aio_topics
 from penstock.sdk import transaction as aio_transaction
 from penstock.sdk.errors import Closed
-from penstock.sdk.home import of_parent
+from penstock.sdk.loop_affinity import of_parent
 from penstock.sdk.message import Message, MessageId
 from penstock.sdk.receiving import Receiving
-from penstock.sdk.working import By, given_back, handling
+from penstock.sdk.worker_pool import By, given_back, handling
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from penstock.sdk.places import Start
+    from penstock.sdk.addresses import Start
 
     V = TypeVarWithDefault("V", default=bytes)
     Sent = TypeVarWithDefault("Sent", default=bytes | str)
@@ -80,7 +80,7 @@ class _Portal:
         return os.getpid() != self._pid
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have it done. Raises Closed, Elsewhere."""
+        """Have it done. Raises Closed, WrongContext."""
         if self.is_forked:
             work.close()
             raise of_parent(self._address, self._pid)

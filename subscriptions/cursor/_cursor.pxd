@@ -4,13 +4,13 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.log_core.feeds._feed cimport Feed
-from penstock.subscriptions.cursor._cursor_limits cimport Bounds
+from penstock.subscriptions.cursor._cursor_limits cimport CursorLimits
 from penstock.subscriptions.cursor._memberships cimport Member
 from penstock.subscriptions.cursor._window cimport Entry
 
 
 @cython.final
-cdef class Cursor(Bounds):
+cdef class Cursor(CursorLimits):
     cpdef Py_ssize_t take(self, Py_ssize_t n) except -1
     cpdef void settle(self, uint64_t seq) noexcept
     cpdef void settle_run(self, uint64_t seq, uint64_t count) noexcept

@@ -76,7 +76,7 @@ cdef enum:
 cdef uint64_t POSITIONS[MAX_TAKE]
 
 
-cdef class Cursor(Bounds):
+cdef class Cursor(CursorLimits):
     # Taking
 
     cpdef Py_ssize_t take(self, Py_ssize_t n) except -1:

@@ -2,10 +2,10 @@
 
 from libc.stdint cimport uint64_t
 
-from penstock.subscriptions.cursor._cursor_state cimport Standing
+from penstock.subscriptions.cursor._cursor_state cimport CursorState
 
 
-cdef class Bounds(Standing):
+cdef class CursorLimits(CursorState):
     cpdef int expect(self, uint64_t size) except -1
     cdef bint has_room(self, uint64_t size) except -1
 

@@ -27,7 +27,7 @@ from penstock.subscriptions.cursor._window cimport (
 from penstock.errors import SubscriptionError
 
 
-cdef class Bounds(Standing):
+cdef class CursorLimits(CursorState):
     @property
     def rules(self):
         if self._rules is None:

@@ -6,11 +6,11 @@ from penstock.log_core.feeds._feed cimport Feed
 from penstock.subscriptions.cursor._memberships cimport Member, Members, TagSets
 from penstock.subscriptions.cursor._rules cimport CursorRules
 from penstock.subscriptions.cursor._ranges cimport Runs
-from penstock.subscriptions.cursor._take_result cimport Taker
+from penstock.subscriptions.cursor._take_result cimport TakeResult
 from penstock.subscriptions.cursor._window cimport Window
 
 
-cdef class Standing(Taker):
+cdef class CursorState(TakeResult):
     # Only what an idle queue needs too: there are very many. The rest is allocated when it is first needed.
     cdef public object queue                # its queue: has wake() and soiled()
     cdef object _log

@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """Where a queue stands: its memberships, its window, and what a restart and the log must know of both.
 
-It does not move by itself: `Cursor` takes and settles, `Bounds` drops.
+It does not move by itself: `Cursor` takes and settles, `CursorLimits` drops.
 """
 
 from cpython.object cimport PyObject
@@ -13,7 +13,7 @@ from penstock.subscriptions.cursor._backlog_count cimport count_untaken
 from penstock.subscriptions.cursor._memberships cimport Member, add_member, end_of, free_members, remove_member
 from penstock.subscriptions.cursor._ranges cimport add_run, free_runs, last_known
 from penstock.subscriptions.cursor._state_record cimport StateReader, decode_runs, encode_state
-from penstock.subscriptions.cursor._take_result cimport MATCH_SET, Taker
+from penstock.subscriptions.cursor._take_result cimport MATCH_SET, TakeResult
 from penstock.subscriptions.cursor._window cimport (
     DONE,
     OUT,
@@ -28,7 +28,7 @@ from penstock.subscriptions.cursor._window cimport (
 from penstock.errors import SubscriptionError
 
 
-cdef class Standing(Taker):
+cdef class CursorState(TakeResult):
     def __cinit__(self, log):
         self._log = log
         self._feeds = ()

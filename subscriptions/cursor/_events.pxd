@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from penstock.log_core.batch._appender cimport Appender
-from penstock.subscriptions.cursor._cursor_state cimport Standing
+from penstock.subscriptions.cursor._cursor_state cimport CursorState
 
 cdef enum:                      # kinds, as they are stored; bit of `Events.kinds`
     CONNECT = 0
@@ -26,7 +26,7 @@ cdef struct Events:
 cdef Events EVENTS
 
 # Note something of a message: `pos` of the queue of `cursor`.
-cdef void note_message(uint32_t kind, Standing cursor, uint64_t pos, str detail) noexcept
+cdef void note_message(uint32_t kind, CursorState cursor, uint64_t pos, str detail) noexcept
 
 # Append what was noted as one record.
 cdef int append_events(Appender appender) except -1

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from penstock.subscriptions.cursor._cursor import Cursor
-from penstock.subscriptions.dispatch.outlet import Outlet
+from penstock.subscriptions.dispatch.consumer import QueueConsumer
 from penstock.subscriptions.queue.queue import Queue
-from penstock.subscriptions.turn._stored_batches import BatchOutlet
+from penstock.subscriptions.tick._stored_batches import BatchConsumer
 
 KINDS: Final[tuple[str, ...]]
 """By their numbers in the log."""
@@ -31,14 +31,14 @@ def note(
 ) -> None:
     """Note what is no message's; "" is none."""
 
-def attached(kind: str, queue: Queue, outlet: Outlet) -> None:
+def attached(kind: str, queue: Queue, consumer: QueueConsumer) -> None:
     """A consumer came to a queue (`subscribe`) or left it (`unsubscribe`)."""
 
-def delivered(cursor: Cursor, first: int, step: int, took: int, outlet: Outlet | None) -> None:
-    """Of the last take, `took` items from `first` on, each `step`-th, went to `outlet`."""
+def delivered(cursor: Cursor, first: int, step: int, took: int, consumer: QueueConsumer | None) -> None:
+    """Of the last take, `took` items from `first` on, each `step`-th, went to `consumer`."""
 
-def deliver_to(outlet: BatchOutlet) -> None:
-    """What whole batches are taken from here on goes to `outlet`."""
+def deliver_to(consumer: BatchConsumer) -> None:
+    """What whole batches are taken from here on goes to `consumer`."""
 
 def settled_as(cursor: Cursor, seq: int, kind: str, detail: str) -> None:
     """Settle what leaves a queue without an acknowledgement: `kind` dead_letter or drop, and why."""

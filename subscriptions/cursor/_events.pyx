@@ -21,7 +21,7 @@ from libc.string cimport memcpy, memset
 
 from penstock.log_core.batch._appender cimport Appender, Target
 from penstock.log_core.batch._batch cimport ENC_EVENTS, EVENTS_LP, Batch
-from penstock.subscriptions.cursor._cursor_state cimport Standing
+from penstock.subscriptions.cursor._cursor_state cimport CursorState
 from penstock.subscriptions.cursor._take_result cimport TAKEN
 from penstock.subscriptions.cursor._window cimport OUT, Entry, place_of
 
@@ -125,7 +125,7 @@ cdef Event* _place(uint32_t kind) except? NULL:
     return event
 
 
-cdef int _of_queue(Standing cursor) except -1:
+cdef int _of_queue(CursorState cursor) except -1:
     global LAST, LAST_VHOST, LAST_QUEUE
     queue = cursor.queue
     LAST_VHOST = 0 if queue is None else _number(queue.vhost)
@@ -134,7 +134,7 @@ cdef int _of_queue(Standing cursor) except -1:
     return 0
 
 
-cdef int _note(uint32_t kind, Standing cursor, uint64_t pos, bint redelivered, uint32_t connection,
+cdef int _note(uint32_t kind, CursorState cursor, uint64_t pos, bint redelivered, uint32_t connection,
                str detail) except -1:
     cdef Event* event
     if LAST is not cursor:
@@ -152,7 +152,7 @@ cdef int _note(uint32_t kind, Standing cursor, uint64_t pos, bint redelivered, u
     return 0
 
 
-cdef void note_message(uint32_t kind, Standing cursor, uint64_t pos, str detail) noexcept:
+cdef void note_message(uint32_t kind, CursorState cursor, uint64_t pos, str detail) noexcept:
     if EVENTS.kinds >> kind & 1 and not MUTED:
         _note(kind, cursor, pos, False, TO if kind == DELIVER else 0, detail)
 
@@ -174,34 +174,34 @@ def note(str kind not None, *, vhost="", queue="", connection="", user="", detai
         event.detail = _number(detail)
 
 
-cdef str _peer(object outlet):
-    asked = getattr(outlet, "peer", None)
+cdef str _peer(object consumer):
+    asked = getattr(consumer, "peer", None)
     return "" if asked is None else asked()
 
 
-def attached(str kind not None, queue not None, outlet) -> None:
+def attached(str kind not None, queue not None, consumer) -> None:
     if EVENTS.kinds:
-        note(kind, vhost=queue.vhost, queue=queue.name, connection=_peer(outlet))
+        note(kind, vhost=queue.vhost, queue=queue.name, connection=_peer(consumer))
 
 
-def delivered(Standing cursor not None, Py_ssize_t first, Py_ssize_t step, Py_ssize_t took, outlet) -> None:
+def delivered(CursorState cursor not None, Py_ssize_t first, Py_ssize_t step, Py_ssize_t took, consumer) -> None:
     cdef Py_ssize_t i
     cdef uint32_t connection
     if not EVENTS.kinds >> DELIVER & 1:
         return
-    connection = _number(_peer(outlet))
+    connection = _number(_peer(consumer))
     for i in range(first, min(first + took * step, TAKEN.n), step):
         _note(DELIVER, cursor, (<Batch>TAKEN.items[i].batch).base_lsn + TAKEN.items[i].index,
               TAKEN.items[i].redelivered != 0, connection, None)
 
 
-def deliver_to(outlet) -> None:
+def deliver_to(consumer) -> None:
     global TO
     if EVENTS.kinds >> DELIVER & 1:
-        TO = _number(_peer(outlet))
+        TO = _number(_peer(consumer))
 
 
-def settled_as(Standing cursor not None, uint64_t seq, str kind not None, str detail not None) -> None:
+def settled_as(CursorState cursor not None, uint64_t seq, str kind not None, str detail not None) -> None:
     global MUTED
     cdef Entry* entry
     if EVENTS.kinds == 0:

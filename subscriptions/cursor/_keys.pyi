@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing_extensions import Buffer
 
 from penstock.subscriptions.cursor._cursor import Cursor
-from penstock.subscriptions.dispatch.outlet import Outlet
-from penstock.subscriptions.queue.group import Taker
+from penstock.subscriptions.dispatch.consumer import QueueConsumer
+from penstock.subscriptions.queue.group import GroupConsumer
 
 def slot(key: bytes) -> int:
     """The slot of a key, in [0, 65536)."""
@@ -33,7 +33,9 @@ class KeyShares:
         """Be told what of this cursor is settled or given back."""
     def owner_of(self, slot: int) -> int:
         """Who is to get it; 0: nobody."""
-    def assign(self, cursor: Cursor, slots: Buffer, takers: list[Taker | None]) -> list[tuple[int, int]]:
+    def assign(
+        self, cursor: Cursor, slots: Buffer, takers: list[GroupConsumer | None]
+    ) -> list[tuple[int, int]]:
         """Group the items of the cursor's last take by consumer, in its memory; (consumer, how many) of each.
 
         Args:
@@ -41,7 +43,7 @@ class KeyShares:
             takers: Consumer i at i; who is asked for its credit is an owner of one of the slots.
 
         """
-    def give(self, cursor: Cursor, outlet: Outlet, first: int, count: int) -> int:
+    def give(self, cursor: Cursor, consumer: QueueConsumer, first: int, count: int) -> int:
         """Have an outlet encode a group; how many it took. The rest goes back to its place."""
     def unhold_all(self, cursor: Cursor, numbers: set[int]) -> None:
         """`Cursor.unhold` for all deliveries that these consumers have."""
@@ -49,7 +51,7 @@ class KeyShares:
         """These consumers left; what they have keeps its keys, and the numbers may be others'."""
     def parked_for(self) -> set[int]:
         """The owners of what is parked; 0: some of it is nobody's."""
-    def release(self, cursor: Cursor, takers: list[Taker | None]) -> int:
+    def release(self, cursor: Cursor, takers: list[GroupConsumer | None]) -> int:
         """Put parked messages that can be given now, as far as credits go, back into the cursor; how many."""
     def release_all(self, cursor: Cursor) -> None:
         """Put back all that is parked."""

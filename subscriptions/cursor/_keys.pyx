@@ -154,13 +154,13 @@ cdef class KeyShares(Holds):
         seqs = self.parked.get(slot)
         return seqs is None or seq < <uint64_t>seqs[0]
 
-    def give(self, Cursor cursor not None, object outlet, Py_ssize_t first, Py_ssize_t count):
+    def give(self, Cursor cursor not None, object consumer, Py_ssize_t first, Py_ssize_t count):
         """Have an outlet encode its group; how many it took."""
         cdef Py_ssize_t all_ = TAKEN.n, took
         TAKEN.n = first + count
         try:
-            took = outlet.deliver(cursor, first, 1)
-            delivered(cursor, first, 1, took, outlet)
+            took = consumer.deliver(cursor, first, 1)
+            delivered(cursor, first, 1, took, consumer)
             if took < count:
                 cursor.put_back(first, 1, took)
             return took

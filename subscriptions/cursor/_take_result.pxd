@@ -64,5 +64,5 @@ cdef inline RecordHeader* header_of(uint64_t pos) noexcept:
     return READ.headers + (pos - READ.base)
 
 
-cdef class Taker:
+cdef class TakeResult:
     pass

@@ -68,7 +68,7 @@ cdef bint read_batch(object log, uint64_t pos) except -1:
     return True
 
 
-cdef class Taker:
+cdef class TakeResult:
     """What is told of the last take in Python, by the cursor that took."""
 
     @property

@@ -19,7 +19,7 @@ from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
-    from penstock.subscriptions.queue.group import Group, Taker
+    from penstock.subscriptions.queue.group import Group, GroupConsumer
 
 __all__ = ["HANDOVER_S", "Failover"]
 
@@ -38,19 +38,19 @@ class Failover:
 
     def __init__(self, subscription: Group) -> None:
         self._subscription = subscription
-        self.active: Taker | None = None
+        self.active: GroupConsumer | None = None
         """Who gets everything."""
-        self._places: dict[Taker, _Place] = {}
+        self._places: dict[GroupConsumer, _Place] = {}
         """Where each stands: looked for once, for there may be thousands."""
-        self._ranked: list[tuple[_Place, Taker]] = []
+        self._ranked: list[tuple[_Place, GroupConsumer]] = []
         """A heap of the same, with some that left."""
         self._count = 0
-        self._untold: dict[Taker, None] = {}
+        self._untold: dict[GroupConsumer, None] = {}
         """Those that came, or gave way, since who is active was told last."""
         self._handover: Any = None
         """The timer while the active one settles what it holds."""
 
-    def joined(self, taker: Taker) -> None:
+    def joined(self, taker: GroupConsumer) -> None:
         """It consumes from now on."""
         self._count += 1
         place = -taker.priority, *place_of(taker.name, self._subscription.name), self._count
@@ -59,7 +59,7 @@ class Failover:
         self._untold[taker] = None
         self._choose()
 
-    def left(self, taker: Taker) -> None:
+    def left(self, taker: GroupConsumer) -> None:
         """It does not any more."""
         del self._places[taker]
         self._untold.pop(taker, None)
@@ -98,10 +98,10 @@ class Failover:
             self._hand_over()
         return pump_exclusive(self._subscription, budget)
 
-    def admit(self, taker: Taker) -> None:
+    def admit(self, taker: GroupConsumer) -> None:
         """Before it joins: anybody may."""
 
-    def abandon(self, taker: Taker) -> None:
+    def abandon(self, taker: GroupConsumer) -> None:
         """Nobody waits for what another one has."""
 
     def void(self, former: Cursor) -> None:
@@ -126,13 +126,13 @@ class Failover:
         self._subscription.cursor.requeue_all()
         self._choose()
 
-    def _told(self, taker: Taker, call: Callable[..., object], *arguments: object) -> None:
+    def _told(self, taker: GroupConsumer, call: Callable[..., object], *arguments: object) -> None:
         """One that cannot be told is let go of, or it would take part in what it does not know of."""
         if not guarded(logger, "a consumer failed; it is detached", call, *arguments):
             self._subscription.detach(taker)
             taker.cancelled("the consumer failed")
 
-    def _activate(self, taker: Taker) -> None:
+    def _activate(self, taker: GroupConsumer) -> None:
         self.active = taker
         self._subscription.put_in_front(taker)
         untold, self._untold = self._untold, {}

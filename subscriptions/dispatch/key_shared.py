@@ -18,7 +18,7 @@ from penstock.subscriptions.errors import ConsumerRefused
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.dispatch.assignment import Range
-    from penstock.subscriptions.queue.group import Group, Taker
+    from penstock.subscriptions.queue.group import Group, GroupConsumer
 
 __all__ = ["PARKED_MAX", "KeyShared"]
 
@@ -36,9 +36,9 @@ class KeyShared:
         self._sticky = sticky
         self._keys: KeyShares | None = None
         """None: nobody consumes; it is half a MiB."""
-        self._numbers: dict[Taker, int] = {}
+        self._numbers: dict[GroupConsumer, int] = {}
         """From 1; a consumer keeps its own."""
-        self._takers: list[Taker | None] = [None]
+        self._takers: list[GroupConsumer | None] = [None]
         """By number."""
         self._free: list[int] = []
         """A heap of the numbers that are nobody's."""
@@ -50,7 +50,7 @@ class KeyShared:
         self._abandoned: set[int] = set()
         """Of these, those that what they have holds up nobody."""
 
-    def admit(self, taker: Taker) -> None:
+    def admit(self, taker: GroupConsumer) -> None:
         """Before it joins. Raises ConsumerRefused: its slots are another's, or there are too many."""
         if self._sticky:
             check_ranges(taker.ranges, self._ranges, self._group.name)
@@ -60,7 +60,7 @@ class KeyShared:
                 remedy="use fewer, or a shared subscription",
             )
 
-    def joined(self, taker: Taker) -> None:
+    def joined(self, taker: GroupConsumer) -> None:
         """It consumes from now on."""
         if self._keys is None:
             self._keys = KeyShares(self._group.wake)
@@ -81,7 +81,7 @@ class KeyShared:
                 self._ring = Ring(self._keys)
             self._ring.add(taker.name, number)
 
-    def left(self, taker: Taker) -> None:
+    def left(self, taker: GroupConsumer) -> None:
         """It does not any more."""
         assert self._keys is not None
         number = self._numbers.pop(taker)
@@ -119,7 +119,7 @@ class KeyShared:
                 heapq.heappush(self._free, number)
             self._leaving = set()
 
-    def abandon(self, taker: Taker) -> None:
+    def abandon(self, taker: GroupConsumer) -> None:
         """What it has holds up nobody."""
         number = self._numbers.get(taker)
         if number is not None:
@@ -163,7 +163,7 @@ class KeyShared:
                     taker.credit()
         return Pause.CAUGHT_UP
 
-    def _give(self, keys: KeyShares, taker: Taker, first: int, count: int) -> bool:
+    def _give(self, keys: KeyShares, taker: GroupConsumer, first: int, count: int) -> bool:
         """Let it encode its share; False: it failed, and what was left of the take went back."""
         group = self._group
         try:

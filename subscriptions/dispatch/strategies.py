@@ -12,10 +12,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from penstock.subscriptions.cursor._events import deliver_to, delivered
-from penstock.subscriptions.turn._stored_batches import BatchOutlet
+from penstock.subscriptions.tick._stored_batches import BatchConsumer
 
 if TYPE_CHECKING:
-    from penstock.subscriptions.dispatch.outlet import Outlet
+    from penstock.subscriptions.dispatch.consumer import QueueConsumer
     from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["PUMPS", "Kind", "Pause"]
@@ -57,14 +57,14 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
     """Everything to the active outlet."""
     cursor = queue.cursor
     while budget > 0:
-        outlet = queue.active
-        if outlet is None:
+        consumer = queue.active
+        if consumer is None:
             return Pause.NO_CREDIT
-        wanted = min(outlet.credit(), budget, TAKE_MAX)
+        wanted = min(consumer.credit(), budget, TAKE_MAX)
         if wanted <= 0:
             return Pause.NO_CREDIT
-        if isinstance(outlet, BatchOutlet):
-            n = _deliver_batch(queue, outlet)
+        if isinstance(consumer, BatchConsumer):
+            n = _deliver_batch(queue, consumer)
             if n > 0:
                 budget -= n
                 continue
@@ -73,10 +73,10 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
             if n < 0:
                 wanted = min(wanted, -n)
         n = cursor.take(wanted)
-        took = _deliver(queue, outlet, 0, 1) if n else 0
+        took = _deliver(queue, consumer, 0, 1) if n else 0
         if took < n:
             # Asked again, so that an outlet whose output filled up on the way knows that it is waited for.
-            return Pause.MORE if took and outlet.credit() > 0 else Pause.NO_CREDIT
+            return Pause.MORE if took and consumer.credit() > 0 else Pause.NO_CREDIT
         if n < wanted:
             return Pause.CAUGHT_UP
         budget -= n
@@ -105,14 +105,14 @@ def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
         turn = queue.seats.turn(asked, drawn=drawn)
         if turn is None:
             return Pause.NO_CREDIT
-        outlets = turn.outlets
-        step = len(outlets)
+        consumers = turn.consumers
+        step = len(consumers)
         wanted = min(turn.least * step, most) if turn.whole else step
         n = cursor.take(wanted)
         turn.ended(n)
         took = 0
         for i in range(min(step, n)):
-            took += _deliver(queue, outlets[i], i, step)
+            took += _deliver(queue, consumers[i], i, step)
         if n < wanted and took == n:
             return Pause.CAUGHT_UP
         if took == 0:
@@ -137,11 +137,11 @@ def pump_subscription(queue: Queue, budget: int) -> Pause:
     return queue.share_out(budget)
 
 
-def _deliver_batch(queue: Queue, outlet: BatchOutlet) -> int:
-    """Let `outlet` take the next batch whole, if it can: as `BatchOutlet.deliver_batch`."""
-    deliver_to(outlet)
+def _deliver_batch(queue: Queue, consumer: BatchConsumer) -> int:
+    """Let `consumer` take the next batch whole, if it can: as `BatchConsumer.deliver_batch`."""
+    deliver_to(consumer)
     try:
-        took = outlet.deliver_batch(queue.cursor)
+        took = consumer.deliver_batch(queue.cursor)
     except Exception:
         assert queue.active is not None
         queue.outlet_failed(queue.active, 0, 1)
@@ -150,17 +150,17 @@ def _deliver_batch(queue: Queue, outlet: BatchOutlet) -> int:
     return took
 
 
-def _deliver(queue: Queue, outlet: Outlet, first: int, step: int) -> int:
-    """Let `outlet` encode its slice; what it did not take goes back. Returns how many it took."""
+def _deliver(queue: Queue, consumer: QueueConsumer, first: int, step: int) -> int:
+    """Let `consumer` encode its slice; what it did not take goes back. Returns how many it took."""
     cursor = queue.cursor
     share = (cursor.taken - first + step - 1) // step
     try:
-        took = outlet.deliver(cursor, first, step)
+        took = consumer.deliver(cursor, first, step)
     except Exception:
-        queue.outlet_failed(outlet, first, step)
+        queue.outlet_failed(consumer, first, step)
         return 0
     queue.delivered += took
-    delivered(cursor, first, step, took, outlet)
+    delivered(cursor, first, step, took, consumer)
     if took < share:
         cursor.put_back(first, step, took)
     return took

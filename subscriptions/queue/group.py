@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from penstock.subscriptions.dispatch.consumer import QueueConsumer
 from penstock.subscriptions.dispatch.failover import Failover
 from penstock.subscriptions.dispatch.key_shared import KeyShared
-from penstock.subscriptions.dispatch.outlet import Outlet
 from penstock.subscriptions.dispatch.strategies import Kind, Pause
 from penstock.subscriptions.queue.queue import Queue
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.dispatch.assignment import Range
 
-__all__ = ["Group", "Taker"]
+__all__ = ["Group", "GroupConsumer"]
 
 
-class Taker(Outlet, Protocol):
+class GroupConsumer(QueueConsumer, Protocol):
     """A consumer of a group."""
 
     @property
@@ -46,19 +46,19 @@ class Taker(Outlet, Protocol):
 class Sharing(Protocol):
     """How a kind of its own shares out."""
 
-    def admit(self, taker: Taker) -> None:
+    def admit(self, taker: GroupConsumer) -> None:
         """Before it joins. Raises ConsumerRefused: it may not."""
 
-    def joined(self, taker: Taker) -> None:
+    def joined(self, taker: GroupConsumer) -> None:
         """It consumes from now on."""
 
-    def left(self, taker: Taker) -> None:
+    def left(self, taker: GroupConsumer) -> None:
         """It does not any more."""
 
     def share_out(self, budget: int) -> Pause:
         """Hand out at most so many messages; why it stopped."""
 
-    def abandon(self, taker: Taker) -> None:
+    def abandon(self, taker: GroupConsumer) -> None:
         """Nobody waits any more for what it has."""
 
     def void(self, former: Cursor) -> None:
@@ -89,31 +89,31 @@ class Group(Queue):
             self._sharing = KeyShared(self, sticky=self.arguments.get("x-sticky") is True)
 
     @property
-    def takers(self) -> list[Taker]:
+    def takers(self) -> list[GroupConsumer]:
         """A list of its consumers."""
-        return cast("list[Taker]", self.outlets)
+        return cast("list[GroupConsumer]", self.consumers)
 
-    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
-        """As of `Queue`; `outlet` is a `Taker`. Raises ConsumerRefused, too, when its slots are another's."""
+    def attach(self, consumer: QueueConsumer, *, exclusive: bool = False) -> None:
+        """As of `Queue`; `consumer` is a `GroupConsumer`. Raises ConsumerRefused, too, for taken slots."""
         if self._sharing is not None:
-            self._sharing.admit(cast("Taker", outlet))
-        super().attach(outlet, exclusive=exclusive)
+            self._sharing.admit(cast("GroupConsumer", consumer))
+        super().attach(consumer, exclusive=exclusive)
         if self._sharing is not None:
-            self._sharing.joined(cast("Taker", outlet))
+            self._sharing.joined(cast("GroupConsumer", consumer))
 
-    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+    def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
         """As of `Queue`. What it keeps, and settles later, holds up its keys; see `abandon`."""
         there = self.consumer_count
-        super().detach(outlet, requeue=requeue)
+        super().detach(consumer, requeue=requeue)
         if self._sharing is not None and not self.deleted and self.consumer_count < there:
-            self._sharing.left(cast("Taker", outlet))
+            self._sharing.left(cast("GroupConsumer", consumer))
 
-    def abandon(self, taker: Taker) -> None:
+    def abandon(self, taker: GroupConsumer) -> None:
         """What it has, and may keep for long, holds up nobody any more."""
         if self._sharing is not None:
             self._sharing.abandon(taker)
 
-    def put_in_front(self, taker: Taker) -> None:
+    def put_in_front(self, taker: GroupConsumer) -> None:
         """It gets everything first."""
         self.seats.active = taker
 

@@ -17,9 +17,9 @@ from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
     from penstock.subscriptions.queue.queue import Queue
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
-__all__ = ["Idle"]
+__all__ = ["IdleExpiry"]
 
 _LOG: Final = logging.getLogger("penstock.subscriptions")
 
@@ -33,7 +33,7 @@ class _Lease:
     """It stands in the heap."""
 
 
-class Idle:
+class IdleExpiry:
     """Of all queues of the process."""
 
     def __init__(self, tick: Tick, on_unused: Callable[[Queue], None]) -> None:

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.cursor._events import attached, delivered
-from penstock.subscriptions.dispatch.consumers import Seats
+from penstock.subscriptions.dispatch.consumers import Consumers
 from penstock.subscriptions.dispatch.strategies import PUMPS, Kind, Pause
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.queue.limits import NO_RULES, Limits, Rules
-from penstock.subscriptions.turn._fast_path import Served
+from penstock.subscriptions.tick._fast_path import Served
 
 if TYPE_CHECKING:
     from penstock.log_core.feeds._feed import Feed
     from penstock.log_core.log import Log
     from penstock.log_core.maintenance._seal import Needs
-    from penstock.subscriptions.dispatch.outlet import Outlet
-    from penstock.subscriptions.queue.emptiness import Looks
+    from penstock.subscriptions.dispatch.consumer import QueueConsumer
+    from penstock.subscriptions.queue.emptiness import EmptinessChecks
     from penstock.subscriptions.queues import Queues
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["RUNS_PROMISED", "Getter", "Queue"]
 
@@ -104,7 +104,7 @@ class Queue(Served):
         self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
         self.data: Any = None
         """Of whoever made the queue (the router, a session); None once it is deleted."""
-        self.looks: Looks | None = None
+        self.looks: EmptinessChecks | None = None
         """Who looks whether it has anything; of `looking`."""
         self.deleted = False
         self.got = 0
@@ -116,7 +116,7 @@ class Queue(Served):
         self.inherited = 0
         """Messages it had when its statistics began: they are not counted as published."""
         self._queues = queues
-        self._seats: Seats | None = None
+        self._seats: Consumers | None = None
         self._sole = False
         self._watching: set[Feed] | None = None
         self._loading = 0
@@ -236,12 +236,12 @@ class Queue(Served):
     # Consumers
 
     @property
-    def outlets(self) -> list[Outlet]:
+    def consumers(self) -> list[QueueConsumer]:
         """A list of the attached outlets: the active one first, then the highest priority first."""
         return list(self._seats) if self._seats is not None else []
 
     @property
-    def active(self) -> Outlet | None:
+    def active(self) -> QueueConsumer | None:
         """Who gets everything where one does: a single active one, or the only one; None: nobody is there."""
         return self._seats.active if self._seats is not None else None
 
@@ -251,7 +251,7 @@ class Queue(Served):
         return self._seats.count if self._seats is not None else 0
 
     @property
-    def seats(self) -> Seats:
+    def seats(self) -> Consumers:
         """The attached outlets, of which there is one at least."""
         assert self._seats is not None
         return self._seats
@@ -261,8 +261,8 @@ class Queue(Served):
         """Whether its consumer lets no other one in."""
         return self._sole
 
-    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
-        """Serve `outlet` from the next turn on.
+    def attach(self, consumer: QueueConsumer, *, exclusive: bool = False) -> None:
+        """Serve `consumer` from the next turn on.
 
         Raises:
             ConsumerRefused: another one consumes exclusively, or this one wants to while others consume.
@@ -279,7 +279,7 @@ class Queue(Served):
             )
         if self._seats is None:
             # A single active one that is there stays so; SINGLE knows no priorities.
-            self._seats = Seats(ranked=self.kind is not Kind.SINGLE)
+            self._seats = Consumers(ranked=self.kind is not Kind.SINGLE)
         elif self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
             raise ConsumerRefused(
                 f"queue {self.name!r} in vhost {self.vhost!r} "
@@ -287,19 +287,19 @@ class Queue(Served):
                 remedy="cancel the other consumer first",
             )
         self._sole = exclusive or self.kind is Kind.EXCLUSIVE
-        self._seats.add(outlet)
-        attached("subscribe", self, outlet)
+        self._seats.add(consumer)
+        attached("subscribe", self, consumer)
         self.wake()
 
-    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
-        """Serve `outlet` no more. An outlet that is not attached is ignored.
+    def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
+        """Serve `consumer` no more. An outlet that is not attached is ignored.
 
         What it holds stays out: its owner requeues it, or settles it later. `requeue` gives back everything
         that is out, for a queue with one consumer.
         """
-        if self._seats is None or not self._seats.remove(outlet):
+        if self._seats is None or not self._seats.remove(consumer):
             return
-        attached("unsubscribe", self, outlet)
+        attached("unsubscribe", self, consumer)
         if requeue:
             self.cursor.requeue_all()
         if self._seats:
@@ -315,13 +315,13 @@ class Queue(Served):
         if self.auto_delete and not self.deleted:
             self._queues.unneeded(self)
 
-    def outlet_failed(self, outlet: Outlet, first: int, step: int) -> None:
+    def outlet_failed(self, consumer: QueueConsumer, first: int, step: int) -> None:
         """It raised while it encoded its slice of the last take: let go of it. Called in an except clause."""
         # What it encoded before it failed is unknown: everything unsettled of its share goes back.
         logger.exception("a consumer failed; it is detached", extra={"queue": self.name})
         self.cursor.put_back(first, step)
-        self.detach(outlet)
-        outlet.cancelled("the consumer failed")
+        self.detach(consumer)
+        consumer.cancelled("the consumer failed")
 
     # Serving
 
@@ -331,10 +331,10 @@ class Queue(Served):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
-    def credit_gained(self, outlet: Outlet | None = None) -> None:
+    def credit_gained(self, consumer: QueueConsumer | None = None) -> None:
         """An outlet has credit again; called once per read or flush. None: it is not known which one."""
         if self._seats is not None:
-            self._seats.rouse(outlet)
+            self._seats.rouse(consumer)
         self.wake()
 
     def fed(self, feed: Feed) -> None:
@@ -519,17 +519,17 @@ class Queue(Served):
         """
         cursor, rules = self.cursor, self.cursor.rules
         waiting = cursor.ready_count() + before
-        for outlet in self._served():
+        for consumer in self._served():
             if waiting <= 0:
                 break
-            waiting -= outlet.credit()
+            waiting -= consumer.credit()
         waiting = max(waiting, 0)
         if 0 <= rules.length_max < waiting + 1:
             return True
         bytes_waiting = cursor.ready_bytes + before_bytes if waiting else 0
         return rules.refuses_bytes and 0 <= rules.bytes_max < bytes_waiting + size
 
-    def _served(self) -> Iterable[Outlet]:
+    def _served(self) -> Iterable[QueueConsumer]:
         """Those that messages go to now."""
         if self._seats is None:
             return ()
@@ -573,7 +573,7 @@ class Queue(Served):
         n = self.ready_count
         self.deleted = True
         self._unwatch()
-        outlets, self._seats = self.outlets, None
+        consumers, self._seats = self.consumers, None
         getters, self._getters = self._getters, None
         self.cursor.is_kept = False
         if self._limits is not None:
@@ -582,8 +582,8 @@ class Queue(Served):
         # No cycles: the memory of short-lived queues does not wait for the collector.
         self.cursor.queue = None
         self.data = None
-        for outlet in outlets:
-            outlet.cancelled("the queue was deleted")
+        for consumer in consumers:
+            consumer.cancelled("the queue was deleted")
         for getter in getters or ():
             getter(None)
         return n, lsn

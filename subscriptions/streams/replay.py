@@ -14,7 +14,7 @@ from penstock.subscriptions.queue.queue import Queue
 
 if TYPE_CHECKING:
     from penstock.log_core.feeds._feed import Feed
-    from penstock.subscriptions.dispatch.outlet import Outlet
+    from penstock.subscriptions.dispatch.consumer import QueueConsumer
     from penstock.subscriptions.queues import Queues
 
 __all__ = ["Replay"]
@@ -39,9 +39,9 @@ class Replay(Queue):
             found += [(feed, from_pos), *([(feed, to_pos)] if to_pos is not None else [])]
         return found
 
-    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+    def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
         """The consumer is gone, and the replay with it."""
-        super().detach(outlet, requeue=requeue)
+        super().detach(consumer, requeue=requeue)
         if not self.consumer_count:
             self.delete()
 

@@ -35,7 +35,7 @@ from penstock.subscriptions.queue.queue import Getter, Queue
 if TYPE_CHECKING:
     from penstock.log_core.feeds._feed import Feed
     from penstock.log_core.maintenance._seal import Needs
-    from penstock.subscriptions.dispatch.outlet import Outlet
+    from penstock.subscriptions.dispatch.consumer import QueueConsumer
     from penstock.subscriptions.queue.limits import Rules
     from penstock.subscriptions.queues import Queues
 
@@ -69,15 +69,15 @@ class Reader(Queue):
         """The first entry of the stream's feed that is not done."""
         return self._stream.feed.index_of(self.cursor.mark + 1)
 
-    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
-        """Serve `outlet`, now."""
-        super().attach(outlet)
+    def attach(self, consumer: QueueConsumer, *, exclusive: bool = False) -> None:
+        """Serve `consumer`, now."""
+        super().attach(consumer)
         self._stream.reads(self)
 
-    def detach(self, outlet: Outlet, *, requeue: bool = False) -> None:
+    def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
         """The consumer is gone, and the reader with it."""
         self._stream.keep(self)
-        super().detach(outlet, requeue=requeue)
+        super().detach(consumer, requeue=requeue)
         if not self.consumer_count:
             self.delete()
 
@@ -322,7 +322,7 @@ class Stream(Queue):
     def apply(self, rules: Rules) -> None:
         """A stream has no rules of queues; see `retain`."""
 
-    def attach(self, outlet: Outlet, *, exclusive: bool = False) -> None:
+    def attach(self, consumer: QueueConsumer, *, exclusive: bool = False) -> None:
         """Not on a stream itself: see `reader`."""
         raise NotForStreams("consuming without an offset", self.name, self.vhost)
 

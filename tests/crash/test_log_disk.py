@@ -26,7 +26,7 @@ from tests.support.logs import (
 
 def _heard(log: Log) -> list[bool]:
     heard: list[bool] = []
-    log.on_pressure.append(heard.append)
+    log.on_backpressure.append(heard.append)
     return heard
 
 

@@ -17,7 +17,7 @@ from penstock.protocols.amqp.codec.properties import decode_properties, encode_p
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.server.app import HttpApp, Words
+from penstock.protocols.http.server.app import ErrorTexts, HttpApp
 from penstock.protocols.http.shared.traffic import Messages
 from penstock.protocols.http.webhooks.delivery.questions import Questions
 from penstock.protocols.http.webhooks.options import WebhookOptions
@@ -67,7 +67,7 @@ def paths(folder: Path) -> list[tuple[str, str]]:
 
     async def listed() -> list[tuple[str, str]]:
         world = World(folder)
-        words = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
+        words = ErrorTexts(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
         app, messages = HttpApp(words), Messages(words)
         options = WebhookOptions()
         webhooks = Webhooks(world.broker, messages, options)

@@ -91,7 +91,7 @@ async def _routes() -> list[tuple[str, str]]:
     from penstock.protocols.amqp.codec.errors import answer
     from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties
     from penstock.protocols.http.data.app import DataPlane
-    from penstock.protocols.http.server.app import HttpApp, Words
+    from penstock.protocols.http.server.app import ErrorTexts, HttpApp
     from penstock.protocols.http.shared.traffic import Messages
     from penstock.protocols.http.webhooks.delivery.questions import Questions
     from penstock.protocols.http.webhooks.options import WebhookOptions
@@ -101,7 +101,7 @@ async def _routes() -> list[tuple[str, str]]:
 
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
-        words = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
+        words = ErrorTexts(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
         app, messages = HttpApp(words), Messages(words)
         options = WebhookOptions()
         webhooks = Webhooks(world.broker, messages, options)

@@ -418,7 +418,7 @@ def test_definitions_come_out_whole_and_go_in_where_they_belong(gateway: Gateway
 
 
 @pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def handover(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder in which supervisors make theirs; it is empty when they are gone."""
     with tempfile.TemporaryDirectory(prefix="w") as folder:  # a short name: sockets are in it
         monkeypatch.setenv("TMPDIR", folder)
@@ -427,7 +427,7 @@ def doors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def own(tmp_path: Path, doors: Path) -> Iterator[Gateway]:
+def own(tmp_path: Path, handover: Path) -> Iterator[Gateway]:
     """A gateway of the test's own, with a vhost in each of its two workers."""
     with Gateway(tmp_path / "workers", settings={**SETTINGS, "server.workers": "2"}) as gateway:
         with closing(Api(gateway)) as api:
@@ -447,14 +447,14 @@ def test_a_worker_that_ends_again_is_started_less_often__who_comes_meanwhile_wai
 
 
 def test_all_end_with_the_supervisor_and_fewer_workers_than_vhosts_need_are_refused(
-    own: Gateway, doors: Path
+    own: Gateway, handover: Path
 ) -> None:
     with closing(amqp(own, "b")) as connection:
         connection.channel().queue_declare("kept", durable=True)
     workers = list(pids(own).values())
     own.kill9()
     until(lambda: all(_is_gone(pid) for pid in workers), own)
-    assert list(doors.iterdir()) == []
+    assert list(handover.iterdir()) == []
     own.settings["server.workers"] = "1"
     with pytest.raises(BrokerFailed, match=r"'b'(.|\n)*set server.workers to 2"):
         own.start()

@@ -28,7 +28,7 @@ from penstock.router.names import ENC_AMQP091, join_key_block
 from penstock.router.vhost.vhost import Vhost
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.queue.queue import Queue
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 from tests.reference.naive_broker import Message, NaiveBinding, NaiveBroker
 from tests.support.examples import histories
 from tests.support.limits import LIMIT_S
@@ -59,7 +59,7 @@ names = st.sampled_from(QUEUES + SESSIONS)
 numbers = st.integers(0, 8)
 
 
-class Outlet:
+class QueueConsumer:
     """A consumer that keeps (seq, message number, redelivered) of what it gets."""
 
     priority = 0
@@ -100,7 +100,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.actor = Actor(self.guest, object())
         self.model = NaiveBroker()
         self.number = 0
-        self.outlets: dict[str, list[Outlet]] = {}
+        self.consumers: dict[str, list[QueueConsumer]] = {}
         self.out: dict[str, dict[int, int]] = {}  # queue -> message number -> seq
         self.settled_late: dict[str, set[int]] = {}  # settled since the state records were put
         self.open()
@@ -115,7 +115,7 @@ class BrokerMachine(RuleBasedStateMachine):
         options = BrokerOptions(auth=AuthOptions(default_user=""))
         self.broker = Broker.open(self.log, self.tick, options)
         self.vhost: Vhost = self.broker.vhost(DEFAULT_VHOST)
-        self.outlets = {}
+        self.consumers = {}
         self.out = {name: {} for name in QUEUES + SESSIONS}
         self.settled_late = {name: set() for name in QUEUES + SESSIONS}
 
@@ -136,18 +136,18 @@ class BrokerMachine(RuleBasedStateMachine):
     def run(self) -> None:
         """Turn until nothing moves, and hold what was delivered against the model."""
         self.settle()
-        for name, outlets in self.outlets.items():
-            got = [one for outlet in outlets for one in outlet.got]
+        for name, consumers in self.consumers.items():
+            got = [one for consumer in consumers for one in consumer.got]
             expected = self.model.queues[name].take(len(got))
             assert sorted((number, again) for _, number, again in got) == [
                 (message.number, message.redelivered) for message in expected
             ], name
-            if len(outlets) == 1:
+            if len(consumers) == 1:
                 assert [number for _, number, _ in got] == [message.number for message in expected]
             self.out[name].update((number, seq) for seq, number, _ in got)
-            for outlet in outlets:
-                outlet.got.clear()
-            if any(outlet.left for outlet in outlets):
+            for consumer in consumers:
+                consumer.got.clear()
+            if any(consumer.left for consumer in consumers):
                 assert not self.model.queues[name].ready, f"{name} holds back with credit left"
 
     def settle(self) -> None:
@@ -216,7 +216,7 @@ class BrokerMachine(RuleBasedStateMachine):
         else:
             assert self.vhost.delete_queue(name, self.actor).message_count == ready
         self.model.delete(name)
-        self.outlets.pop(name, None)
+        self.consumers.pop(name, None)
         self.out[name].clear()
         self.settled_late[name].clear()
 
@@ -282,21 +282,21 @@ class BrokerMachine(RuleBasedStateMachine):
     def consume(self, name: str, credit: int) -> None:
         if name not in self.model.queues:
             return
-        outlets = self.outlets.setdefault(name, [])
-        if len(outlets) == (1 if name in SESSIONS else 2):
+        consumers = self.consumers.setdefault(name, [])
+        if len(consumers) == (1 if name in SESSIONS else 2):
             return
-        outlet = Outlet(credit)
-        self.queue(name).attach(outlet)
-        outlets.append(outlet)
+        consumer = QueueConsumer(credit)
+        self.queue(name).attach(consumer)
+        consumers.append(consumer)
 
     @rule(name=names, give_back=st.booleans())
     def cancel(self, name: str, give_back: bool) -> None:
-        if not self.outlets.get(name):
+        if not self.consumers.get(name):
             return
         self.run()
-        outlet = self.outlets[name].pop()
-        give_back &= not self.outlets[name]
-        self.queue(name).detach(outlet, requeue=give_back)
+        consumer = self.consumers[name].pop()
+        give_back &= not self.consumers[name]
+        self.queue(name).detach(consumer, requeue=give_back)
         if give_back:
             for number in list(self.out[name]):
                 self.model.queues[name].requeue(number)
@@ -304,9 +304,9 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule(name=names, credit=st.integers(1, 5))
     def more_credit(self, name: str, credit: int) -> None:
-        if not self.outlets.get(name):
+        if not self.consumers.get(name):
             return
-        self.outlets[name][0].left += credit
+        self.consumers[name][0].left += credit
         self.queue(name).credit_gained()
 
     @rule(name=st.sampled_from(QUEUES))

@@ -27,7 +27,7 @@ from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 from tests.support.queues import Loop
 
 CAPABILITIES = {

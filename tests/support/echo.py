@@ -16,8 +16,8 @@ from penstock.log_core.wal._unwritten import Unwritten
 from penstock.protocols.listening.listener import Listener, listening_socket
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import Limits, Wiring
-from penstock.subscriptions.turn.turn import Tick
+from penstock.protocols.net.connection_context import ConnectionContext, Limits
+from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["Echo", "EchoServer", "NoLog", "packet"]
 
@@ -82,14 +82,16 @@ class EchoServer:
         loop = asyncio.get_running_loop()
         log = NoLog()
         logger = logging.getLogger("penstock.test")
-        wiring = Wiring(loop, log, Tick(log, loop), limits or Limits(), logger, buffers=buffers or Buffers())
+        context = ConnectionContext(
+            loop, log, Tick(log, loop), limits or Limits(), logger, buffers=buffers or Buffers()
+        )
 
         def make() -> Connection:
-            self.made.append(Echo(wiring))
+            self.made.append(Echo(context))
             return self.made[-1]
 
         listening = listening_socket(front, "127.0.0.1", 0, option=option)
-        self.listener = Listener(listening, make, wiring, **layers)
+        self.listener = Listener(listening, make, context, **layers)
 
     async def reason(self) -> str:
         """Why the last connection ended, once none is left."""

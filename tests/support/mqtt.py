@@ -26,8 +26,8 @@ from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Permission
 from penstock.router.authorization.topic_rules import TopicGuard
 from penstock.router.broker import DEFAULT_VHOST, Broker, BrokerOptions
-from penstock.subscriptions.turn._turns import Sink
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick._tick import Sink
+from penstock.subscriptions.tick.tick import Tick
 from tests.reference import mqtt_frames as frames
 from tests.reference.mqtt_frames import Packet, Publish
 from tests.support.limits import LIMIT_S

@@ -19,7 +19,7 @@ from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
 from penstock.sdk.message import properties_block
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 from tests.reference import native_frames as wire
 from tests.support.limits import LIMIT_S
 from tests.support.logs import Unsynced

@@ -13,7 +13,7 @@ from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.queue.queue import Queue
 from penstock.subscriptions.queues import Queues
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 
 
 class Clock:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from penstock.moving_clock import MovingClock
-from penstock.subscriptions.turn.turn import Periodic
+from penstock.subscriptions.tick.tick import Periodic
 
 
 def moving() -> MovingClock:

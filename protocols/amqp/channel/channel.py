@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.protocols.amqp.channel.reply_order import Gate
+from penstock.protocols.amqp.channel.reply_order import ReplyOrder
 from penstock.protocols.amqp.channel.timeouts import Timeouts
 from penstock.protocols.amqp.codec._channel import Channel as Core
 from penstock.protocols.amqp.codec._channel import Consumer
@@ -24,7 +24,7 @@ from penstock.protocols.amqp.messages import firehose
 from penstock.protocols.net.connection_info import Totals
 from penstock.protocols.properties.values import Value
 from penstock.router.errors import AccessRefused
-from penstock.router.publishing.refused_numbers import Unsent
+from penstock.router.publishing.refused_numbers import RefusedNumbers
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp.channel.direct_reply import ReplyConsumer
@@ -62,14 +62,14 @@ class Channel:
         self.number = number
         self.core = Core(number, session.out, session.frame_max, self, session.dirty)
         """Tags, confirms and content under way, in C."""
-        self.gate = Gate()
+        self.gate = ReplyOrder()
         self.consumers: dict[str, Consumer] = {}
         """By tag; a consumer stands here from its consume to its cancel."""
         self.replies: ReplyConsumer | None = None
         """The consumer of direct replies."""
         self.transaction: Transaction | None = None
         """Since tx.select: what was published and not committed."""
-        self.unsent = Unsent()
+        self.unsent = RefusedNumbers()
         """Numbered messages that were refused."""
         self.prefetch = 0
         """Of consumers that will be made; 0 = no limit."""
@@ -104,7 +104,7 @@ class Channel:
         self.submit(done, lsn)
 
     def submit(self, action: Callable[[], bool], lsn: int = 0) -> None:
-        """The same for an action that may take its time: see `Gate`."""
+        """The same for an action that may take its time: see `ReplyOrder`."""
         self.gate.submit(lsn, action, self.session.synced_lsn)
         if self.gate.waiting:
             self.session.gated(self)

@@ -32,7 +32,7 @@ from penstock.router.messages.delay_names import delay_name
 from penstock.router.messages.half import HalfMessage
 from penstock.router.messages.retained import RetainedMessage
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, text, wire
-from penstock.router.publishing.capacity import Room
+from penstock.router.publishing.capacity import Capacity
 from penstock.router.publishing.direct_replies import REPLY_TO, is_reply_key
 from penstock.router.publishing.publishing import Published, union
 from penstock.router.routes._routes import Route
@@ -232,7 +232,7 @@ def _append_once(channel: Channel, message: Message, way: Way) -> Published:
         first = seen.find(value)
         if first is not None:
             return Published(first, way.route, repeated=True)
-        if Room().refusing(way.route, len(message.body)) is not None:
+        if Capacity().refusing(way.route, len(message.body)) is not None:
             return _refused(channel, way)
         with log.unit():
             published = _append(channel, message, way)
@@ -247,7 +247,7 @@ def _append_once(channel: Channel, message: Message, way: Way) -> Published:
     known = log.producers.admit_sequence(name, sequence)
     if known:
         return Published(known, way.route, repeated=True)
-    if Room().refusing(way.route, len(message.body)) is not None:
+    if Capacity().refusing(way.route, len(message.body)) is not None:
         if unsent is not None:
             unsent.refused(name, sequence)
         return _refused(channel, way)

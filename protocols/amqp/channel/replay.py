@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.router.errors import InvalidArgument
 from penstock.router.queues.backfill import find_position
-from penstock.router.queues.start_position import Since, parse_since
+from penstock.router.queues.start_position import StartPosition, parse_since
 from penstock.subscriptions.errors import QueueGone
 from penstock.subscriptions.streams.replay import Replay
 
@@ -30,7 +30,7 @@ ARGUMENT: Final = "x-penstock-replay"
 class Source:
     """Where a consumer reads a queue's messages again."""
 
-    def __init__(self, broker: Broker, queue: Queue, since: Since) -> None:
+    def __init__(self, broker: Broker, queue: Queue, since: StartPosition) -> None:
         self._broker = broker
         self._queue = queue
         self._since = since

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["Gate"]
+__all__ = ["ReplyOrder"]
 
 Action = Callable[[], bool]
 """Returns True when it is done; False: `go_on` will be called."""
 
 
-class Gate:
+class ReplyOrder:
     """Replies of one channel, in their order."""
 
     __slots__ = ("_awaited", "_busy", "_waiting", "closed")

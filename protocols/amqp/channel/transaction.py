@@ -17,7 +17,7 @@ from penstock.protocols.amqp.channel.channel import Channel
 from penstock.protocols.amqp.channel.publish import Message, append, routed
 from penstock.protocols.amqp.codec.errors import frame_fault, soft
 from penstock.protocols.amqp.codec.methods import TxCommit, TxRollback, TxSelect
-from penstock.router.publishing.capacity import Room, full
+from penstock.router.publishing.capacity import Capacity, full
 
 __all__ = ["Transaction", "commit", "rollback", "select"]
 
@@ -64,7 +64,7 @@ class Transaction:
         """
         channel = self._channel
         routes = [routed(channel, message) for message in self._messages]
-        room = Room()
+        room = Capacity()
         for message, way in zip(self._messages, routes, strict=True):
             if (guard := room.refusing(way.route, len(message.body))) is not None:
                 raise soft(406, f"partial tx completion: {full(guard)}")

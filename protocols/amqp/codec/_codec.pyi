@@ -34,7 +34,7 @@ class Codec:
     def __init__(self, out: OutBuffer, frame_max: int, message_max: int) -> None: ...
     @property
     def size_counts(self) -> tuple[int, ...]:
-        """Publishes by the size of their body: see `facts.SIZES`; what is above the last one last."""
+        """Publishes by the size of their body: see `info.SIZES`; what is above the last one last."""
     def open(self, table: RouteTable, appender: Appender, user: bytes) -> None:
         """After login: where publishes go. `user` is what a message's user-id must be."""
 

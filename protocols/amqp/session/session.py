@@ -4,7 +4,7 @@
     OPEN ── open ──> RUNNING                            any ── an error ──> CLOSING ── close-ok ──> ENDED
                                                         any ── connection.close ──> ENDED
 
-Three drivers: `receive` (bytes of a read), calls (`authenticated`, `refused`, `durable`, `pressure`,
+Three drivers: `receive` (bytes of a read), calls (`authenticated`, `refused`, `durable`, `backpressure`,
 `shutdown`, `lost` ...), and `clock`. After each of them the endpoint looks at what the session wants: output
 lies in `out`, and
 
@@ -123,7 +123,7 @@ class Session:
         """It ended because the peer said goodbye, who is to close."""
         self.dropped: str | None = None
         self.blocked = False
-        self._pressure = False
+        self._backpressure = False
         self._told_blocked = False
         self._gated: dict[Channel, None] = {}
         self.stalled = False
@@ -220,7 +220,7 @@ class Session:
         codec.feed_starved()
         if self.out.size:
             self.dirty()
-        if self._pressure and not self.blocked and self.state is State.RUNNING:
+        if self._backpressure and not self.blocked and self.state is State.RUNNING:
             self._check_pressure()
         return codec.consumed
 
@@ -355,9 +355,9 @@ class Session:
         for channel in self.channels():
             channel.wake_consumers()
 
-    def pressure(self, paused: bool) -> None:
+    def backpressure(self, paused: bool) -> None:
         """The log asks publishers to pause, or lets them go on."""
-        self._pressure = paused
+        self._backpressure = paused
         if self.state is State.RUNNING:
             self._check_pressure()
 
@@ -366,7 +366,7 @@ class Session:
 
         The client is told of alarms and quotas only: to wait for the disk for a moment is no news.
         """
-        self.blocked = self._pressure and self.codec.published > 0
+        self.blocked = self._backpressure and self.codec.published > 0
         why = self._why_blocked() if self.blocked else ""
         if why and not self._told_blocked and self.client_can("connection.blocked"):
             self._told_blocked = True

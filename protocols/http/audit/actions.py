@@ -260,7 +260,7 @@ class Noting:
     def _connection(self, names: Names) -> Any:
         for live in self._registry.connections():
             if live.name == names["name"]:
-                return {"user": live.facts.user, "vhost": live.facts.vhost}
+                return {"user": live.info.user, "vhost": live.info.vhost}
         return None
 
     def _memory_limit(self, _: Names) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.publishing.bodies import Outgoing
-from penstock.protocols.http.data.publishing.destinations import Run, Way, ready
+from penstock.protocols.http.data.publishing.destinations import Destination, Run, ready
 from penstock.protocols.http.data.pulling.polls import Polls, give_back
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
@@ -78,7 +78,8 @@ class Redrive:
             moved = [] if body.get("dry_run") is True else letters
             identity = access.identity(request)
             messages = [
-                ready(access, Way(identity, vhost, "", one.to, True, True), one.message) for one in moved
+                ready(access, Destination(identity, vhost, "", one.to, True, True), one.message)
+                for one in moved
             ]
             run = Run(access.broker, messages)
             run.check()

@@ -213,14 +213,14 @@ class Sampler:
             yield ("vhost", vhost), tuple(one.counters)
         for _, listener in list(self._registry.listeners()):
             for connection in list(listener.connections):
-                facts = connection.facts()
-                if facts is None:
+                info = connection.info()
+                if info is None:
                     continue
                 yield (
                     connection.id,
-                    (*total_counters(facts.totals), connection.bytes_in, connection.bytes_out),
+                    (*total_counters(info.totals), connection.bytes_in, connection.bytes_out),
                 )
-                for channel in facts.channels:
+                for channel in info.channels:
                     yield (connection.id, channel.number), total_counters(channel.totals)
         for extra in self.extra:
             yield from extra()

@@ -21,7 +21,7 @@ from penstock.protocols.http.management.rates import (
     queue_type,
     total_counters,
 )
-from penstock.protocols.net.connection_info import ChannelFacts, ConsumerFacts, Totals
+from penstock.protocols.net.connection_info import ChannelInfo, ConsumerInfo, Totals
 from penstock.router.arguments import encode_table
 from penstock.router.exchanges.exchanges import Exchange
 from penstock.subscriptions.dispatch.strategies import Kind
@@ -100,14 +100,14 @@ def queue(api: Management, entry: QueueEntry) -> Item:
     found = entry.queue
     ready, unacked = found.ready_count, found.cursor.outstanding
     rates = api.sampler.rates(found, len(QUEUE_COUNTERS))
-    outlets = found.outlets
+    consumers = found.consumers
     kind = queue_type(entry)
     single = found.kind in (Kind.SINGLE, Kind.PREFERRED)
-    active = outlets[0] if outlets else None
+    active = consumers[0] if consumers else None
     tag = getattr(active, "tag", None)
     tag_text = tag.decode("utf-8", "replace") if isinstance(tag, bytes) else None
-    has_credit = any(outlet.credit() > 0 for outlet in outlets[:100])
-    utilisation = float(has_credit) if outlets else 0
+    has_credit = any(consumer.credit() > 0 for consumer in consumers[:100])
+    utilisation = float(has_credit) if consumers else 0
     publish_rate, _, _, deliver_rate, ack_rate, _ = rates
     policies = api.broker.vhosts[found.vhost].policies
     shown: Item = {
@@ -149,7 +149,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
             "lag": found.lag,
             "head_age_ms": age_ms(api.broker.log, found),
         }
-    if not (ready or unacked or outlets):
+    if not (ready or unacked or consumers):
         shown["idle_since"] = moment(api.started_at if not any(rates) else api.clock())
     if kind == "classic":
         shown["exclusive_consumer_tag"] = tag_text if found.is_sole else None
@@ -267,19 +267,19 @@ def peer_of(live: Live) -> tuple[str, int]:
 
 def connection(api: Management, live: Live) -> Item:
     """A connection of an AMQP or MQTT client."""
-    one, facts = live.connection, live.facts
+    one, info = live.connection, live.info
     host, port = peer_of(live)
     received, sent = api.sampler.rates(one.id, len(TOTALS) + 2)[-2:]
     transport = one.transport
     tls = transport.get_extra_info("ssl_object") if transport is not None else None
     version, cipher = (tls.version(), tls.cipher()) if tls is not None else (None, None)
     return {
-        "auth_mechanism": facts.mechanism,
-        "channel_max": facts.channel_max,
-        "channels": len(facts.channels),
-        "client_properties": facts.client_properties,
+        "auth_mechanism": info.mechanism,
+        "channel_max": info.channel_max,
+        "channels": len(info.channels),
+        "client_properties": info.client_properties,
         "connected_at": int(one.opened_at * 1000),
-        "frame_max": facts.frame_max,
+        "frame_max": info.frame_max,
         "host": one.server_address[0],
         "name": live.name,
         "node": api.node,
@@ -289,7 +289,7 @@ def connection(api: Management, live: Live) -> Item:
         "peer_host": host,
         "peer_port": port,
         "port": one.server_address[1],
-        "protocol": facts.protocol,
+        "protocol": info.protocol,
         "recv_cnt": one.reads,
         "recv_oct": one.bytes_in,
         "recv_oct_details": {"rate": received},
@@ -302,14 +302,14 @@ def connection(api: Management, live: Live) -> Item:
         "ssl_hash": None,
         "ssl_key_exchange": None,
         "ssl_protocol": version.lower() if version else None,
-        "state": facts.state,
-        "timeout": facts.timeout_s,
+        "state": info.state,
+        "timeout": info.timeout_s,
         "type": "network",
-        "user": facts.user,
-        "user_who_performed_action": facts.user,
-        "user_provided_name": facts.client_properties.get("connection_name"),
-        "variable_map": {"client_id": facts.client_id} if facts.client_id else {},
-        "vhost": facts.vhost,
+        "user": info.user,
+        "user_who_performed_action": info.user,
+        "user_provided_name": info.client_properties.get("connection_name"),
+        "variable_map": {"client_id": info.client_id} if info.client_id else {},
+        "vhost": info.vhost,
     }
 
 
@@ -323,11 +323,11 @@ def channel_details(api: Management, live: Live, number: int) -> Item:
         "number": number,
         "peer_host": host,
         "peer_port": port,
-        "user": live.facts.user,
+        "user": live.info.user,
     }
 
 
-def channel(api: Management, live: Live, one: ChannelFacts) -> Item:
+def channel(api: Management, live: Live, one: ChannelInfo) -> Item:
     """A channel."""
     host, port = peer_of(live)
     rates = api.sampler.rates((live.connection.id, one.number), len(TOTALS))
@@ -348,11 +348,11 @@ def channel(api: Management, live: Live, one: ChannelFacts) -> Item:
         "number": one.number,
         "pending_raft_commands": 0,
         "prefetch_count": one.prefetch,
-        "state": "flow" if live.facts.state == "flow" else "running",
+        "state": "flow" if live.info.state == "flow" else "running",
         "transactional": one.transactional,
-        "user": live.facts.user,
-        "user_who_performed_action": live.facts.user,
-        "vhost": live.facts.vhost,
+        "user": live.info.user,
+        "user_who_performed_action": live.info.user,
+        "vhost": live.info.vhost,
     }
 
 
@@ -367,7 +367,7 @@ def _consumer_timeout(api: Management, vhost: str, queue: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def consumer(api: Management, live: Live, number: int, one: ConsumerFacts) -> Item:
+def consumer(api: Management, live: Live, number: int, one: ConsumerInfo) -> Item:
     """A consumer."""
     return {
         "arguments": one.arguments,
@@ -376,10 +376,10 @@ def consumer(api: Management, live: Live, number: int, one: ConsumerFacts) -> It
         "activity_status": "up" if one.active else "waiting",
         "channel_details": channel_details(api, live, number),
         "consumer_tag": one.tag,
-        "consumer_timeout": _consumer_timeout(api, live.facts.vhost, one.queue),
+        "consumer_timeout": _consumer_timeout(api, live.info.vhost, one.queue),
         "exclusive": one.exclusive,
         "prefetch_count": one.prefetch,
-        "queue": {"name": one.queue, "vhost": live.facts.vhost},
+        "queue": {"name": one.queue, "vhost": live.info.vhost},
     }
 
 
@@ -395,8 +395,8 @@ def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
     totals = Totals()
     flows = [0.0] * (len(TOTALS) + 2)
     for live in lives:
-        if live.facts.vhost == found.name:
-            totals.add(live.facts.totals)
+        if live.info.vhost == found.name:
+            totals.add(live.info.totals)
             received += live.connection.bytes_in
             sent += live.connection.bytes_out
             of_one = api.sampler.rates(live.connection.id, len(flows))

@@ -17,7 +17,7 @@ from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.protocols.listening.registry import Live
-    from penstock.protocols.net.connection_info import ChannelFacts
+    from penstock.protocols.net.connection_info import ChannelInfo
     from penstock.router.exchanges.entries import QueueEntry
     from penstock.router.exchanges.exchanges import Exchange
     from penstock.router.vhost.vhost import Vhost
@@ -54,7 +54,7 @@ _QUEUE_CONSUMERS: Final[Sequence[_Column]] = (
 
 
 def _takes(entry: QueueEntry) -> float:
-    return float(any(outlet.credit() > 0 for outlet in entry.queue.outlets[:100]))
+    return float(any(consumer.credit() > 0 for consumer in entry.queue.consumers[:100]))
 
 
 _QUEUE_MORE: Final[Sequence[_Column]] = (
@@ -98,7 +98,7 @@ _CONNECTION_MORE: Final[Sequence[_Column]] = (
         "connection_channels",
         "gauge",
         "Channels on a connection",
-        lambda live: len(live.facts.channels),
+        lambda live: len(live.info.channels),
     ),
     (
         "connection_pending_packets",
@@ -350,8 +350,8 @@ async def _families(
     api: Management, families: Iterable[str], prefix: str, vhosts: frozenset[str] | None
 ) -> AsyncGenerator[bytes, None]:
     wanted = [_FAMILIES[name] for name in dict.fromkeys(families) if name in _FAMILIES]
-    lives = [live for live in api.registry.connections() if vhosts is None or live.facts.vhost in vhosts]
-    channels = [(live, channel) for live in lives for channel in live.facts.channels]
+    lives = [live for live in api.registry.connections() if vhosts is None or live.info.vhost in vhosts]
+    channels = [(live, channel) for live in lives for channel in live.info.channels]
     places = _vhosts(api, vhosts)
     entries = [entry for vhost in places for entry in vhost.entries()]
     streamed = [entry for vhost in places for entry in vhost.subscriptions.entries.values()]
@@ -395,8 +395,8 @@ def _of_subscription(entry: QueueEntry) -> str:
 
 
 def _of_connection(live: Live) -> str:
-    return labels_of({"connection": live.name, "vhost": live.facts.vhost, "user": live.facts.user})
+    return labels_of({"connection": live.name, "vhost": live.info.vhost, "user": live.info.user})
 
 
-def _of_channel(live: Live, channel: ChannelFacts) -> str:
-    return labels_of({"channel": f"{live.name} ({channel.number})", "vhost": live.facts.vhost})
+def _of_channel(live: Live, channel: ChannelInfo) -> str:
+    return labels_of({"channel": f"{live.name} ({channel.number})", "vhost": live.info.vhost})

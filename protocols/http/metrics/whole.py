@@ -86,9 +86,9 @@ def connections(api: Management, lives: list[Live]) -> Iterator[Metric]:
 
 def channels(lives: list[Live], of: ByProtocol) -> Iterator[Metric]:
     """All channels of AMQP: gauges of those that are open, and what all of them moved."""
-    found = [channel for live in lives for channel in live.facts.channels]
+    found = [channel for live in lives for channel in live.info.channels]
     consumers = sum(len(channel.consumers) for channel in found)
-    everywhere = consumers + sum(len(live.facts.consumers) for live in lives)
+    everywhere = consumers + sum(len(live.info.consumers) for live in lives)
     yield of_one("channels", "gauge", "Channels currently open", len(found))
     yield of_one("connection_channels", "gauge", "Channels on connections", len(found))
     yield of_one("consumers", "gauge", "Consumers currently connected", everywhere)
@@ -176,9 +176,9 @@ def clients(lives: list[Live], moved: ByProtocol) -> Iterator[Metric]:
     consumers = dict.fromkeys(moved, 0)
     for live in lives:
         name = live.connection.spoken
-        publishers[name] += live.facts.totals.published > 0
-        consumers[name] += len(live.facts.consumers)
-        consumers[name] += sum(len(channel.consumers) for channel in live.facts.channels)
+        publishers[name] += live.info.totals.published > 0
+        consumers[name] += len(live.info.consumers)
+        consumers[name] += sum(len(channel.consumers) for channel in live.info.channels)
 
     def by_protocol(name: str, text: str, values: Mapping[str, int], kind: Kind = "counter") -> Metric:
         labelled = [({"protocol": protocol}, value) for protocol, value in values.items()]

@@ -5,8 +5,8 @@ Under /api errors look like RabbitMQ's management API, everywhere else they are 
     {"error": "bad_request", "reason": ...}
     {"type": "/problems/<code>", "title": ..., "status": ..., "detail": ..., "code": ..., "retryable": ...}
 
-The words for a refusal of the broker are those AMQP clients get (`Words`), as in RabbitMQ, whose management
-API is an AMQP client.
+A refusal of the broker has the text that AMQP clients get (`ErrorTexts`), as in RabbitMQ, whose
+management API is an AMQP client.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.server.routes import Routes
 from penstock.router import errors as router
 
-__all__ = ["HttpApp", "Words"]
+__all__ = ["ErrorTexts", "HttpApp"]
 
 _REALM: Final = 'Basic realm="RabbitMQ Management"'
 _RABBIT_ERRORS: Final = {
@@ -45,7 +45,7 @@ class Refusal(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ErrorTexts:
     """What the HTTP front end borrows from AMQP; the composition root hands it over."""
 
     refusal: Callable[[PenstockError], Refusal]
@@ -60,7 +60,7 @@ class Words:
 class HttpApp:
     """See the module. `needs_no_login` says which requests are served without one."""
 
-    def __init__(self, words: Words, *, needs_no_login: Callable[[Request], bool] | None = None) -> None:
+    def __init__(self, words: ErrorTexts, *, needs_no_login: Callable[[Request], bool] | None = None) -> None:
         self.routes = Routes()
         self.words = words
         self._open = needs_no_login

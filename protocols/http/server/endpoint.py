@@ -39,20 +39,20 @@ from penstock.protocols.http.server.workers import (
     identity_of,
     replayed,
 )
-from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import Wiring, wire
+from penstock.protocols.net.connection_context import ConnectionContext, wire
 from penstock.router.authentication.oauth import is_token
 
 if TYPE_CHECKING:
     from penstock.config import Address
     from penstock.protocols.net.connection_context import ServerOptions
-    from penstock.protocols.net.process_context import Shared
+    from penstock.protocols.net.process_context import ProcessContext
     from penstock.protocols.tls.contexts import Tls
     from penstock.router.authorization.identity import Identity
     from penstock.router.broker import Broker
 
-__all__ = ["App", "HttpConnection", "HttpFront"]
+__all__ = ["App", "HttpConnection", "HttpFrontEnd"]
 
 logger: Final = logging.getLogger("penstock.http")
 
@@ -84,8 +84,10 @@ class App(Protocol):
 class HttpConnection(Connection):
     """One TCP connection: the host of its session."""
 
-    def __init__(self, wiring: Wiring, broker: Broker, app: App, forwarder: Forwarder | None = None) -> None:
-        super().__init__(wiring)
+    def __init__(
+        self, context: ConnectionContext, broker: Broker, app: App, forwarder: Forwarder | None = None
+    ) -> None:
+        super().__init__(context)
         self._broker = broker
         self._forwarder = forwarder
         self._app = app
@@ -270,7 +272,7 @@ class HttpConnection(Connection):
             self._failed(session, request)
         finally:
             del self._requests[request]
-        self.wiring.tick.schedule()
+        self.context.tick.schedule()
 
     def _failed(self, session: H1Session | H2Session, request: Request) -> None:
         """The edge of the request: a bug of ours ends this answer only. Called in an except clause."""
@@ -416,7 +418,7 @@ def _date(second: int) -> str:
     return _last_date[1]
 
 
-class HttpFront(Front):
+class HttpFrontEnd(FrontEnd):
     """The listeners of the HTTP front end."""
 
     def __init__(
@@ -425,16 +427,16 @@ class HttpFront(Front):
         broker: Broker,
         server: ServerOptions,
         loop: asyncio.AbstractEventLoop,
-        shared: Shared,
+        shared: ProcessContext,
     ) -> None:
         self._broker = broker
-        wiring = wire(broker, server, loop, shared, logger, login_timeout_s=_HEAD_S)
+        context = wire(broker, server, loop, shared, logger, login_timeout_s=_HEAD_S)
         self.forwarder: Forwarder | None = None
         """With several workers: set before anything is served."""
-        self._http_wiring = wiring
+        self._http_wiring = context
         self.before_drain: list[Callable[[float], Awaitable[None]]] = []
         """What ends before the connections do; each gets the time it has, in seconds."""
-        super().__init__(section, wiring, max_connections=server.max_connections)
+        super().__init__(section, context, max_connections=server.max_connections)
 
     async def drain(self, timeout: float) -> None:
         """End what belongs to this front end, then its connections."""

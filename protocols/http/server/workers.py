@@ -2,7 +2,7 @@
 
 A request that names a vhost goes to the worker which has that vhost; what workers have in common is
 changed by worker 0, which also answers for the gateway as a whole. The worker that accepted the
-connection asks on behalf of its client, by HTTP/1.1 through a pair of sockets (`doors`), and hands back
+connection asks on behalf of its client, by HTTP/1.1 through a pair of sockets (`handover`), and hands back
 what comes. A WebSocket is handed over with its connection instead.
 
 Worker 0 puts together what each worker knows a part of: lists (`management.joined`), sums, metrics
@@ -29,7 +29,7 @@ from penstock.router.authorization.grants import Grants
 from penstock.router.authorization.identity import Identity
 
 if TYPE_CHECKING:
-    from penstock.protocols.workers.handover import Doors
+    from penstock.protocols.workers.handover import HandoverSockets
     from penstock.protocols.workers.replication import Leader
     from penstock.router.broker import Broker
 
@@ -118,11 +118,11 @@ class _Others:
 class Forwarder:
     """Of one listener in one worker; see the module."""
 
-    def __init__(self, broker: Broker, doors: Doors, leader: Leader | None) -> None:
-        self.me: Final = doors.me
-        self.others: Final[Sequence[int]] = doors.others
+    def __init__(self, broker: Broker, handover: HandoverSockets, leader: Leader | None) -> None:
+        self.me: Final = handover.me
+        self.others: Final[Sequence[int]] = handover.others
         self._broker = broker
-        self._doors = doors
+        self._handover = handover
         self._leader = leader
         self._idle: dict[tuple[int, tuple[str, str]], list[_Way]] = {}
 
@@ -311,7 +311,7 @@ class Forwarder:
             "said": 0,
             "reads": [],
         }
-        pair = self._doors.pair(worker, record)
+        pair = self._handover.pair(worker, record)
         return _Way(*await asyncio.open_unix_connection(sock=pair, limit=_HEAD_MAX))
 
     def _give_back(self, key: tuple[int, tuple[str, str]], way: _Way, *, kept: bool) -> None:

@@ -16,13 +16,13 @@ from penstock.router.queues.backfill import find_position
 if TYPE_CHECKING:
     from penstock.log_core.feeds._feed import Feed
     from penstock.log_core.log import Log
-    from penstock.router.queues.start_position import Since
+    from penstock.router.queues.start_position import StartPosition
     from penstock.subscriptions.streams.stream import Stream
 
 __all__ = ["indexed", "offset_at", "offset_of_time", "position_of"]
 
 
-async def position_of(log: Log, lp: int, since: Since) -> int:
+async def position_of(log: Log, lp: int, since: StartPosition) -> int:
     """The position of the first record kept of the partition `lp` that is not older; see `find_position`."""
     return await _told(lambda tell: find_position(log, lp, since, tell))
 

@@ -31,11 +31,11 @@ from penstock.protocols.http.server.pending_audit import pending
 from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_REJECT, BYTE_RATE, MESSAGE_RATE
 from penstock.router.messages.half import HalfMessage
 from penstock.router.names import join_key_block, split_key_block, text
-from penstock.router.publishing.capacity import Room
+from penstock.router.publishing.capacity import Capacity
 from penstock.router.publishing.publishing import Published, union
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.server.app import Words
+    from penstock.protocols.http.server.app import ErrorTexts
     from penstock.router.authorization.identity import Identity
     from penstock.router.broker import Broker
     from penstock.router.routes._routes import Route
@@ -167,7 +167,7 @@ _key_block = lru_cache(maxsize=1024)(join_key_block)
 class Messages:
     """Publishing and showing, in AMQP's words."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: ErrorTexts) -> None:
         self._words = words
 
         @lru_cache(maxsize=256)
@@ -219,7 +219,7 @@ class Messages:
                 return Published(known, route, repeated=True)
             if not one.due_ms:
                 route = self.route(vhost, identity, one)
-                if Room().refusing(route, len(one.body)) is not None:
+                if Capacity().refusing(route, len(one.body)) is not None:
                     # What may come again is nowhere, not even where there is room.
                     return Published(vhost.broker.log.appender.next_lsn - 1, route, refused=True)
             producers.open()

@@ -397,7 +397,7 @@ class Clients:
             self.tick.schedule()
         return client.row_lsn
 
-    def soil(self, client: Client) -> None:
+    def mark_dirty(self, client: Client) -> None:
         """The packet ids under way changed in a way that may be put later."""
         if client.persistent and not client.soiled:
             client.soiled = True

@@ -8,8 +8,8 @@ from penstock.protocols.mqtt.codec._packet_ids cimport Flight, Inflight
 from penstock.protocols.mqtt.codec._publish cimport PublishEncoder
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.subscriptions.cursor._cursor cimport Cursor
-from penstock.subscriptions.turn._fast_path cimport Served, Straight
-from penstock.subscriptions.turn._turns cimport Sink
+from penstock.subscriptions.tick._fast_path cimport Served, FastPath
+from penstock.subscriptions.tick._tick cimport Sink
 
 
 cdef class Choice:
@@ -40,7 +40,7 @@ cdef class Deliverer(PublishEncoder):
                              int64_t now_ms, Choice shared=*, dict claims=*) except -1
 
 
-cdef class SessionWay(Straight):
+cdef class SessionFastPath(FastPath):
     cdef Deliverer deliverer
     cdef Cursor cursor
     cdef Appender appender

@@ -11,8 +11,8 @@ from penstock.protocols.mqtt.codec._publish import PublishEncoder
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.queue.queue import Queue
-from penstock.subscriptions.turn._fast_path import Straight
-from penstock.subscriptions.turn._turns import Sink
+from penstock.subscriptions.tick._fast_path import FastPath
+from penstock.subscriptions.tick._tick import Sink
 
 class Choice:
     """What a set of matching subscriptions means for a record."""
@@ -101,8 +101,8 @@ class Deliverer(PublishEncoder):
     def take_pubrels(self) -> list[int]:
         """Packet ids for which PUBREL is to be sent, their messages being gone."""
 
-class SessionWay(Straight):
-    """The straight way from a session's queue to its connection; see `subscriptions.turn._fast_path`."""
+class SessionFastPath(FastPath):
+    """The straight way from a session's queue to its connection; see `subscriptions.tick._fast_path`."""
 
     needs_ids: bool
     """Some subscription has QoS above 0: what is delivered is limited by the window of packet ids."""

@@ -25,7 +25,7 @@ from penstock.protocols.mqtt.codec._wire cimport FROM_CLIENT, Block, walk_block
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._take_result cimport MAX_TAKE, TAKEN, Item
-from penstock.subscriptions.turn._fast_path cimport Straight
+from penstock.subscriptions.tick._fast_path cimport FastPath
 
 cdef uint32_t NO_MATCH = 0xFFFFFFFF
 
@@ -308,7 +308,7 @@ cdef class Deliverer(PublishEncoder):
         return found
 
 
-cdef class SessionWay(Straight):
+cdef class SessionFastPath(FastPath):
     def __init__(self, Deliverer deliverer not None, Served queue not None, Sink sink not None, after):
         self.deliverer = deliverer
         self.queue = queue

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.protocols.mqtt.codec.properties import Properties
 
-__all__ = ["ACKNOWLEDGEMENTS", "Words", "refusal"]
+__all__ = ["ACKNOWLEDGEMENTS", "ReasonStrings", "refusal"]
 
 _LONGEST: Final = 400
 """Characters of a reason string."""
@@ -43,7 +43,7 @@ _FILTERS: Final = {
 }
 
 
-class Words:
+class ReasonStrings:
     """The packets with words for one connected client."""
 
     def __init__(self, version: int, properties: Properties) -> None:

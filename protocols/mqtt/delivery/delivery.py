@@ -10,7 +10,7 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.mqtt.codec._deliver import Choice, Deliverer, SessionWay
+from penstock.protocols.mqtt.codec._deliver import Choice, Deliverer, SessionFastPath
 from penstock.protocols.mqtt.codec._share_keys import topic_slots
 from penstock.protocols.mqtt.delivery.replays import Replays
 from penstock.protocols.mqtt.delivery.retained import RetainedDelivery
@@ -38,7 +38,7 @@ _DELIVER_MAX: Final = 1024
 
 
 class Delivery:
-    """The output side of one connection after CONNECT: an `Outlet` of its session's queue."""
+    """The output side of one connection after CONNECT: an `QueueConsumer` of its session's queue."""
 
     priority = 0
 
@@ -85,7 +85,7 @@ class Delivery:
         deliverer.skip_qos0_before = skip_qos0_before
         self._deliverer = deliverer
         self._held: deque[tuple[int, bytes]] | None = None
-        self._way: SessionWay | None = None
+        self._way: SessionFastPath | None = None
         self._qos_above_0 = False
         self._open = False
         self._members: dict[str, Member] = {}
@@ -120,9 +120,9 @@ class Delivery:
         self._open = True
         self._client.queue.attach(self)
         queue, host = self._client.queue, self._host
-        self._way = SessionWay(self._deliverer, queue, host.sink, self._after_delivery)
+        self._way = SessionFastPath(self._deliverer, queue, host.sink, self._after_delivery)
         self._way.needs_ids = self._qos_above_0
-        queue.straight = self._way
+        queue.fast_path = self._way
         self._join_shares()
         self.pump_retained()
         self.pump_shared()
@@ -131,8 +131,8 @@ class Delivery:
         """The connection is over."""
         self._open = False
         self._held = None
-        if self._client.queue.straight is self._way:
-            self._client.queue.straight = None
+        if self._client.queue.fast_path is self._way:
+            self._client.queue.fast_path = None
         self._client.queue.detach(self)
         self.replays.stop()
         for member in self._members.values():
@@ -214,7 +214,7 @@ class Delivery:
                     self._held.append((lsn, deliverer.held.take()))
                     self._host.await_synced(lsn)
             else:
-                self._clients.soil(client)
+                self._clients.mark_dirty(client)
         if released:
             self._send_pubrels(released)
         self._host.dirty()

@@ -30,7 +30,7 @@ from penstock.protocols.mqtt.subscriptions.shared import is_shared
 from penstock.protocols.properties.translate import mqtt5_from_amqp091
 from penstock.router.errors import AccessRefused, InvalidPattern
 from penstock.router.names import server_name
-from penstock.router.queues.start_position import Since, parse_since
+from penstock.router.queues.start_position import StartPosition, parse_since
 
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.clients.clients import Client
@@ -140,7 +140,7 @@ class Replay:
         self._last = -1  # position of the last message of the history; -1: not known yet
         self._ended = version != packets.MQTT_5
 
-    def start(self, topic_filter: str, since: Since) -> None:
+    def start(self, topic_filter: str, since: StartPosition) -> None:
         """Find the history, then deliver. Raises AccessRefused, InvalidPattern."""
         self._queue.attach(self)
         self._vhost.replay(self._name, topic_filter, since, self._identity, self._found)

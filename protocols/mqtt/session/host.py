@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from penstock.router.authentication.users import ScramLogin
     from penstock.router.authorization.identity import Identity
     from penstock.router.authorization.permissions import TopicOperation
-    from penstock.subscriptions.turn._turns import Sink
+    from penstock.subscriptions.tick._tick import Sink
 
 __all__ = ["Host"]
 

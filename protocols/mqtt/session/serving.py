@@ -14,7 +14,7 @@ from penstock.protocols.mqtt.clients.client import Client
 from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.codec import _scan, packets, reasons
 from penstock.protocols.mqtt.codec._scan import Scanner
-from penstock.protocols.mqtt.codec.reason_strings import Words
+from penstock.protocols.mqtt.codec.reason_strings import ReasonStrings
 from penstock.protocols.mqtt.codec.reasons import MqttError, Violation
 from penstock.protocols.mqtt.delivery.delivery import Delivery
 from penstock.protocols.mqtt.delivery.subscribing import subscribe, unsubscribe
@@ -48,7 +48,7 @@ class Serving(Opening):
         self._delivery: Delivery | None = None
         self._replies = Replies(host, clients.log)
         self._max_packet = 268_435_455  # what the client takes
-        self._words: Words | None = None
+        self._words: ReasonStrings | None = None
         guard = clients.broker.authorizer.topic_guard
         self._guarded = guard is not None and guard.slow
         self._undecided: Callable[[], None] | None = None

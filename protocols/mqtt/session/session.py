@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.codec import _scan, packets, reasons
 from penstock.protocols.mqtt.codec._scan import Scanner
-from penstock.protocols.mqtt.codec.reason_strings import Words, refusal
+from penstock.protocols.mqtt.codec.reason_strings import ReasonStrings, refusal
 from penstock.protocols.mqtt.codec.reasons import MqttError, Violation
 from penstock.protocols.mqtt.delivery.delivery import Delivery
 from penstock.protocols.mqtt.options import MqttOptions
@@ -147,7 +147,7 @@ class Session(Serving):
         if ids.inflight.exact_changed:
             self._clients.save_out(client)
         elif ids.inflight.changed:
-            self._clients.soil(client)
+            self._clients.mark_dirty(client)
         if scanner.unstamped:
             scanner.stamp(client.row_lsn)
 
@@ -204,7 +204,7 @@ class Session(Serving):
         self.will = connect.will
         self.keep_alive_s = float(accepted.keep_alive_s)
         properties = connect.properties
-        self._words = Words(connect.version, properties)
+        self._words = ReasonStrings(connect.version, properties)
         self._max_packet = properties.get("maximum_packet_size", self._max_packet)
         v5 = connect.version == packets.MQTT_5
         options = self._options

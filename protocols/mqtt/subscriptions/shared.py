@@ -165,7 +165,7 @@ class Share:
 
 
 class Member:
-    """One connected member: an `Outlet` of the group's queue."""
+    """One connected member: an `QueueConsumer` of the group's queue."""
 
     priority = 0
 

@@ -6,7 +6,7 @@ from penstock.log_core.reading._resident cimport Place
 from penstock.log_core.segments._segment_file cimport Stretch
 from penstock.protocols.native.codec._in_flight cimport Held
 from penstock.protocols.net.outbuffer cimport OutBuffer
-from penstock.subscriptions.turn._stored_batches cimport BatchOutlet
+from penstock.subscriptions.tick._stored_batches cimport BatchConsumer
 from penstock.subscriptions.cursor._cursor cimport Cursor
 
 
@@ -37,7 +37,7 @@ cdef class Pull:
     cdef uint64_t number
 
 
-cdef class Consumer(BatchOutlet):
+cdef class Consumer(BatchConsumer):
     cdef Outgoing outgoing
     cdef readonly uint32_t id
     cdef public object queue

@@ -7,7 +7,7 @@ from typing_extensions import Buffer
 
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.subscriptions.cursor._cursor import Cursor
-from penstock.subscriptions.turn._stored_batches import BatchOutlet
+from penstock.subscriptions.tick._stored_batches import BatchConsumer
 
 class Host(Protocol):
     """What a consumer asks of the session."""
@@ -30,7 +30,7 @@ class Host(Protocol):
 class Queue(Protocol):
     """What a consumer asks of its queue."""
 
-    def credit_gained(self, outlet: Consumer) -> None:
+    def credit_gained(self, consumer: Consumer) -> None:
         """It has credit again, having had none."""
 
 class Outgoing:
@@ -65,7 +65,7 @@ class Pull:
         """It has what it waited for, or all it may have."""
     def __lt__(self, other: Pull) -> bool: ...
 
-class Consumer(BatchOutlet):
+class Consumer(BatchConsumer):
     """A handle of the peer to be delivered to: the outlet of a queue."""
 
     id: int
@@ -123,9 +123,9 @@ class Consumer(BatchOutlet):
     def feed(self) -> None:
         """Tell the queue when it had no credit and may have some now."""
     def credit(self) -> int:
-        """Messages that it takes now; see `outlet`."""
+        """Messages that it takes now; see `consumer`."""
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        """Encode items of the last take; how many it took; see `outlet`."""
+        """Encode items of the last take; how many it took; see `consumer`."""
     def ack(self, first: int, last: int) -> int:
         """Settle the deliveries with tags in [first, last] that are out; how many."""
     def nack(self, first: int, last: int, delay_ms: int, reject: bool) -> int:

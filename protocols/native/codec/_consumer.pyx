@@ -35,7 +35,7 @@ from penstock.protocols.native.codec.packing import pack
 from penstock.protocols.net.outbuffer cimport FILE_BYTES, OutBuffer
 from penstock.log_core.reading._resident cimport Place, Run
 from penstock.log_core.segments._segment_file cimport Stretch
-from penstock.subscriptions.turn._stored_batches cimport BatchOutlet, Next, find_run, goes_on, next_batch, next_run, read_run, take_whole
+from penstock.subscriptions.tick._stored_batches cimport BatchConsumer, Next, find_run, goes_on, next_batch, next_run, read_run, take_whole
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._take_result cimport TAKEN, Item
 from penstock.subscriptions.cursor._keys cimport slot_of
@@ -108,7 +108,7 @@ cdef class Pull:
         return self.due < other.due or (self.due == other.due and self.number < other.number)
 
 
-cdef class Consumer(BatchOutlet):
+cdef class Consumer(BatchConsumer):
     def __cinit__(self, Outgoing outgoing not None, uint32_t id, object queue, object host, object room, *, int priority=0,
                   bint auto=False, int64_t unacked_max=50_000, str name="", list ranges=None):
         self.outgoing = outgoing

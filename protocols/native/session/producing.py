@@ -23,7 +23,7 @@ from penstock.router.exchanges.entries import QueueEntry
 from penstock.router.messages.delay_names import delay_name
 from penstock.router.messages.delayed import HORIZON_MS
 from penstock.router.names import ENC_AMQP091, split_key_block
-from penstock.router.publishing.capacity import Room, full
+from penstock.router.publishing.capacity import Capacity, full
 
 if TYPE_CHECKING:
     from penstock.protocols.native.session.session import Session
@@ -232,7 +232,7 @@ class Producing:
         """
         session = self._session
         ways = [self._way(producer.key, props, body) for props, body in records]
-        room = Room()
+        room = Capacity()
         for at, (route, record) in enumerate(ways):
             if route.error is not None:
                 assert isinstance(route.error, PenstockError)

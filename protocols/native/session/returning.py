@@ -16,7 +16,7 @@ from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["EXACT_MAX", "Returning"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from penstock.sdk.places import start_of
+from penstock.sdk.addresses import start_of
 
 if TYPE_CHECKING:
+    from penstock.sdk.addresses import Start
     from penstock.sdk.client import Client
-    from penstock.sdk.places import Start
 
 __all__ = ["Admin", "QueueInfo", "SubscriptionInfo", "TopicInfo"]
 

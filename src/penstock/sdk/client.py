@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from penstock.sdk.addresses import of_producer, of_reader, of_subscription, options_of
 from penstock.sdk.checking import pairs
 from penstock.sdk.connecting import Connecting
 from penstock.sdk.message import MessageId
-from penstock.sdk.places import of_producer, of_reader, of_subscription, options_of
 
 if TYPE_CHECKING:
     import re
 
     from typing_extensions import TypeVar
 
+    from penstock.sdk.addresses import Start
     from penstock.sdk.admin import Admin
     from penstock.sdk.consumer import Consumer
     from penstock.sdk.half import Group
-    from penstock.sdk.places import Start
     from penstock.sdk.producer import Producer
     from penstock.sdk.reader import Reader
     from penstock.sdk.retrying import Retry, RetryingConsumer

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from penstock.sdk.checking import FOREVER_S, number
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
-from penstock.sdk.home import Home
 from penstock.sdk.link import Link, Receiver, open_link
+from penstock.sdk.loop_affinity import LoopAffinity
 from penstock.sdk.url import Target, parse_url
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Connecting:
         self._timeout_s = connect_timeout_s
         self._reconnects = reconnect
         self._stored = True
-        self._home: Home | None = None
+        self._home: LoopAffinity | None = None
         """Where it connected; None: it did not yet."""
         self._link: Link | None = None
         self._error: ClientError | None = None
@@ -138,7 +138,7 @@ class Connecting:
         self.check_here()
         if self._link is not None:
             return self
-        self._home = Home(self.target.address)
+        self._home = LoopAffinity(self.target.address)
         self._link = await self._open()
         self._connected.set()
         return self
@@ -237,12 +237,12 @@ class Connecting:
             member.failed(why)
 
     def check_here(self) -> None:
-        """Whether the call comes from the loop in which it connected. Raises Elsewhere."""
+        """Whether the call comes from the loop in which it connected. Raises WrongContext."""
         if self._home is not None:
             self._home.check()
 
     async def link(self) -> Link:
-        """The connection, when there is one (again). Raises Closed, ConnectionLost, Elsewhere."""
+        """The connection, when there is one (again). Raises Closed, ConnectionLost, WrongContext."""
         self.check_here()
         while True:
             if self._closed:
@@ -304,7 +304,7 @@ class Connecting:
 
         Raises:
             ConnectionLost: within `close_timeout_s` not everything that was sent was confirmed.
-            Elsewhere: it lives in another event loop. In a forked child there is nothing to close.
+            WrongContext: it lives in another event loop. In a forked child there is nothing to close.
 
         """
         if self._closed or (self._home is not None and self._home.is_forked):

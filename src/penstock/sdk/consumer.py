@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, cast, overload
 
 from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._inbox import Inbox
+from penstock.sdk.addresses import start_of
 from penstock.sdk.checking import number, whole
 from penstock.sdk.columns import Batch
 from penstock.sdk.errors import ClientError, Closed, NotFound
 from penstock.sdk.message import Message
-from penstock.sdk.places import start_of
 from penstock.sdk.settling import DELAY_MAX_S, Settling
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    from penstock.sdk.addresses import Opening, Start
     from penstock.sdk.client import Client
     from penstock.sdk.link import Link
-    from penstock.sdk.places import Opening, Start
     from penstock.sdk.schema import Codec
 
     T = TypeVar("T", default=bytes)

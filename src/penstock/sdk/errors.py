@@ -10,7 +10,7 @@ PenstockError
     ├── Closed              the client, producer or consumer was closed
     ├── Busy                the subscription has a consumer, and takes no other
     ├── BadBody             a body that is no value of its schema
-    ├── Elsewhere           called from another event loop, thread or process than the client's
+    ├── WrongContext           called from another event loop, thread or process than the client's
     ├── Fenced              a newer producer of the same name has begun
     └── Refused             anything else that the gateway refused; its `code` says what
         ├── NotFound        there is no such topic, queue, exchange or subscription
@@ -35,13 +35,13 @@ __all__ = [
     "ClientError",
     "Closed",
     "ConnectionLost",
-    "Elsewhere",
     "Fenced",
     "Inequivalent",
     "LoginRefused",
     "NotFound",
     "Refused",
     "StaleDelivery",
+    "WrongContext",
     "from_wire",
     "too_large",
 ]
@@ -101,7 +101,7 @@ class BadBody(ClientError):
     code = "bad_body"
 
 
-class Elsewhere(ClientError):
+class WrongContext(ClientError):
     """It was called from another event loop, thread or process than the one that its client lives in."""
 
     code = "elsewhere"

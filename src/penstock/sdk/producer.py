@@ -19,7 +19,7 @@ from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.composing import Composer, delay_name, due_ms
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, too_large
 from penstock.sdk.message import PLAIN, MessageId
-from penstock.sdk.room import Room
+from penstock.sdk.send_window import SendWindow
 from penstock.sdk.unconfirmed import Unconfirmed
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Producer(Generic[T]):
         self._composer = Composer(self.place, codec, key, client.tracing, lambda: client.user)
         self._gathering = Gathering(PLAIN, batch_bytes, batch_messages, buffer_bytes)
         self._gathering.is_plain = self._composer.is_plain and not numbered
-        self._room = Room(self._gathering)
+        self._room = SendWindow(self._gathering)
         self._unconfirmed = Unconfirmed(
             self._gathering, self._room, _ACKS[acks], wraps=name is not None and not numbered
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, overload
 
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message
-from penstock.sdk.working import By, Handler, Working
+from penstock.sdk.worker_pool import By, Handler, WorkerPool
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -83,7 +83,7 @@ class Receiving(Generic[T]):
             ClientError: it cannot go on.
 
         """
-        await Working(self, n, handler, by).run()
+        await WorkerPool(self, n, handler, by).run()
 
     async def batches(self, most: int = 1000) -> AsyncIterator[Sequence[Message[T]]]:
         """`receive_many`, until it is closed."""

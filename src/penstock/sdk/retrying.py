@@ -24,17 +24,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.sdk.checking import FOREVER_S, number, whole
+from penstock.sdk.combined import CombinedConsumer
 from penstock.sdk.message import REPLY_TO, Message, is_reserved
-from penstock.sdk.several import Several
 
 if TYPE_CHECKING:
     from typing import Self
 
     from typing_extensions import TypeVar
 
+    from penstock.sdk.addresses import Start
     from penstock.sdk.client import Client
     from penstock.sdk.consumer import Consumer
-    from penstock.sdk.places import Start
     from penstock.sdk.producer import Producer
 
     T = TypeVar("T", default=bytes)
@@ -81,7 +81,7 @@ class Retry:
         return min(least * 2.0 ** min(retries, 40), most)
 
 
-class RetryingConsumer(Several[T]):
+class RetryingConsumer(CombinedConsumer[T]):
     """Consumers of a topic and of its retry topic as one. Made by `Client.retrying`.
 
     `nack` gives messages back as they are, uncounted.

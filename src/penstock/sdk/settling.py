@@ -18,15 +18,15 @@ from penstock.sdk.errors import ClientError, StaleDelivery
 from penstock.sdk.message import Message
 from penstock.sdk.ranges import RANGE, joined, packed
 from penstock.sdk.receiving import Receiving
-from penstock.sdk.working import Processing
+from penstock.sdk.worker_pool import Processing
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from penstock.sdk.addresses import Opening
     from penstock.sdk.client import Client
     from penstock.sdk.consumer import Source
     from penstock.sdk.link import Link
-    from penstock.sdk.places import Opening
 
     T = TypeVar("T", default=bytes)
 else:

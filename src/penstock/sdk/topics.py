@@ -18,18 +18,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.sdk.checking import FOREVER_S, number
+from penstock.sdk.combined import CombinedConsumer
 from penstock.sdk.errors import ClientError
-from penstock.sdk.several import Several
 
 if TYPE_CHECKING:
     from typing import Self
 
     from typing_extensions import TypeVar
 
+    from penstock.sdk.addresses import Start
     from penstock.sdk.client import Client
     from penstock.sdk.consumer import Consumer
     from penstock.sdk.message import Message
-    from penstock.sdk.places import Start
 
     T = TypeVar("T", default=bytes)
 else:
@@ -42,7 +42,7 @@ __all__ = ["TopicsConsumer"]
 logger: Final = logging.getLogger("penstock.sdk")
 
 
-class TopicsConsumer(Several[T]):
+class TopicsConsumer(CombinedConsumer[T]):
     """Made by `Client.subscribe_topics`; `async with` opens it."""
 
     def __init__(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.protocols.native.codec._gathering import Gathering, Pending
     from penstock.sdk.errors import ClientError
     from penstock.sdk.link import Link
-    from penstock.sdk.room import Room
+    from penstock.sdk.send_window import SendWindow
 
 __all__ = ["Unconfirmed"]
 
@@ -32,7 +32,7 @@ _NUMBERS: Final = 2**31
 class Unconfirmed:
     """Batches by their numbers, in the order in which they were sent."""
 
-    def __init__(self, gathering: Gathering, room: Room, acks: int, *, wraps: bool) -> None:
+    def __init__(self, gathering: Gathering, room: SendWindow, acks: int, *, wraps: bool) -> None:
         """`wraps`: their numbers begin again at 2^31."""
         self._gathering = gathering
         self._room = room

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from penstock.protocols.workers.handover import Doors
+from penstock.protocols.workers.handover import HandoverSockets
 from penstock.protocols.workers.replication import Follower, Leader
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
-    from penstock.protocols.listening.front_end import Front
+    from penstock.protocols.listening.front_end import FrontEnd
     from penstock.router.broker import Broker
     from penstock.router.rows import Tables
 
@@ -68,7 +68,7 @@ class Crew:
         self.number = membership.number
         self.count = len(membership.paths)
         loop = asyncio.get_running_loop()
-        self.doors = Doors(loop, membership.number, membership.door, membership.paths)
+        self.handover = HandoverSockets(loop, membership.number, membership.door, membership.paths)
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.shared: Tables
@@ -83,19 +83,19 @@ class Crew:
         """
         crew = cls(membership)
         if crew.number == 0:
-            crew.leader = Leader(crew.doors, log)
+            crew.leader = Leader(crew.handover, log)
             crew.shared = crew.leader.tables
-            crew.doors.open()
+            crew.handover.open()
         else:
-            crew.doors.open()
-            crew.follower = Follower(crew.doors)
+            crew.handover.open()
+            crew.follower = Follower(crew.handover)
             begun = asyncio.ensure_future(crew.follower.begin())
             stopped = asyncio.ensure_future(membership.stopping.wait())
             await asyncio.wait((begun, stopped), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if not begun.done():
                 begun.cancel()
-                crew.doors.close()
+                crew.handover.close()
                 raise Stopped
             crew.shared = crew.follower.mirror
         return crew
@@ -107,18 +107,18 @@ class Crew:
         if self.leader is not None:
             self.leader.start()
 
-    def serve(self, fronts: dict[str, Front]) -> None:
+    def serve(self, fronts: dict[str, FrontEnd]) -> None:
         """The front ends are there: take over the clients that others hand over."""
 
         def take(record: dict[str, Any], data: bytes, given: socket.socket) -> None:
             front, name = record["place"]
             fronts[front].listeners[name].take_over(record, data, given)
 
-        self.doors.take("client", take)
+        self.handover.take("client", take)
 
     def close(self) -> None:
         """Close the door, and leave."""
-        self.doors.close()
+        self.handover.close()
         if self.leader is not None:
             self.leader.close()
         if self.follower is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.log_core.log import Log
-from penstock.log_core.maintenance.leases import Holds
+from penstock.log_core.maintenance.leases import Leases
 from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log
 
 NOBODY = (1 << 64) - 1
@@ -106,7 +106,7 @@ def test_a_held_segment_is_not_rewritten(log: Log) -> None:
 
 
 def test_there_are_only_so_many(now: list[float]) -> None:
-    holds = Holds(lambda: now[0])
+    holds = Leases(lambda: now[0])
     assert all(holds.hold(f"r{index}", "u", 1, 10) for index in range(1000))
     assert not holds.hold("another", "u", 1, 10)
     assert holds.hold("r7", "u", 2, 20), "renewing goes on"

@@ -133,7 +133,7 @@ def test_a_folder_without_room_is_passed_over(tmp_path: Path, further: tuple[str
     lsns = fill(log, feed, 60 * KIB)
     disks.full = {full}
     heard: list[bool] = []
-    log.on_pressure.append(heard.append)
+    log.on_backpressure.append(heard.append)
     lsns += fill(log, feed, 300 * KIB)
     settle(log)
     assert heard == [] and max(_numbers(_wal(tmp_path) if full == "one" else further[0])) > 3

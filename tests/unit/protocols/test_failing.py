@@ -342,7 +342,7 @@ def test_a_connection_that_cannot_be_looked_after_is_dropped_and_holds_up_no_oth
         _loop=Loop(),
         _check_later=lambda: None,
         connections=[Connection("bad"), Connection("good")],
-        _wiring=SimpleNamespace(buffers=buffers, logger=logging.getLogger("penstock.test")),
+        _context=SimpleNamespace(buffers=buffers, logger=logging.getLogger("penstock.test")),
     )
     Listener._check(listener, 0.0)  # type: ignore[arg-type]
     assert (seen, held, len(told(errors))) == (["aborted bad", "good"], [5], 1)

@@ -18,7 +18,7 @@ from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
 from penstock.router.vhost.vhost import Vhost
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.queue.queue import Queue
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 from tests.support.limits import LIMIT_S
 from tests.support.queues import Clock, Loop
 

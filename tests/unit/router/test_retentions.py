@@ -107,7 +107,7 @@ def test_an_exchange_is_kept_longer_than_its_vhost(world: World) -> None:
     for name in ("kept", "other"):
         world.exchange(name, durable=True)
         for n in range(3):
-            assert not world.publish(name, "k", f"{name} {n}"), "a keeper is nobody to route to"
+            assert not world.publish(name, "k", f"{name} {n}"), "a retention feed is nobody to route to"
     _later(world, DAY)
     _turn(world, lambda: _sealed(world) > 0)
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_an_exchange_is_kept_longer_than_its_vhost(world: World) -> None:
         assert _replay(world, "other") == []
         world.restart()
     _later(world, 8 * DAY)
-    _turn(world, lambda: world.log.keepers.low > 3)
+    _turn(world, lambda: world.log.retention_feeds.low > 3)
     assert _replay(world, "kept") == []
     _turn(world, lambda: world.log.segments_from(0)[0].number > 1)
 
@@ -156,7 +156,7 @@ def test_a_message_is_kept_as_long_as_the_longest_of_what_it_went_through(world:
     for name in ("audit", "plain"):
         world.vhost.queues[name].queue.purge()
     _later(world, 2 * HOUR)
-    _turn(world, lambda: world.log.keepers.low > 0)
+    _turn(world, lambda: world.log.retention_feeds.low > 0)
     assert _replay(world, "short") == ["to both"]
     _later(world, 2 * DAY)
     _turn(world, lambda: _sealed(world) > 0)
@@ -190,9 +190,9 @@ def test_what_was_let_go_stays_gone_and_the_rest_follows_the_new_policy(world: W
     assert _replay(world, "e") == ["new", "newest"]
     world.restart()
     assert _replay(world, "e") == ["new", "newest"]
-    assert len(world.log.keepers) == 1
+    assert len(world.log.retention_feeds) == 1
     _later(world, DAY)
-    _turn(world, lambda: len(world.log.keepers) == 0)
+    _turn(world, lambda: len(world.log.retention_feeds) == 0)
     assert world.rows("keeper") == 0 and _replay(world, "e") == []
 
 
@@ -204,9 +204,9 @@ def test_a_keeper_goes_with_its_vhost(world: World) -> None:
     )
     vhost.publish(None, 2, b"a/b", body=b"x")
     world.log.flush()
-    assert len(world.log.keepers) == 1
+    assert len(world.log.retention_feeds) == 1
     world.broker.administration.delete_vhost("v")
-    assert len(world.log.keepers) == 0 and world.rows("keeper") == world.rows("feed_keeps") == 0
+    assert len(world.log.retention_feeds) == 0 and world.rows("keeper") == world.rows("feed_keeps") == 0
 
 
 def test_a_message_that_all_queues_refuse_is_not_kept(world: World) -> None:

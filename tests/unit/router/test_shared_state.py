@@ -14,7 +14,7 @@ from penstock.router.authentication.users import AuthOptions
 from penstock.router.authorization.permissions import Permission, TopicPermission
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.shared_state import Change, Mirror, Said, apply
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 from tests.support.queues import Loop
 
 OPTIONS = LogOptions(fsync="never", segment_bytes=1 << 20, min_free_bytes=0)

@@ -287,7 +287,7 @@ def test_one_that_fails_while_another_takes_over_is_let_go_of(
     queue.attach(second)
     loop.advance(HANDOVER_S + 0.1)
     assert first.reasons == ["the consumer failed"]
-    assert first not in queue.outlets
+    assert first not in queue.consumers
     loop.settle()
     assert sorted(second.got) == sent
     assert second.heard[-1] is True

@@ -9,8 +9,8 @@ from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.reading._tail import Cache
 from penstock.log_core.wal._unwritten import Unwritten
 from penstock.protocols.net._stream import Stream
-from penstock.subscriptions.turn._turns import QUICK_EACH_S, WRITE_WITHIN_S, Sink
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick._tick import QUICK_EACH_S, WRITE_WITHIN_S, Sink
+from penstock.subscriptions.tick.tick import Tick
 from tests.support.queues import Loop
 
 
@@ -42,7 +42,7 @@ class FakeLog:
 
 
 class FakeQueue:
-    straight = _limits = _getters = None
+    fast_path = _limits = _getters = None
 
     def __init__(self, tick: Tick, seen: list[str], name: str, again: int = 0) -> None:
         self.tick, self.seen, self.name, self.again = tick, seen, name, again

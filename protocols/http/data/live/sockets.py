@@ -38,7 +38,7 @@ from penstock.protocols.http.data.live.events import kinds_of
 from penstock.protocols.http.data.live.sse import position_of
 from penstock.protocols.http.data.live.tail import pattern_of
 from penstock.protocols.http.data.publishing.bodies import MESSAGES_MAX, message_of
-from penstock.protocols.http.data.publishing.destinations import Way
+from penstock.protocols.http.data.publishing.destinations import Destination
 from penstock.protocols.http.data.publishing.publish import ACKS
 from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, parsed
@@ -283,10 +283,12 @@ class _Talk:
         access.accepting(vhost, identity)
         if "exchange" in fields:
             exchange = _text(fields, "exchange")
-            way = Way(identity, vhost, "" if exchange == "amq.default" else exchange, "", False, False)
+            way = Destination(
+                identity, vhost, "" if exchange == "amq.default" else exchange, "", False, False
+            )
         else:
             name = _text(fields, "stream" if "stream" in fields else "queue")
-            way = Way(identity, vhost, "", name, True, True)
+            way = Destination(identity, vhost, "", name, True, True)
         messages = [message_of(item, f"messages[{at}]") for at, item in enumerate(items)]
         results = await self.sockets.publisher.publish(way, messages, ack)
         self.send("published", **({"ref": fields["ref"]} if "ref" in fields else {}), results=results)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.server.messages import HttpError
-from penstock.router.publishing.capacity import Room, full
-from penstock.router.publishing.refused_numbers import Unsent
+from penstock.router.publishing.capacity import Capacity, full
+from penstock.router.publishing.refused_numbers import RefusedNumbers
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.router.routes._routes import Route
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["Ready", "Run", "Way", "ready"]
+__all__ = ["Destination", "Ready", "Run", "ready"]
 
 
 class Ready(Protocol):
@@ -50,7 +50,7 @@ class Ready(Protocol):
 
 
 @dataclass(slots=True)
-class Way:
+class Destination:
     """Where messages go, and whose they are."""
 
     identity: Identity
@@ -60,7 +60,7 @@ class Way:
     """The routing key of messages without one, or of all when `fixed`."""
     fixed: bool
     mandatory: bool
-    unsent: Unsent = field(default_factory=Unsent)
+    unsent: RefusedNumbers = field(default_factory=RefusedNumbers)
     """Numbered messages of the request that were refused."""
     ready: Callable[[Outgoing], Ready] | None = None
     """How a message is made ready when it does not go through an exchange. Raises HttpError."""
@@ -70,7 +70,7 @@ class Way:
         return self.default if self.fixed or message.routing_key is None else message.routing_key
 
 
-def ready(access: Access, way: Way, message: Outgoing) -> Ready:
+def ready(access: Access, way: Destination, message: Outgoing) -> Ready:
     """A message of a request, made ready for its way. Raises HttpError 400."""
     if way.ready is not None:
         return way.ready(message)
@@ -86,7 +86,7 @@ class _Routed:
 
     __slots__ = ("_access", "_key", "_prepared", "_way", "plain", "size", "waits")
 
-    def __init__(self, access: Access, way: Way, key: str, prepared: Prepared) -> None:
+    def __init__(self, access: Access, way: Destination, key: str, prepared: Prepared) -> None:
         self._access = access
         self._way = way
         self._key = key
@@ -162,7 +162,7 @@ class Run:
             HttpError: one may not go where it is to go, or finds a queue full, be it by those before it.
 
         """
-        room = Room()
+        room = Capacity()
         routes = self._routes
         for message in self._messages:
             plain = message.plain

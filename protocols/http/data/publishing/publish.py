@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.publishing.bodies import Outgoing, messages_of
-from penstock.protocols.http.data.publishing.destinations import Ready, Way, ready
+from penstock.protocols.http.data.publishing.destinations import Destination, Ready, ready
 from penstock.protocols.http.data.publishing.idempotency import Idempotency, Once
 from penstock.protocols.http.data.publishing.producers import Number, NumberedProducers
 from penstock.protocols.http.server.messages import BODY_MAX, HttpError, Request, Response, json_response
@@ -76,10 +76,10 @@ class Publisher:
         self, request: Request, exchange: str, default: str, *, fixed: bool = False
     ) -> Response:
         vhost, identity = self._access.vhost(request), self._access.identity(request)
-        way = Way(identity, vhost, exchange, default, fixed, request.flag("mandatory"))
+        way = Destination(identity, vhost, exchange, default, fixed, request.flag("mandatory"))
         return await self.serve(request, way)
 
-    async def serve(self, request: Request, way: Way) -> Response:
+    async def serve(self, request: Request, way: Destination) -> Response:
         """Publish what a request has, on its way."""
         access, vhost, identity = self._access, way.vhost, way.identity
         ack = request.parameter("ack", "fsync")
@@ -106,7 +106,7 @@ class Publisher:
             response.kept = lsn, ack == "fsync"
         return response
 
-    def _numbered(self, number: Number, way: Way, messages: list[Outgoing], ack: str) -> Response:
+    def _numbered(self, number: Number, way: Destination, messages: list[Outgoing], ack: str) -> Response:
         """What a producer numbered: all of it or nothing, and once."""
         if not messages:
             raise HttpError(400, "bad_field", "a numbered request has messages")
@@ -118,7 +118,9 @@ class Publisher:
         ]
         return self._when_kept(json_response({"results": results}, 202 if ack == "none" else 200), lsn, ack)
 
-    async def _stage(self, request: Request, way: Way, body: bytes, id: str, *, numbered: bool) -> Response:
+    async def _stage(
+        self, request: Request, way: Destination, body: bytes, id: str, *, numbered: bool
+    ) -> Response:
         """Keep the messages for the commit of a transaction."""
         if numbered or "idempotency-key" in request.headers or request.parameter("ack"):
             raise HttpError(
@@ -140,7 +142,7 @@ class Publisher:
         first = self._staged.publish(transaction, messages)
         return json_response({"results": [{"staged": first + at} for at in range(len(messages))]}, 202)
 
-    async def publish(self, way: Way, messages: list[Outgoing], ack: str) -> list[dict[str, Any]]:
+    async def publish(self, way: Destination, messages: list[Outgoing], ack: str) -> list[dict[str, Any]]:
         """Append messages and wait for what `ack` promises: a result for each.
 
         Raises:
@@ -152,7 +154,7 @@ class Publisher:
         return results
 
     async def _append_all(
-        self, way: Way, messages: list[Outgoing], ack: str, once: Once | None
+        self, way: Destination, messages: list[Outgoing], ack: str, once: Once | None
     ) -> tuple[list[dict[str, Any]], int, int]:
         """Append messages: a result for each, the status of all, and the LSN to wait for.
 
@@ -182,7 +184,7 @@ class Publisher:
         return results, status if all(lsns) else 207, max(lsns)
 
     async def _all(
-        self, way: Way, messages: list[Outgoing]
+        self, way: Destination, messages: list[Outgoing]
     ) -> tuple[list[int], dict[int, HttpError], Collection[int]]:
         """Append them one by one: the LSN of each (0: refused), why, and which had been sent before."""
         lsns: list[int] = []
@@ -208,7 +210,7 @@ class Publisher:
         return lsns, refusals, repeated
 
     def _once(
-        self, once: Once, way: Way, messages: list[Outgoing]
+        self, once: Once, way: Destination, messages: list[Outgoing]
     ) -> tuple[list[int], dict[int, HttpError], Collection[int]]:
         """The same in one unit, or what came of it the first time."""
         known = self._idempotency.known(once)
@@ -227,7 +229,7 @@ class Publisher:
 
     def _one(
         self,
-        way: Way,
+        way: Destination,
         at: int,
         message: Outgoing,
         lsns: list[int],

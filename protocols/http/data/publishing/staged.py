@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.pulling.leases import Lease, Leases
     from penstock.protocols.http.shared.taking import Taken
     from penstock.subscriptions.queue.queue import Queue
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["BYTES_MAX", "ITEMS_MAX", "Settling", "Staged", "Transaction"]
 

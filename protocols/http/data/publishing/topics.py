@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import EXACTLY_ONCE, MQTT5, PERSISTENT, RETAIN
-from penstock.protocols.http.data.publishing.destinations import Ready, Way
+from penstock.protocols.http.data.publishing.destinations import Destination, Ready
 from penstock.protocols.http.data.publishing.publish import Publisher
 from penstock.protocols.http.server.headers import DELAY_ID, delay_name_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response
@@ -56,11 +56,11 @@ class TopicPublisher:
             raise HttpError(400, "bad_field", "qos is 0, 1 or 2")
         if request.flag("retain"):
             flags |= RETAIN
-        way = Way(identity, vhost, "", "", True, request.flag("mandatory"))
+        way = Destination(identity, vhost, "", "", True, request.flag("mandatory"))
         way.ready = partial(self._ready, way, topic, flags)
         return await self._publisher.serve(request, way)
 
-    def _ready(self, way: Way, topic: bytes, flags: int, message: Outgoing) -> Ready:
+    def _ready(self, way: Destination, topic: bytes, flags: int, message: Outgoing) -> Ready:
         """One message, made ready. Raises HttpError."""
         properties = check_properties(message.properties, way.identity)
         name = None
@@ -84,7 +84,7 @@ class _ToTopic:
     def __init__(
         self,
         access: Access,
-        way: Way,
+        way: Destination,
         topic: bytes,
         flags: int,
         block: bytes,

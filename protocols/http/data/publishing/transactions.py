@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.publishing.bodies import message_of
-from penstock.protocols.http.data.publishing.destinations import Ready, Run, Way, ready
+from penstock.protocols.http.data.publishing.destinations import Destination, Ready, Run, ready
 from penstock.protocols.http.data.publishing.idempotency import Idempotency, Once
 from penstock.protocols.http.data.pulling.leases import Lease, Leases, settle
 from penstock.protocols.http.server.messages import (
@@ -219,16 +219,16 @@ class Transactions:
         return json_response({"results": [{"id": f"0:{lsn}"} for lsn in lsns[:-1]], "duplicate": repeated})
 
 
-def _messages(vhost: Vhost, identity: Identity, value: Any) -> list[tuple[Way, Any]]:
+def _messages(vhost: Vhost, identity: Identity, value: Any) -> list[tuple[Destination, Any]]:
     """Each with its way."""
     if not isinstance(value, list):
         raise HttpError(400, "bad_field", "publish is a list of messages")
     if len(value) > _MOST:
         raise HttpError(413, "too_many_messages", f"more than {_MOST} messages in one transaction")
-    found: list[tuple[Way, Any]] = []
+    found: list[tuple[Destination, Any]] = []
     for at, item in enumerate(value):
         item = dict(object_of(item))
         exchange, queue = destination(item, f"publish[{at}]")
-        way = Way(identity, vhost, exchange, queue or "", queue is not None, False)
+        way = Destination(identity, vhost, exchange, queue or "", queue is not None, False)
         found.append((way, message_of(item, f"publish[{at}]")))
     return found

@@ -20,9 +20,9 @@ from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.pulling.members import Member
-    from penstock.protocols.http.data.pulling.queues import Window
+    from penstock.protocols.http.data.pulling.ndjson import Window
     from penstock.subscriptions.queue.queue import Queue
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["Lease", "Leases", "requeue", "settle"]
 

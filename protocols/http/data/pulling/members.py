@@ -19,8 +19,8 @@ from penstock.subscriptions.errors import ConsumerRefused
 from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.data.pulling.ndjson import Window
     from penstock.protocols.http.data.pulling.polls import Poll
-    from penstock.protocols.http.data.pulling.queues import Window
     from penstock.protocols.http.shared.traffic import Messages
     from penstock.router.authorization.identity import Identity
     from penstock.router.broker import Broker

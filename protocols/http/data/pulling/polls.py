@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.pulling.members import Member
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.queue.queue import Queue
-    from penstock.subscriptions.turn.turn import Tick
+    from penstock.subscriptions.tick.tick import Tick
 
 __all__ = ["BYTES_MAX", "Poll", "Polls"]
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.pulling.leases import Lease, Leases, requeue, settle
 from penstock.protocols.http.data.pulling.members import Member, Members
+from penstock.protocols.http.data.pulling.ndjson import Window, attach, lines
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX, Polls
-from penstock.protocols.http.data.pulling.queues import Window, attach, lines
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import check_fields, number_of, object_of
 from penstock.protocols.http.shared.taking import Taken

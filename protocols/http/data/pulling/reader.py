@@ -24,7 +24,7 @@ from penstock.protocols.http.shared.positions import offset_of_time
 from penstock.router.queues.start_position import parse_since
 
 if TYPE_CHECKING:
-    from penstock.router.queues.start_position import Since
+    from penstock.router.queues.start_position import StartPosition
     from penstock.subscriptions.streams.stream import Stream
 
 __all__ = ["StreamReader"]
@@ -87,7 +87,7 @@ class StreamReader:
         if text.isascii() and text.isdigit() and len(text) < 20:
             return int(text)
         now_ms = stream.log.now_ms()
-        since: Since | None = parse_since(text, now_ms)
+        since: StartPosition | None = parse_since(text, now_ms)
         if since is None or since.position:
             raise HttpError(
                 400,

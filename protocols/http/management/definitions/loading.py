@@ -35,7 +35,7 @@ from penstock.protocols.http.management.definitions.kinds import (
 )
 from penstock.protocols.http.management.resources.users import stored_hash, tags_of
 from penstock.protocols.http.management.resources.vhosts import GLOBAL_TABLE
-from penstock.protocols.http.server.app import HttpApp, Words
+from penstock.protocols.http.server.app import ErrorTexts, HttpApp
 from penstock.protocols.http.server.messages import HttpError, parsed
 from penstock.protocols.http.shared.traffic import kept
 from penstock.protocols.listening.definitions import Item, Part
@@ -56,7 +56,7 @@ _AT_ONCE: Final = 200
 """Things made before the loop does something else."""
 
 
-async def load_file(broker: Broker, words: Words, path: str, *, default_user: str = "") -> Import:
+async def load_file(broker: Broker, words: ErrorTexts, path: str, *, default_user: str = "") -> Import:
     """Import a file at start, before anybody can connect; but for what front ends keep: see `load_parts`.
 
     Args:

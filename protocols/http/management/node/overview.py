@@ -171,7 +171,7 @@ class _Overview:
         by_name = dict(zip(TOTALS, rates, strict=True))
         publish, deliver, ack = (by_name[name] for name in ("publish", "deliver_get", "ack"))
         consumers = sum(
-            len(live.facts.consumers) + sum(len(channel.consumers) for channel in live.facts.channels)
+            len(live.info.consumers) + sum(len(channel.consumers) for channel in live.info.channels)
             for live in lives
         )
         return one_of(
@@ -211,7 +211,7 @@ class _Overview:
                     "messages_unacknowledged_details": {"rate": deliver - ack},
                 },
                 "object_totals": {
-                    "channels": sum(len(live.facts.channels) for live in lives),
+                    "channels": sum(len(live.info.channels) for live in lives),
                     "connections": len(lives),
                     "consumers": consumers,
                     "exchanges": exchanges,

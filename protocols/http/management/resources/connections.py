@@ -9,7 +9,7 @@ from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.server.messages import Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.listening.registry import Live
-from penstock.protocols.net.connection_info import ChannelFacts
+from penstock.protocols.net.connection_info import ChannelInfo
 
 __all__ = ["add"]
 
@@ -43,9 +43,9 @@ class _Connections:
         lives = api.registry.connections()
         if "vhost" in request.names:
             vhost = api.vhost(request).name
-            lives = [live for live in lives if live.facts.vhost == vhost]
+            lives = [live for live in lives if live.info.vhost == vhost]
         if not api.sees_all(request):
-            lives = [live for live in lives if live.facts.user == identity.username]
+            lives = [live for live in lives if live.info.user == identity.username]
         return lives
 
     def _live(self, request: Request) -> Live:
@@ -70,7 +70,7 @@ class _Connections:
         return Response(204)
 
     def _close(self, request: Request, live: Live) -> None:
-        if live.facts.user != self._api.identity(request).username:
+        if live.info.user != self._api.identity(request).username:
             self._api.require(request)
         reason = request.headers.get("x-reason", "Closed via management plugin")
         live.connection.force_close(reason[:200])
@@ -78,11 +78,11 @@ class _Connections:
 
     async def of_user(self, request: Request) -> Response:
         user = request.names["user"]
-        return await self._reply(request, [one for one in self._seen(request) if one.facts.user == user])
+        return await self._reply(request, [one for one in self._seen(request) if one.info.user == user])
 
     async def close_of_user(self, request: Request) -> Response:
         for live in self._seen(request):
-            if live.facts.user == request.names["user"]:
+            if live.info.user == request.names["user"]:
                 self._close(request, live)
         return Response(204)
 
@@ -95,8 +95,8 @@ class _Connections:
         return await self._reply_channels(request, self._seen(request))
 
     async def _reply_channels(self, request: Request, lives: Sequence[Live]) -> Response:
-        rows: list[tuple[Live, ChannelFacts]] = [
-            (live, channel) for live in lives for channel in live.facts.channels
+        rows: list[tuple[Live, ChannelInfo]] = [
+            (live, channel) for live in lives for channel in live.info.channels
         ]
         return await reply_list(
             request,
@@ -107,7 +107,7 @@ class _Connections:
 
     async def channel(self, request: Request) -> Response:
         for live in self._seen(request):
-            for channel in live.facts.channels:
+            for channel in live.info.channels:
                 if f"{live.name} ({channel.number})" == request.names["name"]:
                     return one_of(request, views.channel(self._api, live, channel))
         raise absent()
@@ -117,11 +117,11 @@ class _Connections:
         shown = []
         visible = {vhost.name for vhost in api.vhosts(request)}
         for live in api.registry.connections():
-            if live.facts.vhost not in visible:
+            if live.info.vhost not in visible:
                 continue
-            for channel in live.facts.channels:
+            for channel in live.info.channels:
                 shown += [views.consumer(api, live, channel.number, one) for one in channel.consumers]
-            shown += [views.consumer(api, live, 0, one) for one in live.facts.consumers]
+            shown += [views.consumer(api, live, 0, one) for one in live.info.consumers]
         return await reply_list(
             request, shown, lambda item: item, lambda item: (item["queue"]["name"], item["consumer_tag"])
         )

@@ -70,8 +70,8 @@ class _Queues:
         shown["consumer_details"] = [
             views.consumer(api, live, channel.number, consumer)
             for live in api.registry.connections()
-            if live.facts.vhost == entry.queue.vhost
-            for channel in live.facts.channels
+            if live.info.vhost == entry.queue.vhost
+            for channel in live.info.channels
             for consumer in channel.consumers
             if consumer.queue == entry.name
         ]

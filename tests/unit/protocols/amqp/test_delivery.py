@@ -370,7 +370,7 @@ def test_only_publishers_are_paused_and_they_are_told(world: World) -> None:
     publisher.publish("", "q")
     log = world.broker.log
     for client in (publisher, consumer):
-        log.on_pressure.append(client.session.pressure)
+        log.on_backpressure.append(client.session.backpressure)
     log.set_alarm("", "the disk is behind", True)
     assert publisher.session.blocked and not consumer.session.blocked
     publisher.nothing()

@@ -25,11 +25,11 @@ from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.amqp.endpoint import serve
 from penstock.protocols.amqp.session.handshake import HEADER
-from penstock.protocols.listening.front_end import Front
+from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.net import connection
 from penstock.protocols.net.addresses import is_loopback
 from penstock.router.broker import Broker
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Server:
 
 @dataclass
 class Stack:
-    listener: Front
+    listener: FrontEnd
     broker: Broker
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 

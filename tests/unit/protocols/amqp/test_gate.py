@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.protocols.amqp.channel.reply_order import Gate
+from penstock.protocols.amqp.channel.reply_order import ReplyOrder
 
 
 def recorder(done: list[str], name: str, result: bool = True) -> Callable[[], bool]:
@@ -16,7 +16,7 @@ def recorder(done: list[str], name: str, result: bool = True) -> Callable[[], bo
 
 
 def test_what_waits_for_nothing_leaves_at_once() -> None:
-    gate, done = Gate(), []  # type: tuple[Gate, list[str]]
+    gate, done = ReplyOrder(), []  # type: tuple[Gate, list[str]]
     gate.submit(0, recorder(done, "a"), 0)
     gate.submit(5, recorder(done, "b"), 5)
     assert done == ["a", "b"]
@@ -24,7 +24,7 @@ def test_what_waits_for_nothing_leaves_at_once() -> None:
 
 
 def test_nothing_overtakes_a_promise() -> None:
-    gate, done = Gate(), []  # type: tuple[Gate, list[str]]
+    gate, done = ReplyOrder(), []  # type: tuple[Gate, list[str]]
     gate.submit(7, recorder(done, "promise"), 5)
     gate.submit(0, recorder(done, "plain"), 5)
     gate.submit(9, recorder(done, "later"), 5)
@@ -40,7 +40,7 @@ def test_nothing_overtakes_a_promise() -> None:
 
 
 def test_an_action_that_takes_its_time_holds_up_the_rest() -> None:
-    gate, done = Gate(), []  # type: tuple[Gate, list[str]]
+    gate, done = ReplyOrder(), []  # type: tuple[Gate, list[str]]
     gate.submit(0, recorder(done, "slow", result=False), 0)
     gate.submit(0, recorder(done, "next"), 0)
     gate.release(100)
@@ -50,7 +50,7 @@ def test_an_action_that_takes_its_time_holds_up_the_rest() -> None:
 
 
 def test_an_action_may_submit_another() -> None:
-    gate, done = Gate(), []  # type: tuple[Gate, list[str]]
+    gate, done = ReplyOrder(), []  # type: tuple[Gate, list[str]]
 
     def outer() -> bool:
         gate.submit(0, recorder(done, "inner"), 0)
@@ -62,7 +62,7 @@ def test_an_action_may_submit_another() -> None:
 
 
 def test_a_closed_gate_does_nothing_more() -> None:
-    gate, done = Gate(), []  # type: tuple[Gate, list[str]]
+    gate, done = ReplyOrder(), []  # type: tuple[Gate, list[str]]
     gate.submit(7, recorder(done, "promise"), 0)
     gate.close()
     gate.release(100)

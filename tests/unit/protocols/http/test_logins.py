@@ -11,7 +11,7 @@ import pytest
 from penstock.protocols.amqp.codec.errors import answer
 from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties
 from penstock.protocols.http.data.access import Access
-from penstock.protocols.http.server.app import HttpApp, Words
+from penstock.protocols.http.server.app import ErrorTexts, HttpApp
 from penstock.protocols.http.server.messages import Request
 from penstock.protocols.http.shared.traffic import Messages
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
@@ -27,7 +27,7 @@ class Waiting:
         self.began = time.time()
         broker, loop = self.world.broker, self.world.loop
         broker.tokens = Tokens(self.world.log.tables, broker.users, wall_s=lambda: self.began + loop.time())
-        words = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
+        words = ErrorTexts(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
         self.access = Access(HttpApp(words), broker, Messages(words))
         self.text, _, _ = broker.tokens.issue("guest", "t", ttl_s)
         self.request = Request("GET", "/", {"authorization": f"Bearer {self.text}"}, "1.1")

@@ -14,7 +14,7 @@ from penstock.protocols.amqp.codec.properties import decode_properties, encode_p
 from penstock.protocols.http.data.pulling.leases import Leases, settle
 from penstock.protocols.http.data.pulling.members import IDLE_S, Member, Members
 from penstock.protocols.http.data.pulling.polls import Poll
-from penstock.protocols.http.server.app import Words
+from penstock.protocols.http.server.app import ErrorTexts
 from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.shared.taking import Taken
 from penstock.protocols.http.shared.traffic import Messages
@@ -33,7 +33,7 @@ class Consumers:
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
         self.now = 0.0
-        words = Words(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
+        words = ErrorTexts(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
         self.leases = Leases(self.world.tick, lambda: self.now)
         self.members = Members(self.world.broker, Messages(words), self.leases, lambda: self.now)
         self.sender = Client(self.world)

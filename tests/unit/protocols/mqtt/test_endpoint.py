@@ -13,10 +13,10 @@ import uvloop
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
-from penstock.protocols.mqtt.endpoint import MqttFront, serve
+from penstock.protocols.mqtt.endpoint import MqttFrontEnd, serve
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.router.broker import Broker
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 from tests.reference import mqtt_frames as f
 from tests.support.limits import LIMIT_S
 
@@ -38,7 +38,7 @@ class Client:
         self._packets: list[f.Packet] = []
 
     @classmethod
-    async def open(cls, listener: MqttFront, first: bytes = b"") -> Client:
+    async def open(cls, listener: MqttFrontEnd, first: bytes = b"") -> Client:
         client = cls(*await asyncio.open_connection("127.0.0.1", listener.port))
         client.writer.write(first)
         return client
@@ -61,7 +61,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    async def start(self, **options: object) -> MqttFront:
+    async def start(self, **options: object) -> MqttFrontEnd:
         loop = asyncio.get_running_loop()
         self.log = Log.open(self.folder, LogOptions(segment_bytes=1 << 20))
         self.log.attach(loop.call_soon_threadsafe, loop)

@@ -17,7 +17,7 @@ from tests.support.mqtt import Gateway, Peer
 EXPIRY = b"\x11\0\0\x10\0"
 
 
-def keeper(gateway: Gateway, client_id: str, topic: str = "t", **options: object) -> Peer:
+def retention_feed(gateway: Gateway, client_id: str, topic: str = "t", **options: object) -> Peer:
     peer = gateway.connect(client_id, 5, clean=False, props=EXPIRY + b"\x21\0\x02")
     if not peer.session_present:
         peer.subscribe((topic, 1))
@@ -43,15 +43,15 @@ def rest(peer: Peer) -> list[int]:
 
 
 def test_without_a_limit_everything_waits(gateway: Gateway) -> None:
-    keeper(gateway, "s").drop()
+    retention_feed(gateway, "s").drop()
     publish(gateway, 0, 200)
-    assert rest(keeper(gateway, "s")) == list(range(200))
+    assert rest(retention_feed(gateway, "s")) == list(range(200))
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_the_oldest_of_too_many_are_dropped_counted_and_published(tmp_path: Path, restarted: bool) -> None:
     gateway = Gateway(tmp_path / "data", MqttOptions(max_queued_messages=10, dead_letter_topic="lost"))
-    keeper(gateway, "s").drop()
+    retention_feed(gateway, "s").drop()
     if restarted:
         gateway = gateway.restart()
     dead = gateway.connect("dead", 5)
@@ -64,7 +64,7 @@ def test_the_oldest_of_too_many_are_dropped_counted_and_published(tmp_path: Path
         b"\x26" + f.text("penstock-session") + f.text("s") + b"\x26" + f.text("penstock-topic") + f.text("t")
     )
     assert all(block in p.body for p in letters)
-    assert rest(keeper(gateway, "s")) == list(range(15, 25))
+    assert rest(retention_feed(gateway, "s")) == list(range(15, 25))
     gateway.stop()
 
 
@@ -83,7 +83,7 @@ def test_the_newest_of_too_many_are_dropped_if_that_is_asked(
     """Every payload has one byte. What was kept stays kept over a restart, what was dropped stays dropped."""
     options = MqttOptions(queue_full="drop-newest", dead_letter_topic="lost", **limit)  # type: ignore[arg-type]
     gateway = Gateway(tmp_path / "data", options)
-    keeper(gateway, "s").drop()
+    retention_feed(gateway, "s").drop()
     dead = gateway.connect("dead", 5)
     dead.subscribe(("lost", 1))
     publish(gateway, 0, 25)
@@ -91,9 +91,9 @@ def test_the_newest_of_too_many_are_dropped_if_that_is_asked(
     if restarted:
         gateway = gateway.restart()
         publish(gateway, 25, 27)
-    assert rest(keeper(gateway, "s")) == list(range(10))
+    assert rest(retention_feed(gateway, "s")) == list(range(10))
     publish(gateway, 30, 35)
-    assert rest(keeper(gateway, "s")) == list(range(30, 35))
+    assert rest(retention_feed(gateway, "s")) == list(range(30, 35))
     gateway.stop()
 
 
@@ -132,9 +132,9 @@ def test_what_a_client_takes_at_once_is_never_too_much(tmp_path: Path, policy: s
 
 def test_a_shared_subscription_has_the_limit_too(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "data", MqttOptions(max_queued_messages=10))
-    keeper(gateway, "s", "$share/g/t").drop()
+    retention_feed(gateway, "s", "$share/g/t").drop()
     publish(gateway, 0, 25)
-    assert rest(keeper(gateway, "s", "$share/g/t")) == list(range(15, 25))
+    assert rest(retention_feed(gateway, "s", "$share/g/t")) == list(range(15, 25))
     gateway.stop()
 
 
@@ -142,7 +142,7 @@ def test_a_shared_subscription_has_the_limit_too(tmp_path: Path) -> None:
 def test_a_client_that_does_not_keep_up_is_disconnected_if_that_is_asked(tmp_path: Path, policy: str) -> None:
     options = MqttOptions(max_queued_messages=5, queue_full=policy)  # type: ignore[arg-type]
     gateway = Gateway(tmp_path / "data", options)
-    slow = keeper(gateway, "s")
+    slow = retention_feed(gateway, "s")
     publish(gateway, 0, 7)
     assert not slow.closed
     publish(gateway, 7, 9)
@@ -243,60 +243,60 @@ def test_a_policy_limits_sessions_whose_queues_it_matches(
     if when == "before":
         police(gateway, definition)
     for client_id in ("s", "other"):
-        keeper(gateway, client_id).drop()
+        retention_feed(gateway, client_id).drop()
     if when != "before":
         police(gateway, definition)
     if when == "restarted":
         gateway = gateway.restart()
     publish(gateway, 0, 25)
-    assert rest(keeper(gateway, "s")) == list(kept)
-    assert rest(keeper(gateway, "other")) == list(range(25))
+    assert rest(retention_feed(gateway, "s")) == list(kept)
+    assert rest(retention_feed(gateway, "other")) == list(range(25))
     gateway.stop()
 
 
 def test_without_the_policy_there_is_no_limit_any_more(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "data")
-    keeper(gateway, "s").drop()
+    retention_feed(gateway, "s").drop()
     police(gateway, {"max-length": 3})
     police(gateway, {"max-length": 5})
     publish(gateway, 0, 10)
     police(gateway, None)
     publish(gateway, 10, 20)
-    assert rest(keeper(gateway, "s")) == list(range(5, 20))
+    assert rest(retention_feed(gateway, "s")) == list(range(5, 20))
     gateway.stop()
 
 
 def test_the_lower_one_of_option_and_policy_counts(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "data", MqttOptions(max_queued_messages=4))
     for client_id in ("s", "other"):
-        keeper(gateway, client_id).drop()
+        retention_feed(gateway, client_id).drop()
     police(gateway, {"max-length": 2})
     publish(gateway, 0, 10)
-    assert rest(keeper(gateway, "s")) == [8, 9]
+    assert rest(retention_feed(gateway, "s")) == [8, 9]
     police(gateway, {"max-length": 9})
     for client_id in ("s", "other"):
-        keeper(gateway, client_id).drop()
+        retention_feed(gateway, client_id).drop()
     publish(gateway, 10, 20)
-    assert rest(keeper(gateway, "s")) == [16, 17, 18, 19]
+    assert rest(retention_feed(gateway, "s")) == [16, 17, 18, 19]
     gateway.stop()
 
 
 def test_a_policys_time_to_live_holds_for_sessions(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "data")
-    keeper(gateway, "s").drop()
+    retention_feed(gateway, "s").drop()
     police(gateway, {"message-ttl": 10_000})
     publish(gateway, 0, 2)
     gateway.advance(6)
     publish(gateway, 2, 4)
     gateway.advance(6)
-    assert rest(keeper(gateway, "s")) == [2, 3]
+    assert rest(retention_feed(gateway, "s")) == [2, 3]
     gateway.stop()
 
 
 def test_a_policy_for_very_many_sessions_reaches_them_all(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "data")
     for i in range(250):
-        keeper(gateway, f"s{i}").drop()
+        retention_feed(gateway, f"s{i}").drop()
     police(gateway, {"max-length": 1})
     publish(gateway, 0, 3)
     gateway.settle()

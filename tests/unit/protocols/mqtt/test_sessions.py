@@ -14,19 +14,19 @@ EXPIRY = b"\x11\0\0\x10\0"
 EXPIRES = b"\x02\0\0\0\x05"
 
 
-def keeper(gateway: Gateway, client_id: str = "s", version: int = 4) -> Peer:
+def retention_feed(gateway: Gateway, client_id: str = "s", version: int = 4) -> Peer:
     """A client whose session stays."""
     return gateway.connect(client_id, version, clean=False, props=EXPIRY)
 
 
 def test_messages_of_an_absence_come_later_in_order(gateway: Gateway) -> None:
-    keeper(gateway).subscribe(("t", 1))
-    keeper(gateway).drop()
+    retention_feed(gateway).subscribe(("t", 1))
+    retention_feed(gateway).drop()
     pub = gateway.connect("p")
     for i in range(5):
         pub.publish("t", bytes((i,)), qos=i % 3, packet_id=i + 1)
         pub.send(f.ack(f.PUBREL, i + 1))
-    sub = keeper(gateway)
+    sub = retention_feed(gateway)
     assert sub.session_present
     got = sub.publishes()
     # QoS 0 is not kept for a client that is away.
@@ -42,18 +42,18 @@ def test_messages_of_an_absence_come_later_in_order(gateway: Gateway) -> None:
 def test_messages_of_qos_0_wait_too_if_that_is_asked(tmp_path: Path, topic: str, qos: int) -> None:
     """Those published so, and those that a subscription at QoS 0 makes so."""
     gateway = Gateway(tmp_path / "data", MqttOptions(queue_qos0_messages=True))
-    keeper(gateway).subscribe((topic, qos))
-    keeper(gateway).drop()
+    retention_feed(gateway).subscribe((topic, qos))
+    retention_feed(gateway).drop()
     pub = gateway.connect("p")
     for i in range(4):
         pub.publish("t", bytes((i,)), qos=i % 2, packet_id=i + 1 if i % 2 else 0)
-    got = keeper(gateway).publishes()
+    got = retention_feed(gateway).publishes()
     assert [(m.payload[0], m.qos) for m in got] == [(i, min(i % 2, qos)) for i in range(4)]
     gateway.stop()
 
 
 def test_unacknowledged_messages_come_again_with_their_ids_and_dup__mqtt5_4_4_0_1(gateway: Gateway) -> None:
-    sub = keeper(gateway)
+    sub = retention_feed(gateway)
     sub.subscribe(("t", 2))
     pub = gateway.connect("p")
     for i in range(6):
@@ -63,7 +63,7 @@ def test_unacknowledged_messages_come_again_with_their_ids_and_dup__mqtt5_4_4_0_
     sub.send(f.ack(f.PUBACK, 3) + f.ack(f.PUBREC, 4))
     sub.drop()
     pub.publish("t", b"new", qos=1, packet_id=9)
-    sub = keeper(gateway)
+    sub = retention_feed(gateway)
     released, *again = sub.take()
     assert f.parse_ack(released, 4) == (4, 0) and released.kind == f.PUBREL
     messages = [f.parse_publish(p, 4) for p in again]
@@ -78,11 +78,11 @@ def test_unacknowledged_messages_come_again_with_their_ids_and_dup__mqtt5_4_4_0_
     sub.send(b"".join((f.ack(f.PUBACK, 1), f.ack(f.PUBACK, 5), f.ack(f.PUBACK, 7), f.ack(f.PUBCOMP, 4))))
     sub.send(f.ack(f.PUBREC, 2) + f.ack(f.PUBREC, 6) + f.ack(f.PUBCOMP, 2) + f.ack(f.PUBCOMP, 6))
     sub.drop()
-    assert keeper(gateway).take() == []
+    assert retention_feed(gateway).take() == []
 
 
 def test_a_smaller_window_sends_again_within_it(gateway: Gateway) -> None:
-    sub = keeper(gateway, version=5)
+    sub = retention_feed(gateway, version=5)
     sub.subscribe(("t", 1))
     pub = gateway.connect("p")
     pub.send(b"".join(f.publish("t", bytes((i,)), qos=1, packet_id=i + 1) for i in range(10)))
@@ -119,7 +119,7 @@ def test_disconnect_may_change_the_expiry__mqtt5_3_14_2_2(gateway: Gateway) -> N
 
 
 def test_clean_start_begins_anew__mqtt5_3_1_2_4(gateway: Gateway) -> None:
-    sub = keeper(gateway)
+    sub = retention_feed(gateway)
     sub.subscribe(("t", 1))
     sub.drop()
     gateway.connect("p").publish("t", qos=1, packet_id=1)
@@ -127,14 +127,14 @@ def test_clean_start_begins_anew__mqtt5_3_1_2_4(gateway: Gateway) -> None:
     assert not sub.session_present
     assert sub.take() == []
     sub.drop()
-    assert not keeper(gateway).session_present
+    assert not retention_feed(gateway).session_present
 
 
 def test_another_user_does_not_get_the_session(gateway: Gateway) -> None:
     from penstock.router.authorization.identity import Identity
     from penstock.router.authorization.permissions import Permission
 
-    keeper(gateway).drop()
+    retention_feed(gateway).drop()
     gateway.broker.users.set_user("eve", "", ())
     gateway.broker.authorizer.set("eve", "/", Permission())
     peer = gateway.peer()
@@ -143,13 +143,13 @@ def test_another_user_does_not_get_the_session(gateway: Gateway) -> None:
 
 
 def test_what_was_unsubscribed_while_under_way_is_completed__mqtt5_3_10_4_3(gateway: Gateway) -> None:
-    sub = keeper(gateway)
+    sub = retention_feed(gateway)
     sub.subscribe(("t", 2))
     gateway.connect("p").publish("t", qos=2, packet_id=1)
     assert len(sub.publishes()) == 1
     sub.send(f.unsubscribe(2, "t")).take()
     sub.drop()
-    sub = keeper(gateway)
+    sub = retention_feed(gateway)
     (got,) = sub.publishes()
     assert got.dup and got.packet_id == 1
     assert sub.send(f.ack(f.PUBREC, 1)).bytes_taken() == f.ack(f.PUBREL, 1)
@@ -157,7 +157,7 @@ def test_what_was_unsubscribed_while_under_way_is_completed__mqtt5_3_10_4_3(gate
 
 def test_an_id_whose_message_is_gone_is_released(gateway: Gateway) -> None:
     """A message that the client takes no more does not come again; its id, which it may hold, is released."""
-    sub = keeper(gateway, version=5)
+    sub = retention_feed(gateway, version=5)
     sub.subscribe(("t", 2))
     pub = gateway.connect("p", 5)
     pub.publish("t", bytes(100), qos=2, packet_id=1)
@@ -178,7 +178,7 @@ def test_an_id_whose_message_is_gone_is_released(gateway: Gateway) -> None:
 def test_what_was_sent_does_not_expire__mqtt5_4_3_3_7(gateway: Gateway, retained: bool) -> None:
     """On the next connection, and over a restart; the time left is then 0."""
     pub = gateway.connect("p", 5)
-    sub = keeper(gateway, version=5)
+    sub = retention_feed(gateway, version=5)
     if not retained:
         sub.subscribe(("t", 2))
     for qos in (1, 2):
@@ -193,7 +193,7 @@ def test_what_was_sent_does_not_expire__mqtt5_4_3_3_7(gateway: Gateway, retained
     for restart in (False, True):
         if restart and not retained:
             gateway = gateway.restart()
-        sub = keeper(gateway, version=5)
+        sub = retention_feed(gateway, version=5)
         again = sub.publishes()
         assert all(m.dup and m.properties[2] == [0] for m in again)
         assert [m.packet_id for m in again] == [m.packet_id for m in sent]
@@ -205,7 +205,7 @@ def test_what_was_sent_does_not_expire__mqtt5_4_3_3_7(gateway: Gateway, retained
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_session_survives_a_clean_stop(gateway: Gateway, version: int) -> None:
-    sub = keeper(gateway, version=version)
+    sub = retention_feed(gateway, version=version)
     sub.subscribe(("t", 1), ("u/#", 2))
     pub = gateway.connect("p")
     pub.send(b"".join(f.publish("t", bytes((i,)), qos=1, packet_id=i + 1) for i in range(4)))
@@ -214,7 +214,7 @@ def test_a_session_survives_a_clean_stop(gateway: Gateway, version: int) -> None
     sub.drop()
     pub.publish("u/x", b"away", qos=2, packet_id=9)
     again = gateway.restart()
-    sub = keeper(again, version=version)
+    sub = retention_feed(again, version=version)
     assert sub.session_present
     assert [(m.payload, m.packet_id, m.dup, m.qos) for m in sub.publishes()] == [
         (b"\0", 1, True, 1),
@@ -267,11 +267,11 @@ def test_an_expired_session_is_gone_after_a_restart(gateway: Gateway) -> None:
 
 
 def test_subscriptions_keep_their_options_over_a_restart(gateway: Gateway) -> None:
-    sub = keeper(gateway, version=5)
+    sub = retention_feed(gateway, version=5)
     sub.subscribe(("t", 0x09), ("own", 0x05), props=b"\x0b\x21")
     again = gateway.restart()
     assert again.broker.origin_readers == 1
-    sub = keeper(again, version=5)
+    sub = retention_feed(again, version=5)
     again.connect("p").publish("t", b"1", qos=1, packet_id=1, retain=True)
     sub.publish("own", b"2")
     (packet,) = sub.take()
@@ -283,13 +283,13 @@ def test_subscriptions_keep_their_options_over_a_restart(gateway: Gateway) -> No
 def test_no_local_knows_its_own_messages_and_only_those_over_a_restart(gateway: Gateway) -> None:
     """Numbers that each run gave anew made one session's messages another's, and they were lost."""
     pub = gateway.connect("p", 5)
-    sub = keeper(gateway, version=5)
+    sub = retention_feed(gateway, version=5)
     sub.subscribe(("t", 0x05))
     sub.publish("t", b"its own", qos=1, packet_id=1)
     sub.drop()
     pub.publish("t", b"another's", qos=1, packet_id=1)
     again = gateway.restart()
-    assert [m.payload for m in keeper(again, version=5).publishes()] == [b"another's"]
+    assert [m.payload for m in retention_feed(again, version=5).publishes()] == [b"another's"]
     again.stop()
 
 
@@ -300,7 +300,7 @@ class Exactly:
         self.folder = folder
         self.runs = 0
         self.gateway = Gateway(folder / "0", fsync="group")
-        keeper(self.gateway, "sub").subscribe(("t", 2))
+        retention_feed(self.gateway, "sub").subscribe(("t", 2))
 
     def crash(self) -> None:
         self.runs += 1
@@ -335,8 +335,8 @@ def test_qos_2_is_exactly_once_over_a_kill_at_every_step(tmp_path: Path, crashes
 
     for _ in range(40):
         if pub is None or sub is None:
-            pub = keeper(world.gateway, "pub")
-            sub = keeper(world.gateway, "sub")
+            pub = retention_feed(world.gateway, "pub")
+            sub = retention_feed(world.gateway, "sub")
             if publishing == "publish":
                 pub.publish("t", b"once", qos=2, packet_id=1, dup=step > 0)
             elif publishing == "release":
@@ -379,7 +379,7 @@ def test_qos_2_is_exactly_once_over_a_kill_at_every_step(tmp_path: Path, crashes
     assert got == [b"once"]
     assert publishing == "done"
     world.gateway.advance(1)
-    sub = keeper(world.gateway, "sub")
+    sub = retention_feed(world.gateway, "sub")
     again = [p for p in sub.take() if p.kind == f.PUBLISH]
     assert again == []
     world.gateway.stop()
@@ -388,13 +388,13 @@ def test_qos_2_is_exactly_once_over_a_kill_at_every_step(tmp_path: Path, crashes
 def test_a_qos_2_id_is_durable_before_pubrec(tmp_path: Path) -> None:
     """After PUBREC the publisher sends PUBREL only, after a kill too: the id must be known then."""
     gateway = Gateway(tmp_path / "a", fsync="group")
-    pub = keeper(gateway, "pub")
+    pub = retention_feed(gateway, "pub")
     pub.publish("t", qos=2, packet_id=7)
     assert [p.kind for p in pub.take()] == [f.PUBREC]
     again = gateway.crash(tmp_path / "b")
     (client,) = again.clients
     assert 7 in client.ids.received
-    pub = keeper(again, "pub", 5)
+    pub = retention_feed(again, "pub", 5)
     assert pub.send(f.ack(f.PUBREL, 7)).bytes_taken() == f.ack(f.PUBCOMP, 7)
     third = again.crash(tmp_path / "c")
     (client,) = third.clients

@@ -29,7 +29,7 @@ def member(
     return peer
 
 
-def keeper(gateway: Gateway, client_id: str, qos: int = 1, *, resubscribe: bool = True) -> Peer:
+def retention_feed(gateway: Gateway, client_id: str, qos: int = 1, *, resubscribe: bool = True) -> Peer:
     """A member whose session outlives its connection."""
     peer = gateway.connect(client_id, 5, clean=False, props=EXPIRY)
     if resubscribe:
@@ -89,7 +89,7 @@ def test_a_random_group_draws_who_is_next(tmp_path: Path) -> None:
 def test_a_group_may_have_a_strategy_of_its_own_and_another_one_after_a_restart(tmp_path: Path) -> None:
     options = MqttOptions(shared_strategy="random", shared_strategy_of=["g=sticky"])
     gateway = Gateway(tmp_path / "data", options=options)
-    members = [keeper(gateway, f"m{i}") for i in range(2)]
+    members = [retention_feed(gateway, f"m{i}") for i in range(2)]
     others = [member(gateway, f"o{i}", topic="$share/h/t/#") for i in range(2)]
     publish(gateway, 0, 10)
     assert [len(peer.publishes()) for peer in members] == [10, 0]
@@ -98,7 +98,7 @@ def test_a_group_may_have_a_strategy_of_its_own_and_another_one_after_a_restart(
         peer.drop()
     gateway.options = MqttOptions()
     gateway = gateway.restart()
-    members = [keeper(gateway, f"m{i}", resubscribe=False) for i in range(2)]
+    members = [retention_feed(gateway, f"m{i}", resubscribe=False) for i in range(2)]
     for peer in members:
         peer.publishes()
     publish(gateway, 20, 30)
@@ -169,7 +169,7 @@ def test_a_shared_subscription_needs_a_group_and_a_filter__mqtt5_4_8_2_1__mqtt5_
 def test_what_a_lost_member_did_not_acknowledge_goes_to_another_at_qos_1(
     gateway: Gateway, kept: bool
 ) -> None:
-    first = keeper(gateway, "first") if kept else member(gateway, "first")
+    first = retention_feed(gateway, "first") if kept else member(gateway, "first")
     second = member(gateway, "second")
     publish(gateway, 0, 6)
     mine, theirs = first.publishes(), second.publishes()
@@ -184,14 +184,14 @@ def test_what_a_lost_member_did_not_acknowledge_goes_to_another_at_qos_1(
 
 
 def test_what_a_lost_member_has_at_qos_2_stays_its_own__mqtt5_4_8_2_4(gateway: Gateway) -> None:
-    first, second = keeper(gateway, "first", 2), keeper(gateway, "second", 2)
+    first, second = retention_feed(gateway, "first", 2), retention_feed(gateway, "second", 2)
     publish(gateway, 0, 4, qos=2)
     mine = first.publishes()
     assert len(mine) == len(second.publishes()) == 2
     first.send(f.ack(f.PUBREC, mine[0].packet_id))
     first.drop()
     assert second.take() == []
-    first = keeper(gateway, "first", resubscribe=False)
+    first = retention_feed(gateway, "first", resubscribe=False)
     released, again = first.take()
     assert f.parse_ack(released, 5) == (mine[0].packet_id, 0)
     message = f.parse_publish(again, 5)
@@ -224,32 +224,32 @@ def test_what_a_member_refuses_nobody_gets__mqtt5_4_8_2_6(gateway: Gateway, qos:
 
 def test_messages_wait_while_every_member_is_away_but_not_those_of_qos_0(gateway: Gateway) -> None:
     for name in ("a", "b"):
-        keeper(gateway, name).drop()
+        retention_feed(gateway, name).drop()
     publish(gateway, 0, 6)
     publish(gateway, 6, 9, qos=0)
-    one = keeper(gateway, "a", resubscribe=False)
+    one = retention_feed(gateway, "a", resubscribe=False)
     assert numbers(one.publishes()) == list(range(6))
     publish(gateway, 9, 10, qos=0)
     assert numbers(one.publishes()) == [9]
 
 
 def test_a_member_that_is_away_gets_nothing_while_another_is_there(gateway: Gateway) -> None:
-    keeper(gateway, "away").drop()
+    retention_feed(gateway, "away").drop()
     here = member(gateway, "here")
     publish(gateway, 0, 5)
     assert numbers(here.publishes()) == list(range(5))
-    assert keeper(gateway, "away", resubscribe=False).publishes() == []
+    assert retention_feed(gateway, "away", resubscribe=False).publishes() == []
 
 
 def test_the_group_ends_with_its_last_session(gateway: Gateway) -> None:
-    keeper(gateway, "a").drop()
-    keeper(gateway, "b").drop()
+    retention_feed(gateway, "a").drop()
+    retention_feed(gateway, "b").drop()
     publish(gateway, 0, 5)
     gateway.connect("a", 5).drop()
     assert len(gateway.clients.shares) == 1
     gateway.advance(4097)
     assert len(gateway.clients.shares) == 0 and gateway.vhost.shares.get("$share/g/t/#") is None
-    assert keeper(gateway, "b").publishes() == []
+    assert retention_feed(gateway, "b").publishes() == []
 
 
 def test_a_member_that_unsubscribes_gets_nothing_more(gateway: Gateway) -> None:
@@ -271,11 +271,11 @@ def test_subscribing_again_changes_the_qos(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_a_group_and_its_messages_survive_a_restart(gateway: Gateway, tmp_path: Path, how: str) -> None:
-    keeper(gateway, "a").drop()
-    keeper(gateway, "b").drop()
+    retention_feed(gateway, "a").drop()
+    retention_feed(gateway, "b").drop()
     publish(gateway, 0, 6)
     gateway = gateway.restart() if how == "stop" else gateway.crash(tmp_path / "copy")
-    a, b = (keeper(gateway, name, resubscribe=False) for name in "ab")
+    a, b = (retention_feed(gateway, name, resubscribe=False) for name in "ab")
     got = a.publishes() + b.publishes()
     assert sorted(numbers(got)) == list(range(6))
     publish(gateway, 6, 10)
@@ -287,22 +287,22 @@ def test_a_group_and_its_messages_survive_a_restart(gateway: Gateway, tmp_path: 
 def test_qos_2_of_a_member_is_still_its_own_after_a_kill(
     gateway: Gateway, tmp_path: Path, other_comes: str
 ) -> None:
-    first, second = keeper(gateway, "first", 2), keeper(gateway, "second", 2)
+    first, second = retention_feed(gateway, "first", 2), retention_feed(gateway, "second", 2)
     publish(gateway, 0, 4, qos=2)
     mine, theirs = first.publishes(), second.publishes()
     assert len(mine) == len(theirs) == 2
     gateway = gateway.crash(tmp_path / "copy")
     if other_comes == "before":
-        second = keeper(gateway, "second", resubscribe=False)
+        second = retention_feed(gateway, "second", resubscribe=False)
         assert Counter(numbers(second.publishes())) == Counter(numbers(theirs))
-    first = keeper(gateway, "first", resubscribe=False)
+    first = retention_feed(gateway, "first", resubscribe=False)
     again = first.publishes()
     assert [(m.packet_id, m.payload, m.dup) for m in again] == [(m.packet_id, m.payload, True) for m in mine]
     for message in again:
         first.send(f.ack(f.PUBREC, message.packet_id))
         first.send(f.ack(f.PUBCOMP, message.packet_id))
     if other_comes == "after":
-        second = keeper(gateway, "second", resubscribe=False)
+        second = retention_feed(gateway, "second", resubscribe=False)
         assert Counter(numbers(second.publishes())) == Counter(numbers(theirs))
     queue = gateway.vhost.shares.get("$share/g/t/#").queue  # type: ignore[union-attr]
     assert queue.cursor.outstanding == 2
@@ -313,12 +313,12 @@ def test_qos_2_of_a_member_is_still_its_own_after_a_kill(
 
 def test_a_group_becomes_durable_with_its_first_session_that_stays(gateway: Gateway, tmp_path: Path) -> None:
     member(gateway, "passing")
-    keeper(gateway, "a").drop()
+    retention_feed(gateway, "a").drop()
     publish(gateway, 0, 1)
     gateway.connect("passing", 5).drop()
     publish(gateway, 1, 4)
     gateway = gateway.crash(tmp_path / "copy")
-    got = numbers(keeper(gateway, "a", resubscribe=False).publishes())
+    got = numbers(retention_feed(gateway, "a", resubscribe=False).publishes())
     assert got == [0, 1, 2, 3] or got == [1, 2, 3]
     gateway.stop()
 
@@ -346,7 +346,7 @@ def test_an_exclusive_filter_has_one_subscriber(gateway: Gateway, tmp_path: Path
     publish(gateway, 0, 3)
     gateway = gateway.crash(tmp_path / "copy")
     assert gateway.connect("second", 5).subscribe(("$exclusive/t/#", 1)) == [0x97]
-    first = keeper(gateway, "first", resubscribe=False)
+    first = retention_feed(gateway, "first", resubscribe=False)
     assert [m.payload for m in first.publishes()] == [b"\0", b"\1", b"\2"]
     first.send(f.unsubscribe(3, "$exclusive/t/#", version=5))
     assert gateway.connect("second", 5).subscribe(("$exclusive/t/#", 1)) == [1]

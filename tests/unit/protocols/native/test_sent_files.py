@@ -27,10 +27,10 @@ from penstock.log_core.segments._segment_file import count_pages
 from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.endpoint import serve
 from penstock.protocols.native.options import NativeOptions
-from penstock.protocols.net.process_context import Shared
+from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.tls.contexts import Tls, TlsOptions
 from penstock.router.broker import Broker
-from penstock.subscriptions.turn.turn import Tick
+from penstock.subscriptions.tick.tick import Tick
 from tests.reference import native_frames as wire
 from tests.support.certificates import Authority
 from tests.support.logs import Unsynced
@@ -174,7 +174,7 @@ def asked(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def run(
-    folder: Path, scenario: Scenario, *, shared: Shared | None = None, fill: Scenario = Stack.fill
+    folder: Path, scenario: Scenario, *, shared: ProcessContext | None = None, fill: Scenario = Stack.fill
 ) -> None:
     """Fill a topic, start anew, and run the scenario."""
 
@@ -370,7 +370,7 @@ def test_tls_gets_what_is_read(tmp_path: Path) -> None:
             assert stack.log.resident.sent == 0
             assert stack.log.resident.runs > 0
 
-    run(tmp_path / "data", scenario, shared=Shared(tls=tls))
+    run(tmp_path / "data", scenario, shared=ProcessContext(tls=tls))
 
 
 def test_the_client_passes_over_what_is_damaged(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from penstock.protocols.native.codec._gathering import Gathering
     from penstock.sdk.errors import ClientError
 
-__all__ = ["Room"]
+__all__ = ["SendWindow"]
 
 
-class Room:
+class SendWindow:
     """What may be under way is `gathering.buffer_bytes`; what is promised to who waited counts as well."""
 
     def __init__(self, gathering: Gathering) -> None:

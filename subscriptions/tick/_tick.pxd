@@ -11,7 +11,7 @@ cdef class Sink:
     cdef bint awaits(self) except -1        # whether `served` needs what was read to be written
 
 
-cdef class Turns:
+cdef class TickBase:
     cdef object log, call_soon, call_later, clock
     cdef Unwritten unwritten
     cdef bint scheduled, running, writes_later

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.log_core.feeds._feed import Waiter
-from penstock.subscriptions.turn.turn import TickLog
+from penstock.subscriptions.tick.tick import TickLog
 
 QUICK_EACH_S: float
 """Least time between two reads that have a turn of their own."""
@@ -26,7 +26,7 @@ class Sink:
     def writable_again(self) -> None:
         """It had no room, and sent what it had: consumers may go on. At the beginning of a turn."""
 
-class Turns:
+class TickBase:
     """The turns of one worker."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Turns:
 
     @property
     def turns(self) -> int:
-        """Turns that ran, ever."""
+        """TickBase that ran, ever."""
 
     def schedule(self) -> None:
         """Have a turn run in this loop iteration's end; any number of calls make one turn."""

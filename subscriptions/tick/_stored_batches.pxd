@@ -9,7 +9,7 @@ from penstock.log_core.segments._segment_file cimport Stretch
 from penstock.subscriptions.cursor._cursor cimport Cursor
 
 
-cdef class BatchOutlet:
+cdef class BatchConsumer:
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1
 
 

@@ -3,8 +3,8 @@
 from penstock.subscriptions.queue.limits import Limits
 from penstock.subscriptions.queue.queue import Getter
 
-class Straight:
-    """The straight way from a queue to its only consumer (`Queue.straight`); front ends derive theirs in C.
+class FastPath:
+    """The straight way from a queue to its only consumer (`Queue.fast_path`); front ends derive theirs in C.
 
     Its C method `serve` takes what the queue has, encodes it and has it sent. It answers True when that was
     all: the queue goes on waiting at its feeds; False when it did nothing or there is more: the queue has its
@@ -14,7 +14,7 @@ class Straight:
 class Served:
     """A queue, as far as the straight way sees it; `queue.Queue` derives from it."""
 
-    straight: Straight | None
+    fast_path: FastPath | None
     """The straight way to its outlet, when it is the only one and has one."""
     delivered: int
     """Messages handed to outlets and getters, redeliveries included."""

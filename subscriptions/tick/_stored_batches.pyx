@@ -26,7 +26,7 @@ cdef enum:
     EVERLASTING = -2            # ttl_ms of a cursor that looks at no record's own time (_rules.pyx)
 
 
-cdef class BatchOutlet:
+cdef class BatchConsumer:
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1:
         return 0
 

@@ -13,7 +13,7 @@ cdef enum:
     WAITERS_MAX = 16                # with more queues at a feed it is a lone message no more
 
 
-cdef class Straight:
+cdef class FastPath:
     cdef bint serve(self) except -1:
         return False
 
@@ -22,9 +22,9 @@ cdef class Served:
     pass
 
 
-cdef int straight(list feeds) except -1:
+cdef int deliver_directly(list feeds) except -1:
     cdef Feed feed
-    cdef Straight straight
+    cdef FastPath fast_path
     cdef dict waiters
     for feed in feeds:
         waiters = feed.waiters
@@ -50,10 +50,10 @@ cdef bint _serve(queue) except -1:
     # Rules, waiting getters and events of deliveries are the turn's business.
     if EVENTS.kinds >> DELIVER & 1:
         return False
-    if served.straight is None or served._limits is not None or served._getters is not None:
+    if served.fast_path is None or served._limits is not None or served._getters is not None:
         return False
     try:
-        return served.straight.serve()
+        return served.fast_path.serve()
     except Exception:
         queue.outlet_failed(queue.active, 0, 1)     # detached: it waits nowhere, or was woken
         return True

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.sdk.message import Message
     from penstock.sdk.receiving import Receiving
 
-__all__ = ["By", "Handler", "Processing", "Working", "given_back", "handling"]
+__all__ = ["By", "Handler", "Processing", "WorkerPool", "given_back", "handling"]
 
 T = TypeVar("T")
 By = Literal["key", "message"]
@@ -84,7 +84,7 @@ async def given_back(message: Message[Any], error: BaseException) -> None:
         await consumer.nack(message)
 
 
-class Working(Generic[T]):
+class WorkerPool(Generic[T]):
     """The handlers that run for one call of `workers`."""
 
     def __init__(self, consumer: Receiving[T], n: int, handler: Handler[T], by: By) -> None:

@@ -56,7 +56,7 @@ async def test_calls_from_another_loop_are_refused_and_harm_nothing(client: pens
         thread.start()
         await asyncio.to_thread(thread.join)
         for one, error in zip(calls, told, strict=True):
-            assert isinstance(error, penstock.Elsewhere), (one, error)
+            assert isinstance(error, penstock.WrongContext), (one, error)
             assert "lives in another event loop than this call; connect in this one, or use" in str(error)
         await consumer.ack(message, durable=True)
         await producer.send(b"3")
@@ -74,7 +74,9 @@ async def test_what_is_made_without_a_loop_may_be_used_in_the_first_one(gateway:
 def test_without_a_loop_of_asyncio_there_is_no_client(gateway: Gateway) -> None:
     """As under trio, whose tasks are coroutines, too."""
     connecting = penstock.connect(gateway.url).connect()
-    with pytest.raises(penstock.Elsewhere, match=r"an event loop of asyncio, and none runs here; connect in"):
+    with pytest.raises(
+        penstock.WrongContext, match=r"an event loop of asyncio, and none runs here; connect in"
+    ):
         connecting.send(None)
 
 
@@ -85,7 +87,7 @@ url = sys.argv[1]
 def tried(call):
     try:
         return call()
-    except penstock.Elsewhere as error:
+    except penstock.WrongContext as error:
         assert "of which this one is a fork; connect in the child" in str(error), error
         return "elsewhere"
 

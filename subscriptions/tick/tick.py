@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.subscriptions.turn._turns import Turns
+from penstock.subscriptions.tick._tick import TickBase
 
 if TYPE_CHECKING:
     from penstock.log_core.wal._unwritten import Unwritten
@@ -72,7 +72,7 @@ class Periodic:
             self._handle = None
 
 
-class Tick(Turns):
+class Tick(TickBase):
     """The turns of one worker, and what happens at a time between them."""
 
     def __init__(self, log: TickLog, loop: Loop, *, clock: Callable[[], float] = time.perf_counter) -> None:

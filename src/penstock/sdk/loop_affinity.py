@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import os
 
-from penstock.sdk.errors import Elsewhere
+from penstock.sdk.errors import WrongContext
 
-__all__ = ["Home", "of_parent"]
+__all__ = ["LoopAffinity", "of_parent"]
 
 
-class Home:
+class LoopAffinity:
     """The event loop and the process in which it was made."""
 
     __slots__ = ("_address", "_pid", "loop")
 
     def __init__(self, address: str) -> None:
-        """In the running loop; `address`: of the gateway, for errors. Raises Elsewhere: there is none."""
+        """In the running loop; `address`: of the gateway, for errors. Raises WrongContext: there is none."""
         loop = asyncio._get_running_loop()
         if loop is None:
-            raise Elsewhere(
+            raise WrongContext(
                 f"the client of {address} needs an event loop of asyncio, and none runs here",
                 remedy="connect in what asyncio.run runs; with trio, or without a loop: penstock.sync",
             )
@@ -37,21 +37,21 @@ class Home:
         return os.getpid() != self._pid
 
     def check(self) -> None:
-        """Raises Elsewhere: this is another loop, a thread without one, or another process."""
+        """Raises WrongContext: this is another loop, a thread without one, or another process."""
         # In a child there is no running loop before it starts one of its own.
         if asyncio._get_running_loop() is self.loop:
             return
         if self.is_forked:
             raise of_parent(self._address, self._pid)
-        raise Elsewhere(
+        raise WrongContext(
             f"the client of {self._address} lives in another event loop than this call",
             remedy="connect in this one, or use penstock.sync.connect, whose objects any thread may use",
         )
 
 
-def of_parent(address: str, pid: int) -> Elsewhere:
+def of_parent(address: str, pid: int) -> WrongContext:
     """A client that came by fork is used."""
-    return Elsewhere(
+    return WrongContext(
         f"the client of {address} was connected by process {pid}, of which this one is a fork",
         remedy="connect in the child; the parent's connection goes on there",
     )

@@ -25,7 +25,7 @@ from penstock.log_core.feeds._feed cimport Feed
 from penstock.log_core.wal._unwritten cimport Unwritten
 from penstock.subscriptions.cursor._events cimport EVENTS, append_events
 from penstock.subscriptions.cursor._take_result import release
-from penstock.subscriptions.turn._fast_path cimport straight
+from penstock.subscriptions.tick._fast_path cimport deliver_directly
 
 logger = logging.getLogger("penstock.subscriptions")
 
@@ -60,7 +60,7 @@ cdef class Sink:
         pass
 
 
-cdef class Turns:
+cdef class TickBase:
     def __init__(self, log not None, call_soon not None, call_later not None, clock not None):
         self.log = log
         self.unwritten = log.unwritten
@@ -147,7 +147,7 @@ cdef class Turns:
         try:
             self.unwritten.publish()
             try:
-                straight(self.unwritten.take_dirty())
+                deliver_directly(self.unwritten.take_dirty())
                 self.pump()
                 release()
                 self.flush()

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
 
-__all__ = ["Outlet"]
+__all__ = ["QueueConsumer"]
 
 
-class Outlet(Protocol):
+class QueueConsumer(Protocol):
     """One consumer, as its queue sees it."""
 
     @property

@@ -21,10 +21,10 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["Several"]
+__all__ = ["CombinedConsumer"]
 
 
-class Several(Receiving[T]):
+class CombinedConsumer(Receiving[T]):
     """See the module. Subclasses open and close what is in `_consumers`, and say who is asked first."""
 
     def __init__(self, name: str) -> None:

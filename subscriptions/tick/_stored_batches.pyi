@@ -2,7 +2,7 @@
 
 from penstock.subscriptions.cursor._cursor import Cursor
 
-class BatchOutlet:
+class BatchConsumer:
     """An outlet that can hand on a batch as it is stored; front ends derive theirs in C."""
 
     def deliver_batch(self, cursor: Cursor) -> int:

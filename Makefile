@@ -91,7 +91,7 @@ spark-end-to-end: $(STAMPS)/extras kernels  ## a data set into tables while gate
 	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_end_to_end.py -k whole $(ARGS)
 
 .PHONY: spark-docs
-spark-docs: $(STAMPS)/extras kernels  ## run the command lines and programs of docs/spark.md
+spark-docs: $(STAMPS)/extras kernels  ## run the command lines and programs of docs/reference/spark.md
 	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_pages.py $(ARGS)
 
 .PHONY: spark-cluster
@@ -110,7 +110,7 @@ fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, lon
 
 .PHONY: docs
 docs: $(STAMPS)/project  ## write the generated pages anew
-	$(BIN)/penstock config reference > docs/configuration.md
+	$(BIN)/penstock config reference > docs/reference/configuration.md
 	$(BIN)/python -m tests.conformance.coverage
 
 .PHONY: links

@@ -2,9 +2,10 @@
 
     table format   key "tables"   value  version u16 little-endian
 
-The log's files have a version of their own (docs/format.md); this one is of what the router and the front
-ends put into tables. A folder without the row was written before there was one: it is of version 1, unless
-it has sessions of MQTT in the layout before that: as queues, which would open as queues without a client.
+The log's files have a version of their own (docs/reference/format.md); this one is of what the router and the
+front ends put into tables. A folder without the row was written before there was one: it is of version 1,
+unless it has sessions of MQTT in the layout before that: as queues, which would open as queues without a
+client.
 
     2   pages of filters name what they share with the one before (`filters`); those of version 1 are read
 """

@@ -3,7 +3,7 @@
 
 Owns the buffers of one chunk of rows and the walk over a stretch of a segment's bytes. Which rows are wanted
 is decided per batch (log partition), per record (LSN, encoding) and per distinct key block: `decide` is asked
-once about each, and the answer kept. Knows the layouts of batches (docs/format.md); those of properties are
+once about each, and the answer kept. Knows the layouts of batches (docs/reference/format.md); those of properties are
 `_properties`'. Knows nothing of files or Spark.
 
 A column is Arrow's: a bitmap of validity, then values, or int32 offsets and bytes; lists of headers have the

@@ -59,7 +59,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of the source; docs/spark.md lists them for users."""
+    """Options of the source; docs/reference/spark.md lists them for users."""
 
     path: str
     """The data folder, or the URL of a gateway."""

@@ -1,7 +1,7 @@
 """The table `traffic`, version 1: one row per message in the log, whatever protocol it came by.
 
 Columns are only ever added, by name and nullable. The Spark and the Arrow schema are made from one list.
-docs/spark.md says what each column holds.
+docs/reference/spark.md says what each column holds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The sink `format("penstock")`: rows become messages, each once however often Spark sends it.
 
 A task publishes over AMQP in transactions of some hundred messages, so that nothing waits for single confirms
-and all of a transaction is kept or nothing. Each message has a producer and a number in it (docs/amqp.md,
-"Publishing once"): the producer is the query (or the batch job) and the partition, the number
+and all of a transaction is kept or nothing. Each message has a producer and a number in it
+(docs/reference/amqp.md, "Publishing once"): the producer is the query (or the batch job) and the partition,
+the number
 
     stream: micro-batch << 32 | row in the partition        batch: row in the partition, or its `offset`
 
@@ -44,7 +45,7 @@ _ROW_BITS: Final = 32
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of the sink; docs/spark.md lists them for users."""
+    """Options of the sink; docs/reference/spark.md lists them for users."""
 
     url: str
     """amqp://USER:PASSWORD@HOST:PORT/VHOST"""

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-cdef packed struct RecordHeader:      # 32 bytes, little-endian; docs/format.md
+cdef packed struct RecordHeader:      # 32 bytes, little-endian; docs/reference/format.md
     uint32_t off                      # place in the blob: key block, properties block, body
     uint32_t size
     uint32_t props                    # length of the properties block
@@ -14,7 +14,7 @@ cdef packed struct RecordHeader:      # 32 bytes, little-endian; docs/format.md
     uint8_t enc                       # encoding of the key block and of the properties block
     uint16_t reserved
 
-cdef packed struct BatchHeader:       # 96 bytes, little-endian; docs/format.md
+cdef packed struct BatchHeader:       # 96 bytes, little-endian; docs/reference/format.md
     uint32_t len
     uint32_t head_crc
     uint32_t blob_off

@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """Batches: the packed records of one tick, in the one form they have in memory and on disk.
 
-Owns the layout of batch and record headers (docs/format.md is the reference), the memory of closed
+Owns the layout of batch and record headers (docs/reference/format.md is the reference), the memory of closed
 batches, and the check of bytes that claim to be a batch; `_appender` fills new ones. Knows nothing of files,
 threads, queues or protocols.
 

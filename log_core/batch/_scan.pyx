@@ -11,7 +11,7 @@ of tables go to a callback in log order, which may make feeds known or unknown.
 
 Also: the search for valid batches behind a damaged place, and the coding of feed index files, whose
 directory is {feed, first entry, entries, persistent ones, first and last persistent record, CRC of the
-entries, bytes of the records}, u32 each, sorted by feed (docs/format.md).
+entries, bytes of the records}, u32 each, sorted by feed (docs/reference/format.md).
 """
 
 cimport cython

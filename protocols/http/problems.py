@@ -1,7 +1,7 @@
 """GET /problems/CODE: what a problem's `type` leads to, for people.
 
 The total table of codes of the data plane; a test holds it to what handlers refuse with. The pages need no
-login: they say nothing that docs/http.md does not.
+login: they say nothing that docs/reference/http.md does not.
 
 Source: RFC 9457 3.1.1.
 """
@@ -23,7 +23,7 @@ PROBLEMS: Final = {
     "busy": "Too many logins are being checked: try again after Retry-After.",
     "failed": "A check of the gateway failed; the detail says which.",
     "fenced": "Another process has begun with the producer's name: end this one, or POST producers.",
-    "forbidden_target": "A webhook may not lead there: see webhooks.allow_networks and docs/webhooks.md.",
+    "forbidden_target": "A webhook may not lead there: see webhooks.allow_networks in docs/reference/.",
     "headers_too_large": "Header fields are over 16 KiB.",
     "idempotency_key_reused": "The key was used with another body: make a new key for a new request.",
     "inequivalent": "It is there already and is otherwise; the detail names the difference.",

@@ -1,1 +1,1 @@
-"""Native protocol front end: batches, subscriptions, pulls, transactions. See docs/protocols/native.md."""
+"""Native protocol front end: batches, subscriptions, pulls, transactions. See docs/reference/native.md."""

@@ -2,7 +2,8 @@
 
     spark-submit .../penstock/spark/jobs/dlq.py --data DIR
 
-A dead letter is a message with the headers x-first-death-reason, -queue and -exchange (docs/amqp.md).
+A dead letter is a message with the headers x-first-death-reason, -queue and -exchange
+(docs/reference/amqp.md).
 Requeued ones go into the queue they died in, by the default exchange, without their history.
 """
 

@@ -30,7 +30,7 @@ def run(words: Sequence[str]) -> int:
         print("usage: penstock spark VERB ...\n")
         for verb, text in VERBS.items():
             print(f"  {verb:10} {text}")
-        print("\npenstock spark VERB --help tells more; docs/spark.md has the spark-submit lines.")
+        print("\npenstock spark VERB --help tells more; docs/reference/spark.md has the spark-submit lines.")
         return 0 if words else 2
     if words[0] not in VERBS:
         print(f"penstock: error: no verb {words[0]!r}; the verbs are {', '.join(VERBS)}", file=sys.stderr)

@@ -5,7 +5,7 @@ Kernels note what they do as they do it: 32 bytes an event, and its names once p
 turn's write all of it becomes one record of the log, in a log partition of its own, in no feed: so events are
 ordered, synced, compressed, kept and let go of like traffic, and nothing of the log knows what they are.
 
-The record's body (docs/format.md, "Events"), little-endian; a name is given by its number, 0 is none:
+The record's body (docs/reference/format.md, "Events"), little-endian; a name is given by its number, 0 is none:
 
     | 1 u32 | events u32 | names u32 | 0 u32 | events 32 each | names: size u32, UTF-8 |
     event: | position u64 | vhost u32 | queue u32 | connection u32 | user u32 | detail u32 | kind u8 | redelivered u8 | 0 u16 |

@@ -3,7 +3,7 @@
 A store is one log of records at positions, feeds over it, and tables of rows that change atomically with
 it. It may be a folder on this machine or a cluster of another engine; nothing here says segment, batch, file,
 partition or topic. `tests/conformance/log_store` says in tests what is said here in words, and every store
-passes it. docs/adr/0020-log-store.md says what of the gateway goes through this port, and what does not.
+passes it. docs/adr/0014-log-store.md says what of the gateway goes through this port, and what does not.
 
 The rules:
 

@@ -1,4 +1,4 @@
-"""The table of normative statements in docs/mqtt.md, from the names of the conformance tests.
+"""The table of normative statements in docs/reference/mqtt.md, from the names of the conformance tests.
 
     python -m tests.conformance.coverage        writes it anew (also: make docs)
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "mqtt.md"
+PAGE = HERE.parents[1] / "docs" / "reference" / "mqtt.md"
 VERSIONS = {"mqtt5": "MQTT 5.0", "mqtt311": "MQTT 3.1.1"}
 
 _BEGIN = "<!-- conformance: written by tests/conformance/coverage.py -->\n"

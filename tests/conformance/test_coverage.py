@@ -1,4 +1,4 @@
-"""Every normative statement has a test or a reason, and docs/mqtt.md says so."""
+"""Every normative statement has a test or a reason, and docs/reference/mqtt.md says so."""
 
 from __future__ import annotations
 

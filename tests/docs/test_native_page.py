@@ -22,7 +22,7 @@ from penstock.sdk import message
 from penstock.subscriptions import errors as subscription_errors
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "docs" / "protocols" / "native.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "native.md").read_text()
 CODE = ROOT / "protocols" / "native"
 
 
@@ -147,7 +147,7 @@ def test_what_is_said_in_words_is_so() -> None:
 
 
 def test_the_errors_of_the_sdk_are_all_in_its_table() -> None:
-    page = (ROOT / "docs" / "sdk.md").read_text()
+    page = (ROOT / "docs" / "reference" / "sdk.md").read_text()
     table = page[page.index("\n| error | code") :]
     told: dict[str, str] = {}
     for line in table[: table.index("\n\n")].splitlines()[3:]:

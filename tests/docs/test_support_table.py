@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "docs" / "amqp.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "amqp.md").read_text()
 SECTION = PAGE[PAGE.index("## Every feature") :]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

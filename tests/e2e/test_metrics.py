@@ -79,8 +79,13 @@ def test_every_name_of_rabbitmqs_dashboard_is_there_from_the_start(gateway: Gate
 
 
 def left_out() -> tuple[str, ...]:
-    """The names that docs/metrics.md gives a reason for."""
-    section = (ROOT / "docs" / "metrics.md").read_text().partition("## Left out")[2].partition("## Own")[0]
+    """The names that docs/reference/metrics.md gives a reason for."""
+    section = (
+        (ROOT / "docs" / "reference" / "metrics.md")
+        .read_text()
+        .partition("## Left out")[2]
+        .partition("## Own")[0]
+    )
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return tuple(name for row in rows for name in re.findall(r"`(rabbitmq_[a-z_]+)`", row))
 
@@ -114,7 +119,7 @@ def test_every_name_of_rabbitmq_is_there_or_left_out_for_a_reason(gateway: Gatew
     missing = [name for name, bare in short.items() if name not in ours and bare not in reasons]
     assert missing == []
     found = [name for name, bare in short.items() if bare in left_out() and name in ours]
-    assert found == [], "docs/metrics.md says that these are left out"
+    assert found == [], "docs/reference/metrics.md says that these are left out"
 
 
 def test_mqtt_is_counted_by_version_and_nothing_falls(gateway: Gateway) -> None:

@@ -18,7 +18,7 @@ from tests.support.brokers import ROOT
 
 WHOLE = "tests/spark/test_end_to_end.py::test_the_tables_equal_what_was_published__as_a_whole"
 PAGES = "tests/spark/test_pages.py"
-"""Each line of docs/spark.md in a process of its own: `make spark-docs`."""
+"""Each line of docs/reference/spark.md in a process of its own: `make spark-docs`."""
 KILLS = "tests/spark/test_kills.py"
 """Six JVMs and more, which are killed: `make spark-kills`."""
 TIMEOUT_S = 1800.0

@@ -151,7 +151,7 @@ def stored(count: int) -> bytes:
 
 
 def sealed(payload: bytes) -> bytes:
-    """With checksums that fit, so that its first batch is looked into; docs/format.md has the places."""
+    """With valid checksums, so that its first batch is read; docs/reference/format.md has the layout."""
     if len(payload) < 24 + 96:
         return payload
     batch = bytearray(payload[24:])

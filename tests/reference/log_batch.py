@@ -1,4 +1,4 @@
-"""The batch format in plain Python, straight from docs/format.md: the oracle of the log core's kernels."""
+"""The batch format in plain Python, from docs/reference/format.md: the oracle of the log core's kernels."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def deliver(payload: bytes) -> tuple[int, int, list[Delivered]]:
 
 
 def deliver_stored(payload: bytes) -> tuple[int, int, list[Delivered]]:
-    """(first tag, pull, messages) of a DELIVER_STORED frame; the batches are those of docs/format.md."""
+    """(first tag, pull, messages) of a DELIVER_STORED frame; docs/reference/format.md has the batches."""
     first, position, count, pull = struct.unpack_from(">QQII", payload)
     found: list[Delivered] = []
     at = 24

@@ -1,5 +1,5 @@
-"""The lines and programs of docs/spark.md, run as they stand, one after the other, as a reader would
-(`make spark-docs`).
+"""The lines and programs of docs/reference/spark.md, run as they stand, one after the other, as a reader
+would (`make spark-docs`).
 
 Only their places are others: folders of the test's own for /var/lib/penstock, /lake and /archive, and its
 gateway's ports for 5672 and 15690. A line that starts a streaming job is stopped when it has written
@@ -26,7 +26,7 @@ from tests.docs.pages import ROOT, commands
 from tests.support.brokers import Gateway
 from tests.support.spark_source import wait_for_end
 
-PAGE = Path("docs/spark.md")
+PAGE = Path("docs/reference/spark.md")
 DEADLINE_S = 600.0
 STREAMS = {"sink", "dedup", "telemetry"}
 

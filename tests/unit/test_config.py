@@ -381,7 +381,7 @@ def test_the_schema_allows_the_sizes_that_are_read(text: str) -> None:
 
 
 def test_the_reference_page_is_current() -> None:
-    page = ROOT / "docs" / "configuration.md"
+    page = ROOT / "docs" / "reference" / "configuration.md"
     assert page.read_text() == reference(), "run `make docs`"
 
 

@@ -1,4 +1,7 @@
-"""The process and its machine, in RabbitMQ's words; what only Erlang has is left out (docs/metrics.md)."""
+"""The process and its machine, under RabbitMQ's names.
+
+Metrics that only Erlang has are left out: docs/reference/metrics.md lists them.
+"""
 
 from __future__ import annotations
 

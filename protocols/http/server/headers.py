@@ -6,7 +6,7 @@
     CC, BCC                             lists of further routing keys; BCC is taken out
     x-penstock-producer, -sequence      a producer's name and the message's number
 
-They mean what they mean in AMQP (docs/amqp.md). Mistakes are refused with 400.
+They mean what they mean in AMQP (docs/reference/amqp.md). Mistakes are refused with 400.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ message. All integers are big-endian.
     NACK       delay i32, ms (-1: the subscription's) | flags u8 (1: reject) | reserved u8 u16 | ranges as ACK
 
 Properties are AMQP's content header from its flags on (protocols/properties/_properties.pyx), the key block is AMQP's
-(u8 size, exchange, u8 size, routing key): records are copied, never encoded again. docs/protocols/native.md is
+(u8 size, exchange, u8 size, routing key): records are copied, never encoded again. docs/reference/native.md is
 the reference; anything but these frames is the session's, which gets it in order.
 """
 

@@ -9,7 +9,7 @@ from penstock.protocols.properties._tables cimport store32
 cdef enum:
     RECORD_HEAD = 8                 # of a record that is sent
 
-cdef packed struct StoredHead:      # of a batch, docs/format.md
+cdef packed struct StoredHead:      # of a batch, docs/reference/format.md
     uint32_t len, head_crc, blob_off, blob_crc
     uint8_t magic, kind, codec, cols
     uint16_t attrs, producer_epoch

@@ -1,7 +1,7 @@
 """What refusals are called on the wire: a code, a sentence, a remedy, and whether trying again may help.
 
 The code of an error of the broker is the name of its class, in lower case with underscores; `_RENAMED` has
-those whose class says it otherwise. docs/protocols/native.md lists them all.
+those whose class says it otherwise. docs/reference/native.md lists them all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The frames of JSON: their fields, each with its type and bounds; see docs/protocols/native.md."""
+"""The frames of JSON: their fields, each with its type and bounds; see docs/reference/native.md."""
 
 from __future__ import annotations
 

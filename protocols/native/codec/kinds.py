@@ -1,4 +1,4 @@
-"""The numbers of the native protocol, for both its sides. docs/protocols/native.md is the reference."""
+"""The numbers of the native protocol, for both its sides. docs/reference/native.md is the reference."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Which it is, its first bytes say. zstd makes less of a batch, LZ4 takes half the CPU to pack it and less to
 unpack it; it is there where the package `lz4` is installed. What the log keeps it compresses for itself
-(docs/adr/0010-compression.md): this saves network, not disk.
+(docs/adr/0009-compression.md): this saves network, not disk.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ _WORDS: Final = {
 
 
 def _malformed(message: str) -> RequestError:
-    return RequestError("malformed", message, remedy="correct the client; docs/protocols/native.md")
+    return RequestError("malformed", message, remedy="correct the client; docs/reference/native.md")
 
 
 def _named(name: str, error: ProducerFenced | OutOfSequence) -> RequestError:

@@ -166,7 +166,7 @@ class Session:
         """What comes is another protocol."""
         what, remedy = stranger(first) or (
             f"something that begins with {first[:8]!r}",
-            "correct the client; docs/protocols/native.md",
+            "correct the client; docs/reference/native.md",
         )
         message = f"the native protocol begins with the bytes PENSTOCK; this client speaks {what}"
         self.fail(RequestError("preface", message, remedy=remedy))
@@ -215,7 +215,7 @@ class Session:
                 raise RequestError(
                     "unexpected_frame",
                     f"a client does not send {name} here",
-                    remedy="correct the client; docs/protocols/native.md",
+                    remedy="correct the client; docs/reference/native.md",
                 )
 
     # Login
@@ -374,7 +374,7 @@ class Session:
 
     def fault(self, code: str, message: str) -> None:
         """The peer broke the protocol."""
-        self.fail(RequestError(code, message, remedy="correct the client; docs/protocols/native.md"))
+        self.fail(RequestError(code, message, remedy="correct the client; docs/reference/native.md"))
 
     def fail(self, error: PenstockError) -> None:
         """End the connection, and say why."""

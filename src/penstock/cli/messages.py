@@ -53,7 +53,7 @@ def _add_pub(commands: Any) -> None:
     pub.add_argument("--key", help="the ordering key")
     pub.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
     pub.add_argument(
-        "--json", action="store_true", help="each message is a JSON object, as docs/http.md has it"
+        "--json", action="store_true", help="each message is a JSON object, as docs/reference/http.md has it"
     )
     pub.add_argument("messages", nargs="*", metavar="MESSAGE")
 

@@ -29,7 +29,12 @@ def add_webhooks(nouns: Nouns) -> None:
         _set,
         vhost,
         name,
-        argument("settings", metavar="JSON", type=_settings, help="settings, or @FILE: see docs/webhooks.md"),
+        argument(
+            "settings",
+            metavar="JSON",
+            type=_settings,
+            help="settings, or @FILE: see docs/reference/webhooks.md",
+        ),
         help="make or change a webhook; prints its secret if one was made",
     )
     webhooks("delete", _do("DELETE", ""), vhost, name, help="end a webhook")

@@ -2,7 +2,7 @@
 
 Every option of penstock is declared once, as a field of its section (`sections/`): name, type, default, kind
 (range and unit) and what it does. From these declarations come the TOML file, the environment, --set,
-`penstock config show|schema` and the page docs/configuration.md.
+`penstock config show|schema` and the page docs/reference/configuration.md.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def schema() -> str:
 
 
 def reference() -> str:
-    """The page docs/configuration.md."""
+    """The page docs/reference/configuration.md."""
     lines = [_PREAMBLE]
     for section in dataclasses.fields(Config):
         lines += [f"## `[{section.name}]`", "", _about(section), ""]

@@ -5,9 +5,9 @@
     {"position": ..., "time_ms": ..., "feeds": [...], "flags": ..., ...}   each record up to `end`, ascending
     {"end": true, "records": COUNT, "rows": COUNT}                         nothing is missing
 
-`key`, `properties` and `body` of a record are base64 of what the log has; docs/format.md says what is in
-them. The lines are in gzip members of about 1 MiB, each complete by itself: `zcat FILE` gives them all, and a
-file that was cut off is good up to its last whole member. So a writer that was interrupted goes on there.
+`key`, `properties` and `body` of a record are base64 of what the log has; docs/reference/format.md describes
+them. The lines are in gzip members of about 1 MiB, each complete by itself: `zcat FILE` gives them all, and
+a file that was cut off is good up to its last whole member. So a writer that was interrupted goes on there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The queues of a data folder, as the tables say: which feeds each reads, and what of them it still needs.
 
 A queue needs the records of its memberships that are above its mark and in no finished run of its cursor
-(docs/format.md, 8.1). What is not persistent it needs only from feeds that keep everything: after a restart
-other such records are gone.
+(docs/reference/format.md, 8.1). What is not persistent it needs only from feeds that keep everything:
+after a restart other such records are gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Topics, subscriptions, queues and bindings of a gateway.
 
-Users, permissions and policies are the management API's (docs/management.md).
+Users, permissions and policies are the management API's (docs/reference/management.md).
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class Admin:
     ) -> str:
         """Make an AMQP queue; fine when it is there like that. Its name, which the gateway makes for "".
 
-        An exclusive one belongs to this connection, and ends with it. `arguments`: docs/amqp.md has them.
+        An exclusive one belongs to this connection, and ends with it. docs/reference/amqp.md lists
+        `arguments`.
         """
         told = await self._client.request(
             "declare_queue",

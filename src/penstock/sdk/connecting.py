@@ -280,7 +280,7 @@ class Connecting:
         return self._reconnects and not self._closed and self._error is None
 
     async def request(self, /, do: str, **fields: Any) -> dict[str, Any]:
-        """A request of docs/protocols/native.md. Raises ClientError."""
+        """A request of docs/reference/native.md. Raises ClientError."""
         return await (await self.link()).request(do, **fields)
 
     # Members

@@ -51,7 +51,7 @@ class ClientError(PenstockError):
     """The root of what the client raises."""
 
     code = "client"
-    """What happened, in a word that does not change: docs/protocols/native.md has the gateway's."""
+    """What happened, in a word that does not change: docs/reference/native.md has the gateway's."""
     retryable = False
     """Whether the same may go well later, without a change to the program."""
 

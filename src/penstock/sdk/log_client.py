@@ -1,7 +1,7 @@
 """The gateway's log from elsewhere: its files as bytes, and leases on what is still needed.
 
 Blocking and made for tasks of Spark: one socket, requests one after the other or some ahead. Needs a user
-with the tag administrator. docs/protocols/native.md has the frames.
+with the tag administrator. docs/reference/native.md has the frames.
 """
 
 from __future__ import annotations

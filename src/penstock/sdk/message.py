@@ -30,7 +30,7 @@ _KEY: Final = KEY_HEADER.encode()
 
 _RESERVED: Final = ("CC", "BCC", "x-mqtt-retain")
 PROPERTIES_MAX: Final = 131_052
-"""Bytes of a message's properties that the gateway takes; see docs/protocols/native.md."""
+"""Bytes of a message's properties that the gateway takes; see docs/reference/native.md."""
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """How an address begins that only AMQP clients can be answered at."""
 

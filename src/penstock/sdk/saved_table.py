@@ -1,7 +1,7 @@
 """A table as bytes: the last message of each key, and up to where the topic was read.
 
     "PSTB" | version u8 = 1 | bytes of topic u16 | position u64 | topic, UTF-8
-    | the payload of a DELIVER frame (docs/protocols/native.md) | CRC-32 of all of it u32
+    | the payload of a DELIVER frame (docs/reference/native.md) | CRC-32 of all of it u32
 
 Integers are big-endian.
 """

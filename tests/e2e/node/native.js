@@ -1,4 +1,4 @@
-// A client from docs/protocols/native.md alone, without packages: publishes three messages, consumes and settles them.
+// A client from docs/reference/native.md alone, without packages: publishes three messages, consumes and settles them.
 const net = require("net");
 const [, , port] = process.argv;
 const s = net.connect(+port, "127.0.0.1");

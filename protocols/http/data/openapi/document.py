@@ -46,7 +46,7 @@ def document() -> Json:
             "title": "penstock data plane",
             "version": __version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            "description": "Publish, pull and read messages; webhooks: docs/http.md, docs/webhooks.md.",
+            "description": "Publish, pull and read messages, and manage webhooks; see docs/reference/.",
         },
         "security": [{"basic": []}, {"bearer": []}],
         "paths": {
@@ -174,7 +174,8 @@ def _paths() -> Json:
         },
         "/ws": {
             "get": operation(
-                "A WebSocket for publishing, consuming and tails; docs/http.md has what it says.", {101: None}
+                "A WebSocket for publishing, consuming and tails; docs/reference/http.md has what it says.",
+                {101: None},
             )
         },
         **streams(

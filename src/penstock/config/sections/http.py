@@ -12,7 +12,7 @@ __all__ = ["Http", "Management", "Metrics"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http(TlsListener):
-    """Publishing, pulling and live tails over HTTP; see docs/http.md."""
+    """Publishing, pulling and live tails over HTTP; see docs/reference/http.md."""
 
     listen: str = field(
         default="", metadata=option(Listen(), "Address for HTTP clients, for example 127.0.0.1:15680.")
@@ -25,7 +25,7 @@ class Http(TlsListener):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management(TlsListener):
-    """The management API, RabbitMQ's; see docs/management.md."""
+    """The management API, RabbitMQ's; see docs/reference/management.md."""
 
     listen: str = field(
         default="",
@@ -49,7 +49,7 @@ class Management(TlsListener):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics(Listener):
-    """Metrics for Prometheus; see docs/metrics.md."""
+    """Metrics for Prometheus; see docs/reference/metrics.md."""
 
     listen: str = field(
         default="",

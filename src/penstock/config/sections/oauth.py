@@ -11,7 +11,7 @@ __all__ = ["OAuth"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth:
-    """Logins by tokens of OAuth 2 (JWT); see docs/security.md. Off until `issuer` is set."""
+    """Logins by tokens of OAuth 2 (JWT); see docs/reference/security.md. Off until `issuer` is set."""
 
     issuer: str = field(
         default="",

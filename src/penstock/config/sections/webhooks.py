@@ -33,7 +33,7 @@ class Ports(Names):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    """Messages pushed to URLs; see docs/webhooks.md. Webhooks themselves are made over HTTP."""
+    """Messages pushed to URLs; see docs/reference/webhooks.md. Webhooks themselves are made over HTTP."""
 
     allow_networks: tuple[str, ...] = field(
         default=(),

@@ -1,4 +1,4 @@
-// A client of the native protocol, written from docs/protocols/native.md and tests/golden/native-frames.json alone:
+// A client of the native protocol, written from docs/reference/native.md and tests/golden/native-frames.json alone:
 // one goroutine, which reads frames until the one it waits for has come and keeps the others.
 package main
 
@@ -286,7 +286,7 @@ func (c *client) deliver(handle uint32, data []byte) {
 
 func routingKey(block []byte) string { return string(block[2+int(block[0]):]) }
 
-// deliverStored takes batches of the log apart (docs/format.md, 2), which are little-endian.
+// deliverStored takes batches of the log apart (docs/reference/format.md, 2), which are little-endian.
 func (c *client) deliverStored(handle uint32, data []byte) {
 	tag, position, count, castagnoli := big.Uint64(data), big.Uint64(data[8:]), big.Uint32(data[16:]), crc32.MakeTable(crc32.Castagnoli)
 	small := binary.LittleEndian

@@ -1,4 +1,4 @@
-// What docs/protocols/native.md promises, asked for by the client in client.go. Prints a line for each chapter; anything
+// What docs/reference/native.md promises, asked for by the client in client.go. Prints a line for each chapter; anything
 // else that it prints is a failure that says what.
 //
 // Usage: native ADDRESS TLS_ADDRESS AUTHORITY CERTIFICATE KEY

@@ -15,7 +15,7 @@ from tests.support.native_session import Client, World
 
 ROOT = Path(__file__).parents[4]
 FOLDER = ROOT / "protocols" / "native"
-DOCUMENT = (ROOT / "docs" / "protocols" / "native.md").read_text()
+DOCUMENT = (ROOT / "docs" / "reference" / "native.md").read_text()
 
 
 def test_a_receipt_for_a_consumer_that_is_gone_is_refused(world: World) -> None:

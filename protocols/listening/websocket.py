@@ -13,9 +13,9 @@ and none while the peer does not take its output.
 Closing. We say close and wait a little for the peer's; a peer that says it is answered. A frame that breaks
 the protocol ends the connection with its close code.
 
-A browser speaks for the page it shows: a request with an Origin of another machine makes the connection one
-of that machine (`Connection.foreign`), so that a page in a browser here gains nothing from rules about
-loopback.
+A browser speaks for the page it shows. A request with an Origin counts as from another machine
+(`Connection.foreign`), unless the origin is allowed by name or is the request's own host; so does one to a
+name that somebody else can point here. A page in a browser here gains nothing from rules about loopback.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
 from websockets.http11 import Request
 from websockets.protocol import State
@@ -33,7 +32,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from penstock.protocols.listening._unframe import Unframer, frame_header
-from penstock.protocols.net.addresses import is_loopback
+from penstock.protocols.net.browser import own_host, same_origin
 from penstock.protocols.net.connection import Connection
 
 __all__ = ["WebSocketRules", "WebSocketTransport"]
@@ -193,7 +192,9 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if origin is not None and self._rules.origins and origin not in self._rules.origins:
             self._refusal = f"pages of {origin[:200]!r} may not connect"
             return http.reject(HTTPStatus.FORBIDDEN, "Pages of this origin may not connect.\n")
-        if origin is not None and not _is_local(origin):
+        host = request.headers.get("Host", "")
+        allowed = origin is None or origin in self._rules.origins or same_origin(origin, host)
+        if not allowed or not own_host(host, self._connection.context.host_names):
             self._connection.foreign = True
         return http.accept(request)
 
@@ -250,12 +251,3 @@ def _chain(error: BaseException | None) -> str:
         texts.append(str(error))
         error = error.__cause__
     return ": ".join(texts)[:300]
-
-
-def _is_local(origin: str) -> bool:
-    """Whether a page of this origin comes from this machine."""
-    try:
-        host = urlsplit(origin).hostname or ""
-    except ValueError:
-        return False
-    return host == "localhost" or is_loopback(host)

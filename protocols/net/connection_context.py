@@ -62,6 +62,8 @@ class ConnectionContext:
     """Both are shared by all listeners of the process."""
     handover: HandoverSockets | None = None
     """The ways to the other workers; None: there are none."""
+    host_names: frozenset[str] = frozenset()
+    """Names of this gateway in URLs; see `browser.own_host`."""
     rates: Rates | None = None
     """How much clients may publish per second; None: as much as they like."""
 
@@ -108,5 +110,6 @@ def wire(
         shared.admission,
         shared.buffers,
         shared.handover,
+        shared.host_names,
         broker.rates,
     )

@@ -20,5 +20,7 @@ class ProcessContext:
     """None = no certificate is configured, so no listener has TLS."""
     admission: Admission = field(default_factory=Admission)
     buffers: Buffers = field(default_factory=Buffers)
+    host_names: frozenset[str] = frozenset()
+    """Names of this gateway in URLs, in lower case; see `browser.own_host`."""
     handover: HandoverSockets | None = None
     """The ways to the other workers of the gateway; None: there are none."""

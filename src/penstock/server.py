@@ -202,6 +202,7 @@ async def running(
             memory_share(config.server.buffer_budget) // config.server.workers,
             config.server.output_buffer_bytes,
         ),
+        host_names=frozenset(name.lower() for name in config.server.host_names),
         handover=None if crew is None else crew.handover,
     )
     broker.headers_of = headers_of

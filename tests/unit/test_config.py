@@ -75,6 +75,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "users",
             "hosts",
             "ws_paths",
+            "host_names",
             "ws_origins",
             "memory_high_watermark",
             "proxy_networks",

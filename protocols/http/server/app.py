@@ -19,6 +19,7 @@ from penstock.errors import LogError, PenstockError
 from penstock.protocols.http.server.h1 import REASONS
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.server.routes import Routes
+from penstock.protocols.net.browser import is_from_page
 from penstock.router import errors as router
 
 __all__ = ["ErrorTexts", "HttpApp"]
@@ -31,6 +32,7 @@ _RABBIT_ERRORS: Final = {
     404: "Object Not Found",
     405: "method_not_allowed",
     413: "bad_request",
+    415: "unsupported_media_type",
     503: "unavailable",
 }
 
@@ -94,10 +96,10 @@ class HttpApp:
 
     def problem(self, request: Request | None, error: HttpError) -> Response:
         if request is not None and (request.target + "/").startswith("/api/"):
-            return self._rabbit(error)
+            return self._rabbit(request, error)
         headers = list(error.headers)
         if error.status == 401:
-            headers.append(("www-authenticate", 'Basic realm="penstock"'))
+            headers.append(("www-authenticate", _challenge(request, 'Basic realm="penstock"')))
         body: dict[str, Any] = {
             "type": f"/problems/{error.code}",
             "title": REASONS.get(error.status, "Error"),
@@ -111,13 +113,15 @@ class HttpApp:
             body["retry_after_ms"] = error.retry_after_s * 1000
         return json_response(body, error.status, headers, "application/problem+json")
 
-    def _rabbit(self, error: HttpError) -> Response:
+    def _rabbit(self, request: Request, error: HttpError) -> Response:
         headers = list(error.headers)
         status, name, reason = error.status, _RABBIT_ERRORS.get(error.status, error.code), error.detail
         if error.code == "not_authorized":
             # A login that failed, and only that, asks for another one.
-            headers.append(("www-authenticate", _REALM))
+            headers.append(("www-authenticate", _challenge(request, _REALM)))
             name = "not_authorized"
+        elif error.code == "cross_site":
+            name = error.code
         elif status == 403:
             # RabbitMQ answers 401 to what the user may not do, too.
             status, reason = 401, "Access refused."
@@ -133,3 +137,8 @@ class HttpApp:
         elif error.code == "not_json":
             reason = "not_json"
         return json_response({"error": name, "reason": reason}, status, headers)
+
+
+def _challenge(request: Request | None, realm: str) -> str:
+    """What a 401 asks for: a page gets no challenge that makes its browser show a password dialog."""
+    return 'Bearer realm="penstock"' if request is not None and is_from_page(request.headers) else realm

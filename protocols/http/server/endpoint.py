@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.errors import PenstockError
 from penstock.logs import fields
+from penstock.protocols.http.server.cross_site import check_page
 from penstock.protocols.http.server.eager import begin
 from penstock.protocols.http.server.h1 import H1Session
 from penstock.protocols.http.server.h2 import PREFACE, H2Session
@@ -40,6 +41,7 @@ from penstock.protocols.http.server.workers import (
     replayed,
 )
 from penstock.protocols.listening.front_end import FrontEnd
+from penstock.protocols.net.browser import own_host
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, wire
 from penstock.router.authentication.oauth import is_token
@@ -105,8 +107,8 @@ class HttpConnection(Connection):
         self._again = False
         self._waits = False
         """What lies in the connection waits for the end of a request."""
-        self._known: tuple[str, int, Identity] | None = None
-        """The credentials that were right last, when, and whose they are."""
+        self._known: tuple[tuple[str, bool, int], Identity] | None = None
+        """The credentials that were right last, for a local request or not, when, and whose they are."""
         self._loopback = False
         """Rules about loopback hold for the peer; known from its first request on."""
         self.requests = 0
@@ -193,7 +195,8 @@ class HttpConnection(Connection):
         if self.user is None:
             # What of the body came with the head is not counted as before the login, nor is more of it read.
             self.hold("login")
-        request.local = self._loopback
+        # A name that somebody else can point to this machine says nothing about where the request comes from.
+        request.local = self._loopback and own_host(request.headers.get("host", ""), self.context.host_names)
         self.requests += 1
         quick = self._app.routes.read_known(request) and self._quick < _QUICK_MAX
         if quick and self._forwarder is not None and not self.internal:
@@ -307,8 +310,10 @@ class HttpConnection(Connection):
                     self._app.routes.read(request)
                 if self.internal:
                     self._believe(request)
-                elif not self._app.is_open(request):
-                    request.identity = await self._login(request)
+                else:
+                    check_page(request)
+                    if not self._app.is_open(request):
+                        request.identity = await self._login(request)
                 if self.user is None:
                     self.logged_in(request.identity.username if request.identity is not None else "-")
             finally:
@@ -352,8 +357,8 @@ class HttpConnection(Connection):
 
     async def _login(self, request: Request) -> Identity:
         header, users = request.headers.get("authorization", ""), self._broker.users
-        if self._known is not None and self._known[:2] == (header, users.changes):
-            return self._known[2]
+        if self._known is not None and self._known[0] == (header, request.local, users.changes):
+            return self._known[1]
         with users.attempt("http", request.peer_host):
             return await self._log_in(request, header)
 
@@ -368,7 +373,7 @@ class HttpConnection(Connection):
         before = users.changes
         identity = await users.authenticate(username, password, request.local, peer=self.peer_host)
         if identity.grants is None:
-            self._known = header, before, identity
+            self._known = (header, request.local, before), identity
         return identity
 
     async def _have_room(self) -> None:

@@ -147,21 +147,34 @@ async def test_pages_of_listed_origins_and_clients_without_one_may_connect(stack
         assert (await client.shake(request("/any?x=1", Origin=origin))).startswith(b"HTTP/1.1 " + status)
 
 
-@on_sockets()
-async def test_a_page_of_another_machine_gains_nothing_from_loopback(stack: Stack) -> None:
-    origins = {
-        None: True,
-        "http://localhost:3000": True,
-        "http://[::1]": True,
-        "https://evil.example": False,
-        "null": False,
-        "http://[": False,
-        "http://127.0.0.1.evil.example": False,
-    }
-    for origin, local in origins.items():
+@on_sockets(rules=WebSocketRules(paths=("*",), subprotocols=("mqtt",)))
+async def test_a_page_of_another_origin_gains_nothing_from_loopback(stack: Stack) -> None:
+    own = f"127.0.0.1:{stack.listener.port}"
+    cases = (
+        (None, own, True),
+        (f"http://{own}", own, True),
+        (None, f"localhost:{stack.listener.port}", True),
+        ("http://localhost:3000", own, False),
+        (f"http://localhost:{stack.listener.port}", own, False),
+        ("https://evil.example", own, False),
+        ("null", own, False),
+        ("http://[", own, False),
+        (f"http://{own}.evil.example", own, False),
+        # A name of somebody else that points to this machine.
+        (None, "evil.example", False),
+        ("http://evil.example", "evil.example", False),
+    )
+    for origin, host, local in cases:
         client = await stack.client()
-        assert (await client.shake(request(Origin=origin))).startswith(b"HTTP/1.1 101")
-        assert stack.made[-1].local is local, origin
+        assert (await client.shake(request(Origin=origin, Host=host))).startswith(b"HTTP/1.1 101")
+        assert stack.made[-1].local is local, (origin, host)
+
+
+@on_sockets(rules=WebSocketRules(paths=("*",), subprotocols=("mqtt",), origins=("http://localhost:3000",)))
+async def test_a_page_that_the_operator_allows_is_local(stack: Stack) -> None:
+    client = await stack.client()
+    answer = await client.shake(request(Origin="http://localhost:3000", Host="127.0.0.1"))
+    assert answer.startswith(b"HTTP/1.1 101") and stack.made[-1].local
 
 
 @on_sockets(Limits(greeting_timeout_s=0.05))

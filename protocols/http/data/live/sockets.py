@@ -30,7 +30,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.data.access import Access
@@ -86,19 +85,7 @@ class Sockets:
     async def connect(self, request: Request) -> Response:
         """Begin a conversation."""
         self.access.vhost(request)
-        origin = request.headers.get("origin")
-        if origin is not None and not _is_own(origin, request.headers.get("host", "")):
-            # A browser sends the credentials it knows whatever page asks for it.
-            raise HttpError(403, "access_refused", f"pages of {origin[:100]} may not connect")
         return Response(101, conversation=_Talk(self, request, accept(request, SUBPROTOCOL)))
-
-
-def _is_own(origin: str, host: str) -> bool:
-    """Whether a page comes from where the request goes to."""
-    try:
-        return urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:
-        return False
 
 
 class _Talk:

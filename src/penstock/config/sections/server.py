@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from penstock.config.kinds import GIB, KIB, MIB, Bytes, Choice, Count, Networks, Seconds, Share, option
+from penstock.config.kinds import GIB, KIB, MIB, Bytes, Choice, Count, Names, Networks, Seconds, Share, option
 
 __all__ = ["WORKERS_MAX", "Server"]
 
@@ -101,6 +101,16 @@ class Server:
             Networks(),
             "Where trusted proxies are: connections from there must begin with a PROXY header (version 1 or "
             "2), and count as from the address that it names. List nothing but the proxies themselves.",
+        ),
+    )
+    host_names: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Names(),
+            "Names by which browsers on this machine reach the gateway, such as broker.example.org. HTTP and "
+            "WebSocket clients count as local (loopback_users, logins without a name) only if they use one "
+            "of these names, localhost, an address, or the machine's own name: other names could be pointed "
+            "here by somebody else.",
         ),
     )
     memory_high_watermark: int | float = field(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.subscriptions.dispatch.consumer import QueueConsumer
     from penstock.subscriptions.queue.emptiness import EmptinessChecks
     from penstock.subscriptions.queues import Queues
-    from penstock.subscriptions.tick.tick import Tick
+    from penstock.subscriptions.tick.tick import Pumped, Tick
 
 __all__ = ["RUNS_PROMISED", "Getter", "Queue"]
 
@@ -336,6 +336,10 @@ class Queue(Served):
         if self._seats is not None:
             self._seats.rouse(consumer)
         self.wake()
+
+    def pump_behind(self, other: Pumped) -> None:
+        """Have `other` pumped once, behind this queue where that is woken already."""
+        self._queues.tick.ready(other)
 
     def fed(self, feed: Feed) -> None:
         """The tick says that `feed`, where this queue waited, got entries that are written."""

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.log_core.feeds._feed import Waiter
-from penstock.subscriptions.tick.tick import TickLog
+from penstock.subscriptions.tick.tick import Pumped, TickLog
 
 QUICK_EACH_S: float
 """Least time between two reads that have a turn of their own."""
@@ -65,7 +64,7 @@ class TickBase:
         then nobody was told that it is kept.
         """
 
-    def ready(self, queue: Waiter) -> None:
+    def ready(self, queue: Pumped) -> None:
         """Have `queue.pump()` called in the next turn (the running one, if it is not past that)."""
 
     def dirty_connection(self, connection: Sink) -> None:

@@ -31,6 +31,13 @@ class Loop(Protocol):
         """Seconds, on a clock that only rises."""
 
 
+class Pumped(Protocol):
+    """What a tick calls in its turn: a queue, as a rule."""
+
+    def pump(self) -> None:
+        """Hand out messages, a bounded number."""
+
+
 class TickLog(Protocol):
     """What a tick needs of the log."""
 

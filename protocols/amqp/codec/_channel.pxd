@@ -54,7 +54,9 @@ cdef class Channel(Confirms):
     cdef public uint64_t limit              # shared prefetch limit of the channel, 0 = none
     cdef readonly bint transactional        # acknowledgements are planned and wait for the commit
     cdef dict planned                       # tag -> how its delivery will end; None without transactions
-    cdef list starved                       # consumers that had no credit when they were asked
+    cdef list starved                       # consumers whose own limit was used up when they were asked
+    cdef list waiting                       # consumers that the shared limit left without credit
+    cdef list granted                       # consumers that have a share of it until the end of this tick
     # totals since it was opened, for whoever asks; nothing here depends on them
     cdef readonly uint64_t published, delivered, delivered_auto, redelivered, got, got_auto, acked
     cdef public uint64_t returned, dropped, get_empty
@@ -68,6 +70,8 @@ cdef class Channel(Confirms):
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
     cdef int plan(self, uint64_t tag, bint multiple, int how) except -1
     cdef void advance(self) noexcept
+    cdef Py_ssize_t free_for(self, Consumer consumer) except -1
+    cdef int grant(self) except -1
     cdef int finish(self, Unacked* entry, int how) except -1
     cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Cursor cursor,
                     Item* item, const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1
@@ -83,6 +87,9 @@ cdef class Consumer:
     cdef public uint64_t limit              # prefetch, 0 = none
     cdef readonly uint64_t in_flight
     cdef bint starving                      # stands in channel.starved
+    cdef bint waits                         # stands in channel.waiting
+    cdef Py_ssize_t share                   # of the shared limit, while it stands in channel.granted
+    cdef uint64_t served                    # the channel's last delivery tag when it got something; 0 = never
     cdef object room                        # callable: bytes the connection may still encode
     cdef object on_cancelled
     cdef public object named                # called for its connection's name; None: nobody said

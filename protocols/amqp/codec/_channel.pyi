@@ -70,7 +70,13 @@ class Channel(Confirms):
         """Forget what was planned: these deliveries await their acknowledgement again."""
 
     def feed_starved(self) -> None:
-        """After a read: tell the queues of consumers that had no credit that they may have some again."""
+        """After a read: tell the queues of consumers that had no credit that they may have some again.
+
+        Consumers that wait for the shared limit get equal shares of it, longest wait first.
+        """
+
+    def pump(self) -> None:
+        """The tick has served the queues of those that got a share: others get what is left of it."""
 
     def encode_get(self, cursor: Cursor, no_ack: bool, left: int) -> bytes:
         """basic.get-ok and the content of the cursor's first item; `left` messages remain in the queue.

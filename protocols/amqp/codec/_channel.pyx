@@ -53,6 +53,8 @@ cdef class Channel(Confirms):
         self.dirty = dirty
         self.first_tag = self.next_tag = 1
         self.starved = []
+        self.waiting = []
+        self.granted = []
 
     def __dealloc__(self):
         cdef uint64_t tag
@@ -302,6 +304,53 @@ cdef class Channel(Confirms):
             consumer.starving = False
             if consumer.attached:
                 consumer.queue.credit_gained(consumer)
+        if self.waiting:
+            self.grant()
+
+    # The shared limit. Consumers of a channel take turns: the one that got nothing for longest gets a share first, and
+    # keeps it until the queues that were woken have been served. What they leave goes to those behind them. Without
+    # turns a queue that is always fed would take each credit that an acknowledgement frees.
+
+    cdef Py_ssize_t free_for(self, Consumer consumer) except -1:
+        """How much of the shared limit a consumer may use now."""
+        cdef Py_ssize_t free = <Py_ssize_t>self.limit - <Py_ssize_t>self.outstanding
+        if not self.granted:
+            return 0 if self.waiting else free
+        return min(consumer.share, free)
+
+    cdef int grant(self) except -1:
+        """Share what is free among those that wait longest, and wake their queues."""
+        cdef Consumer consumer
+        cdef Py_ssize_t free, n, share
+        if self.granted:
+            return 0                # the tick comes back to it: see pump
+        self.waiting = sorted([one for one in self.waiting if (<Consumer>one).attached], key=_served)
+        n = len(self.waiting)
+        if self.limit:
+            free = <Py_ssize_t>self.limit - <Py_ssize_t>self.outstanding
+            n = min(n, free)
+        else:
+            free = n * TAKE_MAX
+        if n <= 0:
+            return 0
+        self.granted, self.waiting = self.waiting[:n], self.waiting[n:]
+        share = free // n
+        for consumer in self.granted:
+            consumer.waits = False
+            consumer.share = share
+            consumer.queue.credit_gained(consumer)
+        consumer = self.granted[n - 1]
+        consumer.queue.pump_behind(self)
+        return 0
+
+    def pump(self):
+        """Called by the tick behind the queues that were woken: shares lapse, and others get what is left."""
+        cdef Consumer consumer
+        granted, self.granted = self.granted, []
+        for consumer in granted:
+            consumer.share = 0
+        if self.waiting and not self.closing:
+            self.grant()
 
     cdef int encode(self, OutBuffer out, uint16_t method, const uint8_t* head, Py_ssize_t head_size, Cursor cursor,
                     Item* item, const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1:
@@ -398,6 +447,10 @@ cdef class Channel(Confirms):
                    <const uint8_t*>PyBytes_AS_STRING(body), <uint64_t>PyBytes_GET_SIZE(body))
 
 
+def _served(Consumer consumer not None):
+    return consumer.served
+
+
 cdef class Consumer:
     def __cinit__(self, Channel channel not None, bytes tag not None, object queue, bint no_ack, uint64_t limit,
                   int priority, object room, object on_cancelled):
@@ -420,20 +473,27 @@ cdef class Consumer:
 
     cpdef Py_ssize_t credit(self) except -1:
         """Messages it would take now."""
-        cdef Py_ssize_t left = TAKE_MAX
+        cdef Py_ssize_t left = TAKE_MAX, shared
         cdef Channel channel = self.channel
         if channel.closing or not self.attached:
             return 0
-        if not self.no_ack:
-            if self.limit:
-                left = min(left, <Py_ssize_t>self.limit - <Py_ssize_t>self.in_flight)
-            if channel.limit:
-                left = min(left, <Py_ssize_t>channel.limit - <Py_ssize_t>channel.outstanding)
+        if self.limit and not self.no_ack:
+            left = min(left, <Py_ssize_t>self.limit - <Py_ssize_t>self.in_flight)
             if left <= 0:
                 if not self.starving:
                     self.starving = True
                     channel.starved.append(self)
                 return 0
+        if channel.limit:
+            # One without acknowledgement uses nothing of the shared limit, but gets nothing while it is used up.
+            shared = channel.free_for(self)
+            if shared <= 0:
+                if not self.waits:
+                    self.waits = True
+                    channel.waiting.append(self)
+                return 0
+            if not self.no_ack:
+                left = min(left, shared)
         if self.room() <= 0:
             return 0
         return left
@@ -470,7 +530,10 @@ cdef class Consumer:
         channel.delivered += took
         if self.no_ack:
             channel.delivered_auto += took
+        elif self.share:
+            self.share -= took
         if took:
+            self.served = channel.next_tag
             channel.dirty()
         return took
 

@@ -484,6 +484,6 @@ cdef class Codec:
             how = REQUEUED if p[8] & 1 else DROPPED
         if not (channel.plan(tag, multiple, how) if channel.transactional else channel.settle(tag, multiple, how)):
             return (UNKNOWN_TAG, channel.number, method, tag)
-        if channel.starved:
+        if channel.starved or channel.waiting:
             self.touched.add(channel)
         return None

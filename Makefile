@@ -113,6 +113,15 @@ docs: $(STAMPS)/project  ## write the generated pages anew
 	$(BIN)/penstock config reference > docs/reference/configuration.md
 	$(BIN)/python -m tests.conformance.coverage
 
+.PHONY: docs-site
+docs-site: $(STAMPS)/docs  ## build the documentation as a static site with search in build/site; a dead link fails
+	$(BIN)/python -m mkdocs build --quiet --strict
+	@echo "penstock: the site is in build/site; open build/site/index.html, or $(BIN)/python -m mkdocs serve"
+
+.PHONY: readability
+readability: $(STAMPS)/docs  ## measure the prose: sentence lengths and Flesch reading ease
+	$(BIN)/python -m tests.docs.readability
+
 .PHONY: links
 links:  ## make the links src/penstock/<folder> anew
 	@for folder in $(FOLDERS); do ln -sfn ../../$$folder src/penstock/$$folder; done
@@ -142,6 +151,11 @@ $(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py
 $(STAMPS)/extras: $(STAMPS)/project
 	@echo "penstock: installing what development needs into .venv"
 	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[dev,test,demo,spark,iceberg,s3]'
+	@touch $@
+
+$(STAMPS)/docs: $(STAMPS)/project
+	@echo "penstock: installing what the documentation needs into .venv"
+	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[docs]'
 	@touch $@
 
 # A kernel whose source is gone would still be imported.

@@ -52,10 +52,42 @@ def test_every_target_of_make_that_a_page_names_is_there(page: Path) -> None:
     assert set(re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())) <= targets
 
 
+def listed(index: str) -> set[str]:
+    """The pages of docs/ that a page of it links to, by their path below docs/."""
+    path = ROOT / "docs" / index
+    targets = re.findall(r"\]\(([^)\s#]+\.md)\)", path.read_text())
+    found = {(path.parent / target).resolve() for target in targets}
+    return {str(page.relative_to(ROOT / "docs")) for page in found if page.is_relative_to(ROOT / "docs")}
+
+
 def test_the_index_has_every_page() -> None:
-    listed = set(re.findall(r"\]\(([^)\s]+\.md)\)", (ROOT / "docs/README.md").read_text()))
     pages = {str(page.relative_to("docs")) for page in PAGES if page.parts[0] == "docs"}
-    assert pages - {"README.md"} == listed - {"../ARCHITECTURE.md"}
+    assert pages - {"README.md"} == listed("README.md") | listed("adr/README.md")
+
+
+def test_the_site_has_every_page_in_its_navigation() -> None:
+    """`make docs-site` is as strict; this finds it without MkDocs."""
+    navigation = set(re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    pages = {str(page.relative_to("docs")) for page in PAGES if page.parts[0] == "docs"}
+    assert {page for page in navigation if not page.startswith("project/")} == {
+        page for page in pages if not re.match(r"adr/\d", page)
+    }
+
+
+def test_a_page_is_of_one_of_the_four_kinds() -> None:
+    kinds = {page.parts[1] for page in PAGES if page.parts[0] == "docs"}
+    assert kinds == {"README.md", "tutorials", "how-to", "reference", "explanation", "adr"}
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = sorted(path.name[:4] for path in (ROOT / "docs/adr").glob("0*.md"))
+    assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]
+    for path in (ROOT / "docs/adr").glob("0*.md"):
+        assert path.read_text().startswith(f"# {path.name[:4]}: "), path
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 @each_page()

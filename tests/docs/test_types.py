@@ -11,7 +11,7 @@ from tests.docs.pages import ROOT, blocks
 
 def test_what_the_pages_show_of_the_sdk_passes_mypy_strict(tmp_path: Path) -> None:
     programs = []
-    for page in (Path("README.md"), Path("docs/reference/sdk.md")):
+    for page in (Path("docs/tutorials/python-sdk.md"), Path("docs/reference/sdk.md")):
         for block in blocks(page):
             if block.language == "python" and "import penstock" in block.code:
                 program = tmp_path / f"{page.stem}_line_{block.line}.py"

@@ -1,8 +1,8 @@
 """Runs the programs that README.md and docs/ show, as they stand there, against a real gateway.
 
-The pages use the standard ports; here a gateway of the test's own stands in, so 5672, 1883 and 15680 are
-replaced by its ports, and mosquitto_pub and mosquitto_sub get a port by default. The blocks of a page run in
-order and in one folder, like a reader's terminal.
+The pages use the standard ports. The test starts a gateway of its own, so it replaces 5672, 1883, 15672 and
+15680 by the ports of that gateway. mosquitto_pub, mosquitto_sub and the command `penstock` get theirs by
+default. The blocks of a page run in order and in one folder, like a reader's terminal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def programs(page: Path) -> list[Block]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if programs(page)], ids=str)
 def test_the_programs_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
-    with Gateway(tmp_path / "broker", settings={"http.listen": "127.0.0.1:0"}) as gateway:
+    listeners = {"http.listen": "127.0.0.1:0", "management.listen": "127.0.0.1:0"}
+    with Gateway(tmp_path / "broker", settings=listeners) as gateway:
         _run(page, gateway, tmp_path)
 
 
@@ -44,9 +45,15 @@ def _run(page: Path, gateway: Gateway, tmp_path: Path) -> None:
         (tools / tool).chmod(0o755)
     folder = tmp_path / "work"
     folder.mkdir()
-    environment = {**os.environ, "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    management = gateway.ports["management"]
+    environment = {
+        **os.environ,
+        "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PENSTOCK_URL": f"http://guest:guest@127.0.0.1:{management}",
+    }
     # The longest first: 5672 is a part of 15672.
     ports = {
+        "15672": str(management),
         "15680": str(gateway.ports["http"]),
         "5672": str(gateway.amqp_port),
         "1883": str(gateway.mqtt_port),

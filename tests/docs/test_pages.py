@@ -103,3 +103,42 @@ def test_checked_blocks_are_of_a_kind_that_is_checked() -> None:
     kinds = {block.language for page in PAGES for block in blocks(page)}
     assert kinds <= {"toml", "python", "bash"}
     assert {"toml", "python", "bash"} <= kinds, "the marks are not found any more"
+
+
+PARTS = ("src/penstock", "protocols", "router", "subscriptions", "log_core", "spark")
+
+
+def test_the_map_of_the_architecture_is_that_of_the_tree() -> None:
+    """Each folder of modules down to the second level, and the folders of a front end by their names."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    table = text[text.index("\n| folder |") : text.index("`src/penstock` has a link")]
+    rows = dict(re.findall(r"^\| `([\w/]+)` \| (.*) \|$", table, re.M))
+    told = set(rows) | {
+        f"{folder}/{name}"
+        for folder, says in rows.items()
+        for name in re.findall(r"`(\w+)`", says)
+        if folder.startswith("protocols/")
+    }
+    here = {
+        str(path.parent.relative_to(ROOT)) for part in PARTS for path in (ROOT / part).rglob("__init__.py")
+    }
+    links = tuple(f"src/penstock/{part}" for part in PARTS[1:])
+    here = {folder for folder in here if not folder.startswith(links)}
+    deep = {
+        folder for folder in here if folder.count("/") > 1 and not folder.startswith(("src/", "protocols/"))
+    }
+    deep |= {folder for folder in here if folder.startswith("src/") and folder.count("/") > 2}
+    deep |= {folder for folder in here if folder.startswith("protocols/") and folder.count("/") > 2}
+    assert told == here - deep
+
+
+def test_the_answers_to_the_twelve_questions_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    answers = re.findall(r"^\| .*\? \| `([\w/]+)` \| `(\w+\.\w+)`: `([\w.]+)` \|$", text, re.M)
+    assert len(answers) == 12
+    for folder, module, name in answers:
+        source = (ROOT / folder / module).read_text()
+        for word in name.split("."):
+            assert re.search(rf"\b(?:class|def|cpdef|cdef class) {word}\b", source), (
+                f"{folder}/{module}: {word}"
+            )

@@ -122,6 +122,8 @@ class Broker:
         self.on_permissions_changed: list[Callable[[str, str], None]] = []
         """Called with the user and the vhost: for what lives on without a connection, as MQTT sessions do.
         Connections are told by `connections`."""
+        self.end_session: Callable[[Vhost, str], int] = lambda vhost, client_id: 0
+        """Ends the MQTT session of a client id; the LSN to wait for. Its front end sets this."""
         self.on_policies_changed: list[Callable[[Vhost, Sequence[Policy]], None]] = []
         """Called with the vhost, and the policies that came, went or changed: for the queues of MQTT
         sessions, whose rules are their front end's."""

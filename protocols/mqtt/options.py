@@ -39,6 +39,8 @@ class MqttOptions:
     """QoS 1 and 2 messages under way to a client; a 5.0 client may ask for less."""
     topic_alias_maximum: int = 64
     """Topic aliases a 5.0 client may set."""
+    sessions_by: Literal["user", "client"] = "user"
+    """Whose a session is: its user's alone, or everybody's who comes with its client id."""
     session_expiry_max_s: int = 604800
     """How long a session outlives its connection at most."""
     max_topic_levels: int = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from penstock.router.arguments import Arguments, decode_table
 from penstock.router.exchanges.exchanges import Exchange, Own, Slot
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queue.limits import Bury
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Binding", "DestinationKind", "QueueEntry", "SessionEntry"]
+__all__ = ["Binding", "DestinationKind", "QueueEntry", "SessionEntry", "session_of"]
 
 DestinationKind = Literal["queue", "exchange", "session", "share"]
+
+_MQTT_PREFIX: Final = "mqtt-subscription-"
+_MQTT_SUFFIX: Final = "qos1"
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +60,7 @@ class QueueEntry:
                 return self.name
             case "subscription":
                 return f"subscription-{self.name}"
-        return f"mqtt-subscription-{self.name}qos1"
+        return f"{_MQTT_PREFIX}{self.name}{_MQTT_SUFFIX}"
 
     @property
     def durable(self) -> bool:
@@ -123,6 +126,14 @@ class SessionEntry(QueueEntry):
     """Bit n: there is a page n of its filters."""
     filters: Filters | None = None
     """Its filters; None while nobody asks for those of a durable session, which are in the log's tables."""
+
+
+def session_of(listed_name: str) -> str | None:
+    """The client id in the `listed_name` of a session's queue; None: it is not such a name."""
+    name = listed_name.removeprefix(_MQTT_PREFIX)
+    if name == listed_name or not name.endswith(_MQTT_SUFFIX):
+        return None
+    return name.removesuffix(_MQTT_SUFFIX)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -330,6 +331,39 @@ def test_mqtt_clients_are_connections_and_their_sessions_queues(api: Api, gatewa
     client.disconnect()
     client.loop_stop()
     client._reset_sockets()
+
+
+def test_an_administrator_ends_the_session_of_another_user(api: Api, gateway: Gateway) -> None:
+    """Whether its client is connected or away; nobody else may."""
+    path = "queues/%2F/mqtt-subscription-a%2Fwardqos1"
+    for user, tags in (("monitor", "monitoring"), ("admin", "administrator")):
+        assert api.status("PUT", f"users/{user}", {"password": user, "tags": tags}) in (201, 204)
+        grant = dict.fromkeys(("configure", "write", "read"), ".*")
+        assert api.status("PUT", f"permissions/%2F/{user}", grant) in (201, 204)
+    assert api.status("DELETE", path) == 404
+    for is_connected in (True, False):
+        connected, gone = threading.Event(), threading.Event()
+        client = paho.Client(
+            paho.CallbackAPIVersion.VERSION2, "a/ward", clean_session=False, reconnect_on_failure=False
+        )
+        client.on_connect = lambda *_, connected=connected: connected.set()
+        client.on_disconnect = lambda *_, gone=gone: gone.set()
+        client.connect("127.0.0.1", gateway.mqtt_port)
+        client.loop_start()
+        assert connected.wait(60)
+        if not is_connected:
+            client.disconnect()
+            assert gone.wait(60)
+            assert until(lambda: api.get(path)["consumers"] == 0)
+        with closing(Api(gateway, "monitor", "monitor")) as monitor:
+            assert monitor.status("DELETE", path) == 401
+        with closing(Api(gateway, "admin", "admin")) as admin:
+            if is_connected:
+                assert admin.status("DELETE", f"{path}?if-unused=true") == 400
+            assert admin.status("DELETE", path) == 204
+        assert gone.wait(60)
+        assert api.status("GET", path) == 404
+        client.loop_stop()
 
 
 @pytest.mark.parametrize("auth", [None, ("guest", "wrong"), ("nobody", "guest")])

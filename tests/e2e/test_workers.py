@@ -165,6 +165,38 @@ def mqtt(gateway: Gateway, vhost: str, client_id: str, **more: str) -> paho.Clie
     return client
 
 
+def test_a_session_belongs_to_its_user_in_every_worker(gateway: Gateway, api: Api) -> None:
+    assert api.status("PUT", "users/eve", {"password": "eve", "tags": "administrator"}) == 201
+    grant = dict.fromkeys(("configure", "write", "read"), ".*")
+    assert api.status("PUT", "permissions/b/eve", grant) == 201
+
+    def connect_as(user: str) -> tuple[bool, paho.Client]:
+        codes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        client = mqtt(gateway, "b", "owned", clean_session=False)  # type: ignore[arg-type]
+        client.username_pw_set(f"b:{user}", user)
+        client.on_connect = lambda *args: codes.put(args[3].is_failure)
+        client.connect("127.0.0.1", gateway.mqtt_port)
+        client.loop_start()
+        return codes.get(timeout=WAIT_S), client
+
+    refused, owner = connect_as("guest")
+    assert not refused
+
+    def once() -> None:
+        refused, other = connect_as("eve")
+        other.disconnect()
+        other.loop_stop()
+        assert refused and owner.is_connected()
+
+    try:
+        both_ways(gateway, "mqtt", once)
+    finally:
+        owner.disconnect()
+        owner.loop_stop()
+        api.status("DELETE", "queues/b/mqtt-subscription-ownedqos1")
+        api.status("DELETE", "users/eve")
+
+
 @pytest.mark.parametrize("transport", ["tcp", "websockets"])
 def test_mqtt_clients_meet_in_the_worker_of_their_vhost(gateway: Gateway, transport: str) -> None:
     port = gateway.mqtt_port if transport == "tcp" else gateway.ports["ws"]

@@ -97,6 +97,10 @@ class Client:
         """Who asks when the session does something."""
         return Identity(self.username, self.tags, self.client_id, self.grants)
 
+    def belongs_to(self, identity: Identity) -> bool:
+        """Whether it is this user's. A token's user is never the gateway's own user of that name."""
+        return self.username == identity.username and (self.grants is None) is (identity.grants is None)
+
     def belong(self, identity: Identity) -> None:
         """The session is this user's, with the tags it has now."""
         self.username, self.tags, self.grants = intern(identity.username), identity.tags, identity.grants

@@ -105,6 +105,7 @@ class Clients:
                     vhost.delete_session(client_id)
             self.shares.restored(vhost)
         broker.on_permissions_changed.append(self._permissions_changed)
+        broker.end_session = self.delete
         broker.on_policies_changed.append(self._policies_changed)
 
     def __len__(self) -> int:
@@ -198,6 +199,15 @@ class Clients:
                 self.tick.schedule()
         return lsn
 
+    def delete(self, vhost: Vhost, client_id: str) -> int:
+        """An administrator ends a session, connected or not: as `end`. 0 when there is none."""
+        client = self.find(vhost.name, client_id)
+        if client is None:
+            return 0
+        if client.connection is not None:
+            client.connection.force_close("an administrator ended the session")
+        return self.end(client)
+
     # Connections
 
     def connected(self, client: Client, identity: Identity, expiry_s: int) -> None:
@@ -288,14 +298,12 @@ class Clients:
                 client.connection.force_close("no access to the vhost any more", reasons.NOT_AUTHORIZED)
             self.end(client)
 
+    def may_read(self, client: Client, identity: Identity) -> bool:
+        """Whether another user may have all that the session is subscribed to."""
+        return not _not_permitted(client, identity)
+
     def _recheck(self, client: Client) -> None:
-        lost = []
-        identity = self._asked_before(client)
-        for topic in client.subscriptions:
-            try:
-                permit(client, topic, identity)
-            except AccessRefused:
-                lost.append(topic)
+        lost = _not_permitted(client, self._asked_before(client))
         for topic in lost:
             logger.info(
                 "subscription revoked",
@@ -470,6 +478,17 @@ class Clients:
                     self.shares.restore(client, topic)
             client.rest()
         vhost.sessions.noted.clear()
+
+
+def _not_permitted(client: Client, identity: Identity) -> list[str]:
+    """The filters of a session that this identity may not have."""
+    lost = []
+    for topic in client.subscriptions:
+        try:
+            permit(client, topic, identity)
+        except AccessRefused:
+            lost.append(topic)
+    return lost
 
 
 def permit(client: Client, topic: str, identity: Identity) -> None:

@@ -68,7 +68,7 @@ def accept(
 
     Raises:
         ConnectRefused: no such vhost, no right to it or to the will's topic, no room for CONNACK in the
-            client's maximum packet size.
+            client's maximum packet size, or the session is another user's.
 
     """
     vhost = _vhost_of(clients, connect, identity)
@@ -102,7 +102,7 @@ def accept(
     if len(connack) > connect.properties.get("maximum_packet_size", len(connack)):
         # mqtt5:3.1.2-24
         raise _refused(connect, reasons.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
-    client, present = _session(clients, vhost, connect, client_id, identity, expiry_s)
+    client, present = _session(clients, options, vhost, connect, client_id, identity, expiry_s)
     if present:
         connack = packets.encode_connack(connect.version, True, reasons.SUCCESS, properties)
     return Accepted(client, table, present, expiry_s, keep_alive_s, connack)
@@ -140,24 +140,32 @@ def _expiry_of(options: MqttOptions, connect: packets.Connect, properties: Prope
 
 def _session(
     clients: Clients,
+    options: MqttOptions,
     vhost: Vhost,
     connect: packets.Connect,
     client_id: str,
     identity: Identity,
     expiry_s: int,
 ) -> tuple[Client, bool]:
-    """The client's session and whether it was there before (mqtt5:3.1.2-4, mqtt5:3.1.2-5, mqtt5:3.1.2-6)."""
+    """The client's session and whether it was there before (mqtt5:3.1.2-4, mqtt5:3.1.2-5, mqtt5:3.1.2-6).
+
+    Raises:
+        ConnectRefused: the session is another user's, who keeps it and its connection.
+
+    """
     client = clients.find(vhost.name, client_id)
+    is_other = client is not None and not client.belongs_to(identity)
+    if is_other and options.sessions_by == "user":
+        raise _refused(
+            connect,
+            reasons.NOT_AUTHORIZED,
+            "the session of this client id belongs to another user: use another client id, or have an "
+            "administrator end the session",
+        )
     if client is not None and client.connection is not None:
         client.connection.taken_over()
         client = clients.find(vhost.name, client_id)
-    # A session belongs to its user: another one with the same client id starts anew. Who comes by a token is
-    # not the user that the gateway has under that name.
-    if client is not None and (
-        connect.clean_start
-        or client.username != identity.username
-        or (client.grants is None) is not (identity.grants is None)
-    ):
+    if client is not None and (connect.clean_start or (is_other and not clients.may_read(client, identity))):
         clients.end(client)
         client = None
     if client is None:

@@ -9,9 +9,12 @@ from penstock.protocols.http.management.context import Management, absent, field
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lag import heads_known
 from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.router.errors import InUse, NotEmpty
+from penstock.router.exchanges.entries import session_of
 
 if TYPE_CHECKING:
     from penstock.router.exchanges.entries import QueueEntry
+    from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["add"]
 
@@ -100,7 +103,7 @@ class _Queues:
         vhost = api.vhost(request, change=True)
         name = request.names["name"]
         if name not in vhost.queues:
-            raise absent()
+            return await self._end_session(request, vhost, name)
         deleted = vhost.delete_queue(
             name,
             api.actor(request),
@@ -108,6 +111,21 @@ class _Queues:
             if_empty=request.flag("if-empty"),
         )
         await api.kept(deleted.lsn)
+        return Response(204)
+
+    async def _end_session(self, request: Request, vhost: Vhost, name: str) -> Response:
+        """The queue of an MQTT session, by its listed name: the session ends, whoever it belongs to."""
+        client_id = session_of(name)
+        session = None if client_id is None else vhost.sessions.get(client_id)
+        if session is None:
+            raise absent()
+        api = self._api
+        api.require(request)
+        if request.flag("if-unused") and session.queue.consumer_count:
+            raise InUse("queue", name, vhost.name)
+        if request.flag("if-empty") and session.queue.ready_count:
+            raise NotEmpty(name, vhost.name)
+        await api.kept(api.broker.end_session(vhost, session.name))
         return Response(204)
 
     async def purge(self, request: Request) -> Response:

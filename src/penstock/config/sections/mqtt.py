@@ -104,6 +104,15 @@ class Mqtt(TlsListener):
         default=64,
         metadata=option(Count(0, 65535), "Topic aliases an MQTT 5 client may set; 0 = none."),
     )
+    sessions_by: Literal["user", "client"] = field(
+        default="user",
+        metadata=option(
+            Choice(("user", "client")),
+            'Whose a session is. "user" = the user\'s who began it; another user with the same client id is '
+            'refused (0x87; 3.x: return code 5). "client" = everybody\'s who comes with its client id: any '
+            "user can take the session over.",
+        ),
+    )
     session_expiry_max_s: int = field(
         default=604800,
         metadata=option(

@@ -130,18 +130,6 @@ def test_clean_start_begins_anew__mqtt5_3_1_2_4(gateway: Gateway) -> None:
     assert not retention_feed(gateway).session_present
 
 
-def test_another_user_does_not_get_the_session(gateway: Gateway) -> None:
-    from penstock.router.authorization.identity import Identity
-    from penstock.router.authorization.permissions import Permission
-
-    retention_feed(gateway).drop()
-    gateway.broker.users.set_user("eve", "", ())
-    gateway.broker.authorizer.set("eve", "/", Permission())
-    peer = gateway.peer()
-    peer.identity = Identity("eve")
-    assert peer.send(f.connect("s", clean=False, user="eve")).bytes_taken() == b"\x20\x02\x00\x00"
-
-
 def test_what_was_unsubscribed_while_under_way_is_completed__mqtt5_3_10_4_3(gateway: Gateway) -> None:
     sub = retention_feed(gateway)
     sub.subscribe(("t", 2))

@@ -61,6 +61,7 @@ class AmqpConnection(Connection):
         self._anyone_anonymous = options.allow_anonymous is True
         self._login: asyncio.Task[None] | None = None
         self._close_timer: asyncio.TimerHandle | None = None
+        self._blocked = False
         self._stalled = False
         self.session = Session(
             broker,
@@ -118,9 +119,12 @@ class AmqpConnection(Connection):
         if synced:
             self.await_synced(synced)
         if session.blocked:
+            self._blocked = True
             self.hold("pressure")
-        else:
+        elif self._blocked:
+            self._blocked = False
             self.release("pressure")
+            self.loop.call_soon(self.handle_rest)
         if session.stalled:
             self._stalled = True
             self.hold("answers")

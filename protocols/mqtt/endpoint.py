@@ -80,8 +80,8 @@ class MqttConnection(Connection):
         if wait_s and not self.closing:
             self.hold("rate")
             self.loop.call_later(wait_s, self.release, "rate")
-        if self._backpressure and self.session.publishes:
-            self.hold("pressure")
+        if self._backpressure:
+            self._check_pressure()
         if self.metered:
             self.spent(consumed)
         self.quick = None if self._backpressure or self.metered else self.session.quick
@@ -113,10 +113,17 @@ class MqttConnection(Connection):
     def on_backpressure(self, paused: bool) -> None:
         self._backpressure = paused
         self.quick = None
-        if not paused:
+        self._check_pressure()
+        if not paused and "pressure" in self._holds:
             self.release("pressure")
-        elif self.session.publishes:
-            # Others go on being read: their acknowledgements are what frees the disk.
+            self.loop.call_soon(self.handle_rest)
+
+    def _check_pressure(self) -> None:
+        """Pause a client that publishes now: everything in front of that PUBLISH is still handled.
+
+        Acknowledgements free what is short, so they go on, also of a client that published before.
+        """
+        if self.session.stop_publishes(self._backpressure):
             self.hold("pressure")
 
     def release(self, reason: str) -> None:

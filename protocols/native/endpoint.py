@@ -100,9 +100,8 @@ class NativeConnection(Connection):
             self.await_written(written)
         if synced:
             self.await_synced(synced)
-        if self._backpressure and session.codec.published:
-            # Consumers must go on being read: their acknowledgements free the disk.
-            self.hold("pressure")
+        if self._backpressure:
+            self._check_pressure()
         if session.ended is not None:
             self.close(session.ended)
 
@@ -147,9 +146,19 @@ class NativeConnection(Connection):
 
     def on_backpressure(self, paused: bool) -> None:
         self._backpressure = paused
-        if not paused:
+        self._check_pressure()
+        if not paused and "pressure" in self._holds:
             self.release("pressure")
-        elif self.session.codec.published:
+            self.loop.call_soon(self.handle_rest)
+
+    def _check_pressure(self) -> None:
+        """Pause a client that publishes now: everything in front of that PRODUCE is still handled.
+
+        Acknowledgements free what is short, so they go on, also of a client that published before.
+        """
+        codec = self.session.codec
+        codec.stop_publishes = self._backpressure
+        if codec.stop_publishes and codec.stopped:
             self.hold("pressure")
 
     def on_shutdown(self) -> None:

@@ -29,6 +29,8 @@ cdef class Codec:
     cdef const uint8_t* p
     cdef Py_ssize_t at, end
     cdef readonly Py_ssize_t want
+    cdef public bint stop_publishes     # what is in front of the next basic.publish is handled, and no more
+    cdef readonly bint stopped          # that one has come
 
     cdef Channel channel_of(self, uint16_t number)
     cdef int expect(self, Channel channel, uint64_t lsn, bint sync) except -1

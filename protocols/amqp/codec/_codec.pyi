@@ -30,6 +30,10 @@ class Codec:
     """Bytes of the bodies of all of them."""
     want: int
     """After None: whole size of the incomplete frame in front, 0 when even its size is not known."""
+    stop_publishes: bool
+    """What is in front of the next basic.publish is handled, and no more."""
+    stopped: bool
+    """That one has come; it waits in the input."""
 
     def __init__(self, out: OutBuffer, frame_max: int, message_max: int) -> None: ...
     @property

@@ -154,6 +154,7 @@ cdef class Codec:
         self.at = start
         self.end = size
         self.want = 0
+        self.stopped = False
 
     def next(self):
         """The next event, or None when no complete frame is left."""
@@ -264,6 +265,9 @@ cdef class Codec:
                         channel, number, "no_header" if channel.phase == HEADER else "no_body", kind, payload, size, 0
                     )
                 if index == M_PUBLISH:
+                    if self.stop_publishes:
+                        self.stopped = True
+                        return None
                     # Moves self.at itself: up to three frames.
                     event = self.publish(channel, payload + 4, size - 4, self.at + 8 + <Py_ssize_t>size)
                 else:

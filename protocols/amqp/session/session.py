@@ -220,7 +220,7 @@ class Session:
         codec.feed_starved()
         if self.out.size:
             self.dirty()
-        if self._backpressure and not self.blocked and self.state is State.RUNNING:
+        if self._backpressure and self.state is State.RUNNING:
             self._check_pressure()
         return codec.consumed
 
@@ -357,16 +357,17 @@ class Session:
 
     def backpressure(self, paused: bool) -> None:
         """The log asks publishers to pause, or lets them go on."""
-        self._backpressure = paused
+        self._backpressure = self.codec.stop_publishes = paused
         if self.state is State.RUNNING:
             self._check_pressure()
 
     def _check_pressure(self) -> None:
-        """Pause a connection that publishes; consumers must go on being read for their acknowledgements.
+        """Pause a connection that publishes now: everything in front of that publish is still handled.
 
+        Acknowledgements and gets free what is short, so they go on, also of one that published before.
         The client is told of alarms and quotas only: to wait for the disk for a moment is no news.
         """
-        self.blocked = self._backpressure and self.codec.published > 0
+        self.blocked = self._backpressure and self.codec.stopped
         why = self._why_blocked() if self.blocked else ""
         if why and not self._told_blocked and self.client_can("connection.blocked"):
             self._told_blocked = True
@@ -483,7 +484,7 @@ class Session:
         class_id, method_id = error.index or index
         self.state = State.CLOSING
         # A paused publisher must be read again, or its close-ok never comes.
-        self.blocked = False
+        self.blocked = self.codec.stop_publishes = False
         self.failure = error.reply_text
         self.send("connection.close", error.code, error.reply_text, class_id, method_id)
 

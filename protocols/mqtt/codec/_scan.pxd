@@ -20,6 +20,8 @@ cdef class Scanner(QuickReader):
     cdef public int version
     cdef public uint32_t max_packet, receive_maximum, alias_maximum, max_levels, origin
     cdef public bint unit, persistent
+    cdef public bint stop_publishes     # what is in front of the next PUBLISH is handled, and no more
+    cdef readonly bint stopped          # that one has come
     cdef public dict texts
     cdef public RouteTable table
     cdef public Inflight inflight

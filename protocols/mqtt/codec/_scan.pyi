@@ -35,6 +35,10 @@ class Scanner(QuickReader):
     max_levels: int
     origin: int
     """Put into the records, for no-local; 0 = none."""
+    stop_publishes: bool
+    """What is in front of the next PUBLISH is handled, and no more."""
+    stopped: bool
+    """That one has come; it waits in the input."""
     unit: bool
     """The caller scans inside an atomic unit of the log."""
     texts: dict[int, bytes] | None

@@ -141,6 +141,7 @@ cdef class Scanner(QuickReader):
         cdef uint32_t size = 0
         cdef int kind, done
         self.want = 0
+        self.stopped = False
         while True:
             self.at = at
             if end - at < 2:
@@ -162,6 +163,9 @@ cdef class Scanner(QuickReader):
             self.start = at + 1 + width
             self.stop = self.start + size
             if kind == 3:
+                if self.stop_publishes:
+                    self.stopped = True
+                    return _MORE
                 done = self.publish(p, self.start, self.stop)
             elif 4 <= kind <= 7:
                 done = self.answer_from_peer(p, self.start, self.stop)

@@ -54,6 +54,7 @@ class Session(Serving):
         self._log = clients.log
         self._awaited_written = self._awaited_synced = 0
         self._units = False
+        self._stops_publishes = False
         self._rates: list[tuple[Bucket, bool]] = []
         """What the client is held to; True: a bucket of messages, else of bytes."""
         self._published = 0
@@ -217,6 +218,7 @@ class Session(Serving):
         scanner.alias_maximum = options.topic_alias_maximum if v5 else 0
         scanner.max_levels = options.max_topic_levels
         scanner.persistent = client.persistent
+        scanner.stop_publishes = self._stops_publishes
         scanner.origin = client.number
         scanner.texts = self._words.acknowledgements()
         self._scanner = scanner
@@ -340,10 +342,14 @@ class Session(Serving):
             self._fail(Violation("more messages or bytes than the rate", reasons.MESSAGE_RATE_TOO_HIGH))
         return wait_s
 
-    @property
-    def publishes(self) -> bool:
-        """It has published something: it is among those that wait when the disk does not keep up."""
-        return self._scanner is not None and self._scanner.published > 0
+    def stop_publishes(self, stop: bool) -> bool:
+        """Handle only what is in front of the next PUBLISH, or all again; True: a PUBLISH waits."""
+        self._stops_publishes = stop
+        scanner = self._scanner
+        if scanner is None:
+            return False
+        scanner.stop_publishes = stop
+        return stop and scanner.stopped
 
     # Endings
 

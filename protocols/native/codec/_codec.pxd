@@ -20,6 +20,8 @@ cdef class Codec:
     cdef public bint halted             # no further frame is looked at
     cdef public bint stalled            # so is `halted`, by a frame for a handle in `opening`
     cdef readonly set opening           # handles of consumers that are being opened
+    cdef public bint stop_publishes     # what is in front of the next PRODUCE is handled, and no more
+    cdef readonly bint stopped          # that one has come
     cdef readonly bint more             # frames wait, for what came before them was enough for a turn
     cdef Py_ssize_t spent               # of TURN_BYTES
     cdef object host

@@ -56,6 +56,10 @@ class Codec:
     """The largest frame taken, in bytes, the size field not counted."""
     want: int
     """Whole size of the incomplete frame in front; 0: not known, or it fits the buffer."""
+    stop_publishes: bool
+    """What is in front of the next PRODUCE is handled, and no more."""
+    stopped: bool
+    """That one has come; it waits in the input."""
     halted: bool
     """While it is set no frame is looked at."""
     stalled: bool

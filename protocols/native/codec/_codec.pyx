@@ -100,7 +100,7 @@ cdef class Codec:
         cdef Py_ssize_t n, left
         self.want = 0
         self.spent = 0
-        self.more = False
+        self.more = self.stopped = False
         while not self.halted:
             left = size - at
             if left < 4:
@@ -119,6 +119,9 @@ cdef class Codec:
                 self.host.fault("malformed", "the flags and reserved bytes of a frame are 0 in version 1")
                 return size
             left = at + HEAD
+            if self.stop_publishes and p[left - 8] == T_PRODUCE:
+                self.stopped = True
+                break
             if self.opening and self.must_wait(p[left - 8], load32(p + left - 4), p + left, n + 4 - HEAD):
                 self.stalled = self.halted = True
                 break

@@ -372,6 +372,8 @@ def test_only_publishers_are_paused_and_they_are_told(world: World) -> None:
     for client in (publisher, consumer):
         log.on_backpressure.append(client.session.backpressure)
     log.set_alarm("", "the disk is behind", True)
+    assert not publisher.session.blocked, "it published before: that is no reason"
+    publisher.publish("", "q")
     assert publisher.session.blocked and not consumer.session.blocked
     publisher.nothing()
     log.set_alarm("disk", "test", True)
@@ -392,6 +394,35 @@ def test_only_publishers_are_paused_and_they_are_told(world: World) -> None:
     log.set_alarm("", "the disk is behind", False)
     for client in (publisher, consumer):
         assert not client.session.blocked
+
+
+def test_a_worker_that_published_before_goes_on_acknowledging_during_an_alarm(world: World) -> None:
+    worker = world.client()
+    worker.call(1, commands.Queue.Declare(queue="q"), commands.Queue.DeclareOk)
+    for _ in range(20):
+        worker.publish("", "q")
+    consume(worker, prefetch=2)
+    tags = [frame.delivery_tag for _, frame in worker.frames if isinstance(frame, Basic.Deliver)]
+    worker.bodies()
+    log = world.broker.log
+    log.on_backpressure.append(worker.session.backpressure)
+    log.set_alarm("disk", "test", True)
+    queue = worker.session.vhost.queues["q"].queue
+    for tag in range(1, 11):
+        worker.send(1, Basic.Ack(tag))
+        worker.read()
+    assert tags == [1, 2] and len(worker.bodies()) == 10 and not worker.session.blocked
+    # What comes in front of a publish is handled; the publish and what is behind it wait.
+    result = (Basic.Publish(routing_key="q"), ContentHeader(0, 1, Basic.Properties()), ContentBody(b"x"))
+    worker.send(1, Basic.Ack(11), *result, Basic.Ack(12))
+    assert worker.session.blocked
+    assert worker.expect(0, commands.Connection.Blocked).reason == "low on disk"
+    assert queue.cursor.outstanding == 2 and len(worker.bodies()) == 1
+    log.set_alarm("disk", "test", False)
+    worker.expect(0, commands.Connection.Unblocked)
+    worker.raw(b"")
+    worker.read()
+    assert len(worker.bodies()) == 1 and worker.session.codec.published == 21
 
 
 def test_declared_things_and_persistent_messages_survive_a_restart(world: World) -> None:

@@ -51,6 +51,7 @@ from penstock.log_core.segments.damage import Damages
 from penstock.log_core.segments.segment import OWN, Segment, Segments
 from penstock.log_core.state.tables import Tables
 from penstock.log_core.stored_log import StoredLog
+from penstock.log_core.threads.callbacks import tell_all
 from penstock.log_core.threads.mailbox import Mailbox
 from penstock.log_core.wal._committer import Committer
 from penstock.log_core.wal._unwritten import Unwritten
@@ -108,6 +109,8 @@ class Log(StoredLog):
         self.before_checkpoint: list[Callable[[], object]] = []
         """Called when a checkpoint is about to be taken: what they put is in it."""
         self._retentions: dict[int, tuple[int | None, float | None]] = {}  # by partition
+        self.on_failed: list[Callable[[], object]] = []
+        """Called once when the log fails, before anything that waits for it is told."""
         self._backpressure = Backpressure()
         self._inbox = Mailbox()
         self.before_flush = self._inbox.drain
@@ -446,8 +449,12 @@ class Log(StoredLog):
         self.closing = tuple(fd for _, fd in self._closing)
 
     def _fail(self, what: str, error: OSError) -> None:
+        if self.failed is not None:
+            return
         self.failed = self.appender.failure = LogFailed(what, error)
         _LOG.critical("%s", self.failed)
+        # First of all: the end of the process must not depend on what the others do when they are told.
+        tell_all(self.on_failed)
         self.waiting_written.fail()
         self.waiting_synced.fail()
         self._backpressure.set("the log stopped", True)

@@ -10,4 +10,4 @@ cdef class Waiters:
 
     cpdef reached(self, uint64_t lsn)
     cpdef fail(self)
-    cdef object pop(self)
+    cdef int tell(self, bint ok) except -1

@@ -1,8 +1,16 @@
 # cython: auto_pickle=False
-"""Who waits for an LSN to be written, or to be durable. Each turn asks whether there is anybody."""
+"""Callbacks that wait for an LSN to be written, or to be durable. Each tick asks whether there are any.
 
+A callback that raises is logged; the others are called all the same.
+"""
+
+import logging
 from bisect import insort
 from collections import deque
+
+from penstock.log_core.errors import LogFailed
+
+logger = logging.getLogger("penstock.log")
 
 
 cdef class Waiters:
@@ -24,12 +32,19 @@ cdef class Waiters:
 
     cpdef reached(self, uint64_t lsn):
         while self.count and <uint64_t>self.waiting[0][0] <= lsn:
-            self.pop()(True)
+            self.tell(True)
 
     cpdef fail(self):
         while self.count:
-            self.pop()(False)
+            self.tell(False)
 
-    cdef object pop(self):
+    cdef int tell(self, bint ok) except -1:
         self.count -= 1
-        return self.waiting.popleft()[2]
+        callback = self.waiting.popleft()[2]
+        try:
+            callback(ok)
+        except LogFailed:
+            pass                        # it wanted to write something in its turn; the log has said that it failed
+        except Exception:
+            logger.exception("a callback that waited for the log failed; the others go on")
+        return 0

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from penstock.log_core.threads.callbacks import tell_all
+
 __all__ = ["Backpressure"]
 
 _LOG: Final = logging.getLogger("penstock.log")
@@ -43,5 +45,4 @@ class Backpressure:
             _LOG.info("over: %s", reason)
         paused = bool(self.reasons)
         if (paused, set(self.alarms.values())) != was:
-            for callback in list(self.callbacks):
-                callback(paused)
+            tell_all(self.callbacks, paused)

@@ -9,6 +9,7 @@ longer write ends the process with exit code 1: nothing that it could not keep i
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -69,6 +70,10 @@ logger = logging.getLogger("penstock.server")
 _LOOK_AT_FILES_S: Final = 2.0
 """How often the files of certificates are looked at for changes."""
 
+_FAILED_S: Final = 1.0
+"""A gateway whose log has failed ends within this time, with status 1."""
+_FAILED_DRAIN_S: Final = 0.1
+
 
 def serve(config: Config) -> int:
     """Serve until SIGTERM or SIGINT.
@@ -108,6 +113,7 @@ def work(config: Config, membership: Membership | None = None) -> int:
         return 0
     finally:
         log.close_sync()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def open_tls(config: Config) -> Tls | None:
@@ -245,7 +251,8 @@ async def running(
         for front in fronts.values():
             front.stop_accepting()
         for front in fronts.values():
-            await front.drain(config.server.drain_timeout_s)
+            # Nothing under way can be confirmed any more.
+            await front.drain(config.server.drain_timeout_s if log.failed is None else _FAILED_DRAIN_S)
         broker.close()
         tick.run()
         events.stop()
@@ -256,11 +263,12 @@ async def _serve(config: Config, log: Log, tls: Tls | None, membership: Membersh
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event() if membership is None else membership.stopping
 
-    def on_backpressure(paused: bool) -> None:
-        if log.failed is not None:
-            stopping.set()
+    def on_failed() -> None:
+        # A thread in C that needs no lock of Python's: the process ends in time whatever the loop is doing.
+        faulthandler.dump_traceback_later(_FAILED_S, exit=True)
+        stopping.set()
 
-    log.on_backpressure.append(on_backpressure)
+    log.on_failed.append(on_failed)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     if membership is not None:

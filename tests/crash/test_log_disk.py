@@ -30,6 +30,44 @@ def _heard(log: Log) -> list[bool]:
     return heard
 
 
+def test_a_failure_is_told_to_all_whatever_one_of_them_does(tmp_path: Path) -> None:
+    """A waiter that writes when it is told, as the end of an MQTT session does, must not hide the failure."""
+    files = FailingFiles()
+    log = open_log(tmp_path, files)
+    feed = durable_feed(log)
+    assert log.wait_synced(append(log, [feed], b"safe"))
+    log._wal.prepared()
+    told: list[object] = []
+
+    def write(ok: bool) -> None:
+        told.append(("writes", ok))
+        append(log, [feed], b"refused")
+
+    def wrong(*arguments: object) -> None:
+        told.append("wrong")
+        raise ValueError
+
+    lsn = append(log, [feed], b"lost?")
+    log.on_failed += [wrong, lambda: told.append("failed")]
+    log.on_backpressure += [wrong, lambda paused: told.append(("paused", paused))]
+    for callback in (write, wrong, lambda ok: told.append(("synced", ok))):
+        log.when_synced(lsn, callback)
+    files.sync_error = BROKEN
+    log.flush()
+    wait(log, lambda: ("paused", True) in told)
+    assert told == [
+        "wrong",
+        "failed",
+        ("writes", False),
+        "wrong",
+        ("synced", False),
+        "wrong",
+        ("paused", True),
+    ]
+    files.sync_error = None
+    log.close_sync()
+
+
 def test_a_failed_sync_confirms_nothing_any_more(tmp_path: Path) -> None:
     files = FailingFiles()
     log = open_log(tmp_path, files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.protocols.http.management.context import LISTENER_PROTOCOLS, Management, absent
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.server.routes import Handler
 from penstock.protocols.http.shared.taking import take
 
 __all__ = ["add"]
@@ -29,12 +30,23 @@ def add(api: Management) -> None:
         ("/api/health/checks/metadata-store/initialized", handlers.healthy),
         ("/api/health/checks/metadata-store/initialized/with-data", handlers.healthy),
     ):
-        api.app.routes.add("GET", path, handler)
+        api.app.routes.add("GET", path, handlers.unless_failed(handler))
 
 
 class _Health:
     def __init__(self, api: Management) -> None:
         self._api = api
+
+    def unless_failed(self, check: Handler) -> Handler:
+        """`check`, which is red whatever it is about once the log has failed."""
+
+        async def checked(request: Request) -> Response:
+            failed = self._api.broker.log.failed
+            if failed is not None:
+                return json_response({"status": "failed", "reason": str(failed)}, 503)
+            return await check(request)
+
+        return checked
 
     async def alive(self, request: Request) -> Response:
         """A message through a queue of the vhost, as RabbitMQ's does it, without leaving the queue behind."""
@@ -104,7 +116,7 @@ class _Health:
 
     async def ready(self, request: Request) -> Response:
         serves = any(listener.accepting for listener in self._api.registry.of("amqp"))
-        if serves and self._api.broker.log.failed is None:
+        if serves:
             return json_response({"status": "ok"})
         return json_response({"status": "failed", "reason": "not serving AMQP clients"}, 503)
 

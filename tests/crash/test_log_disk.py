@@ -49,7 +49,7 @@ def test_a_failure_is_told_to_all_whatever_one_of_them_does(tmp_path: Path) -> N
 
     lsn = append(log, [feed], b"lost?")
     log.on_failed += [wrong, lambda: told.append("failed")]
-    log.on_backpressure += [wrong, lambda paused: told.append(("paused", paused))]
+    log.on_backpressure.extend([wrong, lambda paused: told.append(("paused", paused))])
     for callback in (write, wrong, lambda ok: told.append(("synced", ok))):
         log.when_synced(lsn, callback)
     files.sync_error = BROKEN

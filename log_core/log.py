@@ -1,15 +1,15 @@
 """The log of one shard, as the layers above see it.
 
-Owns the data folder while it is open, and puts the parts together: the Appender takes the records of a
-tick, `flush` writes them with one call and moves the written end, the committer syncs behind it, the tail
-cache keeps what was written, upkeep works on closed segments, the reader brings back what left memory.
+Owns the data folder while it is open, and connects the parts. The Appender takes the records of a tick.
+`flush` writes them with one call and moves the written end. The committer syncs behind it. The tail cache
+keeps written batches. Upkeep works on closed segments, and the reader brings back data that left memory.
 
-Everything here runs on the loop thread. Threads hand their results over through the mailbox; without a loop
-(`attach` was not called: tests, tools) these are taken in by `flush` and `wait_synced`, and whoever has the
+Everything here runs on the loop thread. Threads hand their results over through the mailbox. Without a
+loop (`attach` was not called: tests, tools) `flush` and `wait_synced` take them in, and the owner of the
 log calls `tend`.
 
-Knows no queue and no protocol. What a queue still needs is asked through `low_water`. Reading and keeping
-what is written is the half that it derives from, `past`.
+Knows no queue and no protocol. It asks `low_water` for what queues still need. Its base class, in
+`stored_log`, reads and keeps written data.
 """
 
 from __future__ import annotations

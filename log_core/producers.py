@@ -1,7 +1,7 @@
-"""Named producers: what they send again after a lost connection or a crash is appended once.
+"""Named producers: a message that is sent again after a lost connection or a crash is appended once.
 
-A producer numbers what it sends. Its name, its last numbers and where those were appended are one row of a
-table, put in the atomic unit of the records themselves: the two can never disagree after a crash. Two rules:
+A producer numbers its messages. Its name, its last numbers and their positions are one row of a table, put
+in the atomic unit of the records. So row and records cannot disagree after a crash. There are two rules:
 
     sequence   `admit_sequence`: the number must be higher than any before, gaps are fine (as in Pulsar);
                for producers that number single messages
@@ -9,14 +9,15 @@ table, put in the atomic unit of the records themselves: the two can never disag
                last five batches are known, and an epoch fences off an older process of the same name (as in
                Kafka)
 
-Appending: `open` begins the unit, `note` says what was appended, `close` puts the rows that changed and ends
-the unit; many messages of one read share them. Names are the caller's, whole (vhost included).
+Appending: `open` begins the unit, `note` says what was appended, `close` puts the changed rows and ends
+the unit. Many messages of one read share them. Names are complete, with the vhost, and belong to the
+caller.
 
-A producer that sent nothing for a day is forgotten, and when there are too many, the one that was idle the
-longest; then its next number is taken for new. When one owner has too many, it is one of his own, so that
-nobody makes the log forget those of others by inventing names. Whose a name is it says itself:
+A producer that sent nothing for a day is forgotten. When there are too many, the one idle longest is; its
+next number then counts as new. When one owner has too many, one of his own is forgotten, so that nobody
+can make the log forget the producers of others by inventing names. The name says whose it is:
 
-    name   0 | anything | owner, 8 bytes | 16 bytes          others are nobody's, and not counted so
+    name   0 | anything | owner, 8 bytes | 16 bytes          others have no owner, and are not counted so
 
     row: version u8 = 1 | rule u8 | epoch u32 | used i64, ms | n u8 | n times: first u64, last u64, LSN u64
 """

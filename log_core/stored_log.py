@@ -1,7 +1,7 @@
-"""What of the log lies behind its end: reading it, finding places in it, and how long it is kept.
+"""The stored part of the log: reading what was written, finding positions in it, and how long it is kept.
 
-The half of `Log` that moves no messages: `Log` derives from it and makes what it works with. Everything here
-runs on the loop thread.
+This is the half of `Log` that moves no messages. `Log` derives from it and makes the parts that it works
+with. Everything here runs on the loop thread.
 """
 
 from __future__ import annotations

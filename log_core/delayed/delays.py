@@ -1,23 +1,24 @@
-"""Delayed records: in the log and in no feed until their time, however far that is.
+"""Delayed records: they are in the log, and in no feed until their time.
 
-A delayed record is appended like any other (it is confirmed like any other) with the time it is due. Here is
-known which of them wait. Whoever publishes them when they are due (`take`, `done`) does that and `done` in
-one atomic unit of the log; so none is lost and none comes twice, whatever happens between.
+A delayed record is appended, and confirmed, like any other, with the time when it is due. This module
+knows which of them wait. The layer above publishes due records: `take` returns them, and the publish and
+`done` are one atomic unit of the log. So no record is lost and none comes twice.
 
-Where the entries are (see `_delays` for their order):
+Where the entries are (`_delays` has their order):
 
     the segment being written, and closed ones until their index is durable    a heap each, in memory
     closed segments                                                            sorted, in their .tix files
-    the next ones of all the files together, up to `_horizon`                  the heap `_near`
+    the next entries of all files together, up to `_horizon`                   the heap `_near`
 
-A thread refills `_near`. So memory is bounded by the segment size and the refill, not by how many wait.
-Progress is one row, the mark: what has a key up to it was taken. A record that is scheduled before what was
-taken already (the clock was set back) has a row of its own instead, put and removed in the same units. So has
-one that was cancelled, and one that is due and cannot be read now (`unread`). What is damaged is counted as
-lost, and told with the other damage of the log.
+A thread refills `_near`. So the segment size and the refill bound the memory, not the number of records.
 
-Times are wall-clock milliseconds. When the clock is set forward, what it jumps over is due; when it is set
-back, what waits waits longer: nothing is ever early by the clock of the machine.
+Progress is one row, the mark: every entry up to its key was taken. Three kinds of record have a row of
+their own: a record that was scheduled before the mark, because the clock was set back; a cancelled one;
+and one that is due and cannot be read now (`unread`). A damaged record counts as lost, and is reported
+with the other damage of the log.
+
+Times are wall-clock milliseconds. If the clock is set forward, records in between become due. If it is set
+back, records wait longer. None is ever early by the clock of the machine.
 
     table delay            key "mark"               due i64 | place u64
     table delay.late       key place u64 big-endian due i64 | LSN u64 | bytes u32

@@ -1,10 +1,12 @@
-"""Moving delayed records forward, so that one that is far off does not keep the log behind it.
+"""Moves delayed records forward, so that a record due late does not hold old segments.
 
-Segments are deleted from the oldest on. When the oldest ones are kept by delayed records alone, and most of
-them is something else, those of the first are appended again, with their time and their place; the segment
-can go when that is durable. A record that was moved has two copies until then: they have the same key, and
-only the newer one is taken. At least half of what is held must be of no use before anything is moved, so not
-more is written again than passes through the log anyway.
+Segments are deleted from the oldest on. If only delayed records hold the oldest segments, and most of
+their content is something else, the records of the first one are appended again, with their time and
+place. The segment can go when the copies are durable. Until then a moved record has two copies with the
+same key, and only the newer one is taken.
+
+At least half of the held data must be unneeded before anything is moved. So moving writes no more than
+passes through the log anyway.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Delayed records that are due and that the disk does not answer for: they wait aside and are tried again.
+"""Due delayed records that the disk could not deliver: they wait aside and are tried again.
 
-What lies in one bad place keeps no other from coming. All that wait here are tried together, after a second,
-then after two, and so on up to a minute; with each failure comes one log line, whatever their number. Each
-has a row in the log, put by `Delays.done`, so that a restart knows them though what follows them was
-published. With `UNREAD_MAX` and more all others wait, too: a disk that answers nothing costs little memory.
+Records in one bad place do not hold up others. All waiting records are tried together after 1 s, 2 s and
+so on, up to a minute. Each failure is one log line, whatever their number. Each record has a row in the
+log, put by `Delays.done`, so that a restart knows it although later records were published. With
+`UNREAD_MAX` and more of them, all other delayed records wait, too: a disk that answers nothing costs
+little memory.
 """
 
 from __future__ import annotations

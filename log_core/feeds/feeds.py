@@ -1,8 +1,8 @@
-"""The feeds of one log: their ids, what survives a restart, and entries that come back from disk.
+"""The feeds of one log: their ids, which of them survive a restart, and entries that come back from disk.
 
-A feed survives a restart when the table `feed` has its row, and keeps its records that are not persistent
-when `feed_keeps` has one, too. No id is given out twice: the table `log` holds, in steps of a thousand, the
-first that never was.
+A feed survives a restart if the table `feed` has its row. It also keeps its transient records if
+`feed_keeps` has one. No id is used twice: the table `log` holds, in steps of a thousand, the first unused
+id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How much of the feeds stays in memory: the entries of closed segments, up to a budget.
+"""The memory budget of feeds: how many entries of closed segments stay in memory.
 
-Entries of the active segment always stay. Those of a closed segment may leave once its feed index is
-durable; the oldest segments go first, a slice of feeds at a time, then what was reloaded, oldest first.
+Entries of the active segment always stay. Entries of a closed segment may leave when its feed index is
+durable. The oldest segments go first, a slice of feeds at a time; then reloaded entries, oldest first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Everything the log asks of the operating system, in one place, so that a test can make it fail.
+"""All operations that the log asks of the operating system, in one place, so that a test can make one fail.
 
-A test passes its own subclass to `Log.open`. PENSTOCK_FAILPOINT=NAME[:N] in the environment ends the
-process, as by kill -9, when the step NAME is reached for the Nth time (default 1); the steps are the names
-given to `reached` in this folder.
+A test passes a subclass to `Log.open`. PENSTOCK_FAILPOINT=NAME[:N] in the environment ends the process, as
+kill -9 does, when the step NAME is reached for the Nth time (default 1). The steps are the names given to
+`reached` in this folder.
 """
 
 from __future__ import annotations

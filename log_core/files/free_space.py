@@ -1,6 +1,6 @@
-"""A thread that looks at the free space of the log's file system: that may block.
+"""A thread that looks at the free space of the log's file system, because the call may block.
 
-It looks each second, and when a segment begins: at a high rate a disk fills up in less than a second.
+It looks each second, and when a segment begins: at a high rate a disk can fill up in less than a second.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""Where segments lie: in the data folder, or in one of further folders (`log.folders`), on other disks.
+"""The folders of segments: the data folder, or further ones on other disks (`log.folders`).
 
-A segment that lies elsewhere has its name in the data folder all the same, as a symbolic link, so that
-whoever reads the log need not know of folders: that link is what says where it is.
+A segment in another folder has its name in the data folder, too, as a symbolic link. So a reader of the
+log need not know about folders: the link says where the segment is.
 
     shard-000/wal/NNNNNNNNNN.wal -> FOLDER/NNNNNNNNNN.wal
     FOLDER/OWNER                    the data folder whose segments these are, and a line feed
 
-Each new segment goes where most is free, as long as that is more than `log.min_free_bytes`; where there is no
-room for it, the next folder is tried. It stays there when it is rewritten. Indexes, checkpoints and all else
-lie in the data folder.
+A new segment goes to the folder with the most free space, if that is more than `log.min_free_bytes`. If
+there is no room for it, the next folder is tried. A rewritten segment stays in its folder. Indexes,
+checkpoints and everything else are in the data folder.
 
-The file is made before its link, and removed after it. So a start links what has no link, and recovery finds
-out what it is: prepared, left over from a deletion, or part of the log. A file may be moved from one folder
-to another while the gateway is stopped: the start finds it. What has a link and is nowhere refuses the start.
+The file is made before its link and removed after it. A start links a file without a link, and recovery
+finds out what it is: prepared, left over from a deletion, or part of the log. You may move a file to
+another folder while the gateway is stopped: the start finds it. A link whose file is nowhere refuses the
+start.
 """
 
 from __future__ import annotations

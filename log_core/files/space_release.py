@@ -1,14 +1,14 @@
 """Gives back the space of large files in small pieces.
 
-To remove a file of 64 MiB at once keeps the disk from everything else until the file system has freed it all:
-15 to 20 ms (measured: ext4 with `discard`, where the device is told of each freed block), in which no sync
-returns. So a file that loses its last name is kept open here, and shortened from its end, a piece at a time,
-with pauses four times as long as a piece took; the syncs of the log go in between.
+Removing a file of 64 MiB at once blocks the disk until the file system has freed it all. This takes 15 to
+20 ms (measured on ext4 with `discard`, where the device is told of each freed block), and no sync returns
+meanwhile. So a file that loses its last name is kept open here and shortened from its end, a piece at a
+time. The pauses are four times as long as a piece took, so that the syncs of the log fit in between.
 
-A file is shortened only when nobody else has it open: a reader that is not done with it (a scrub, a backup,
-Spark) finds it whole, and after some tries the space is left to go when that reader closes it. Whether there
-is one the system says: it grants a write lease on a file that one descriptor has open, and no other. Where it
-does not say, the space goes at once, as it does when too many files wait, and at the end.
+A file is shortened only if nobody else has it open. A reader that still uses it (a scrub, a backup, Spark)
+finds it whole. After some tries the space is left to go when that reader closes the file. The system says
+whether there is a reader: it grants a write lease only on a file that one descriptor has open. If it
+cannot say, the space goes at once. It also goes at once when too many files wait, and at the end.
 """
 
 from __future__ import annotations

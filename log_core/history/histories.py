@@ -1,4 +1,7 @@
-"""The feeds of the past of one log: searched for, kept over a restart, dropped. Files: see `history`."""
+"""The feeds of the past of one log: searching for them, keeping them over a restart, dropping them.
+
+`history` has their files.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Feeds of the past: the records that a pattern would have matched before anybody asked for it.
 
-A `Search` walks over the segments that traffic retention keeps, on a thread of its own, and writes what it
-finds to a file; the loop only says which key blocks are wanted, a slice at a time. What comes of it is a
-feed whose every entry lies in that file: nothing is pushed to it, it is read, and then it is dropped.
+A `Search` walks over the segments that traffic retention keeps, on a thread of its own, and writes its
+findings to a file. The loop only says which key blocks are wanted, a slice at a time. The result is a feed
+whose entries are all in that file. Nothing is pushed to it: it is read, and then dropped.
 
     history/IIIIIIII.his (the feed's id, 8 hexadecimal digits): a head (number = the feed's id, base_lsn =
     rows, payload_len, payload_crc = that of the directory), then little-endian
@@ -11,8 +11,8 @@ feed whose every entry lies in that file: nothing is pushed to it, it is read, a
            | last record u32 | CRC-32C of the entries u32 | 0 u32 |       ascending
     an entry: record number in the segment (LSN - base LSN)
 
-A durable one has the row feed id -> entries u64 in the table `feed_history`, put with the row that makes the
-feed known. Files without a row are removed by a start.
+A durable feed has the row feed id -> entries u64 in the table `feed_history`, put with the row that makes
+the feed known. A start removes files without a row.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""Key compaction: of a stream's records in closed segments only the last one of each key stays.
+"""Key compaction: in closed segments, only the last record of each key of a stream stays.
 
-What stays is found here and marked for the rewrite that seals a segment (`sealing`); records that are not
-marked go when it leaves traffic retention. Offsets do not change: those of what is gone are skipped. Until
-then, and in the segment that is being written, older values of a key are seen, too; a reader that goes on to
-the end has seen the last value of each key.
+This module finds the records that stay, and marks them for the rewrite that seals a segment (`sealing`).
+Unmarked records go when the segment leaves traffic retention. Offsets do not change: readers skip those of
+removed records. Until then, and in the segment being written, readers also see older values of a key. A
+reader that reads to the end has seen the last value of each key.
 
     1  all closed segments with records of the feed are read: the last LSN of each key, and how many it has
     2  those beyond traffic retention are read again: a record stays when it is the last of its key; not when
        that is a tombstone (no body) older than a day and nothing else of the key is left
 
-Reading twice makes the order not matter, and lets a tombstone go only when no older value is left anywhere,
-however the rewrites of single segments went. A feed is compacted again when as much was written to it as it
-had before (Kafka's min.cleanable.dirty.ratio = 0.5), so each byte is read a logarithmic number of times.
+Because of the second reading the order of segments does not matter. A tombstone goes only when no older
+value is left anywhere, in whatever order segments were rewritten. A feed is compacted again when as much
+was written to it as it had before (Kafka's min.cleanable.dirty.ratio = 0.5). So each byte is read a
+logarithmic number of times.
 """
 
 from __future__ import annotations

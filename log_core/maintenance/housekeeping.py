@@ -1,11 +1,11 @@
-"""What happens to segments after they were written: indexes, checkpoints, deletion, sealing; and when.
+"""Housekeeping: decides what happens to closed segments, and when.
 
-    closed -> indexed -> (a checkpoint behind it) -> beyond traffic retention: deleted, or rewritten with what
-    is still needed
+    closed -> indexed -> (a checkpoint behind it) -> beyond traffic retention: deleted, or rewritten with the
+    records that are still needed
 
-Decides on the loop; the work is done by the thread of `Upkeep`, whose results come back through the log's
-`post`. Segments are deleted, rewritten or searched one job at a time, so that none works on what another
-takes away.
+It decides on the loop. The thread of `Upkeep` does the work, and its results come back through the log's
+`post`. Segments are deleted, rewritten or searched one job at a time, so that no job works on a segment
+that another one removes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Leases of readers from outside: from which position on each wants the log kept, and for how long.
+"""Leases of external readers: the position from which each needs the log, and until when.
 
-A reader renews its lease while it lives; what it does not renew ends by itself. Leases hold back deletion and
-rewriting, but of all closed segments only the newest `lease_bytes`: a reader that falls further behind loses
-what it has not read, and is told so by what it finds missing. They are in memory: after a restart, what
-retention does not keep anyway may go before a reader has renewed its lease. Used on the loop.
+A reader renews its lease while it lives; otherwise the lease ends by itself. Leases hold back deletion and
+rewriting, but only for the newest `lease_bytes` of closed segments. A reader that falls further behind
+loses unread data and finds it missing. Leases are in memory. After a restart, data that retention does not
+keep may go before a reader has renewed its lease. Used on the loop.
 """
 
 from __future__ import annotations

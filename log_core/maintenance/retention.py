@@ -1,17 +1,17 @@
-"""Traffic retention: how much of what passed is kept for replay, for each partition of the log by itself.
+"""Traffic retention: how much of the published traffic is kept for replay, for each partition of the log.
 
-A partition is a vhost. A segment holds records of many; the traffic of one is wanted as far back as its
-limits reach, whatever those of the others are. So a segment is
+A partition is a vhost. A segment holds records of many. The traffic of each is kept as far back as its own
+limits say. So a segment is
 
-    wanted whole        while every partition with records in it wants them
-    thinned             once some do not: rewritten without their records, but for those that somebody needs
-    beyond retention    once none does: rewritten with what is needed alone, or deleted
+    kept whole          while every partition with records in it wants them
+    thinned             when some do not: rewritten without their records, except needed ones
+    beyond retention    when none does: rewritten with needed records alone, or deleted
 
-When the disk runs short, the oldest traffic gives way (`given_up`), whatever its limits: publishers need the
-room. What somebody needs does not.
+When the disk runs short, the oldest traffic is given up (`given_up`), whatever its limits, because
+publishers need the room. Needed records stay.
 
-From where on a partition's traffic is whole is worked out anew from the segments each time: nothing of it is
-kept but which partitions a rewritten segment was thinned of.
+The position from which a partition's traffic is complete is computed from the segments each time. The only
+stored fact is which partitions a rewritten segment was thinned of.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The scrub: reads closed segments again, slowly and in the background, to find what the disk has lost.
+"""The scrub: reads closed segments again in the background, to find damage early.
 
-A disk forgets silently, and what nobody reads is found missing on the day it is needed. So each closed
-segment and its indexes are read every `scrub_each_s`, oldest look first, at `scrub_bytes_per_s`, on a thread
-of its own. What is damaged is noted (`damages`), logged, counted and an alarm; nothing is changed. When
-each segment was looked at is not kept over a restart: the round begins anew.
+A disk can lose data silently, and data that nobody reads would be found missing when it is needed. So each
+closed segment and its indexes are read every `scrub_each_s`, the one not read for longest first, at
+`scrub_bytes_per_s`, on a thread of its own. Damage is noted (`damages`), logged, counted, and an alarm.
+Nothing is changed. The times of the last reads are not kept over a restart: the round begins anew.
 
-The pages of a segment that no queue needs are given back, so that reading everything pushes nothing out.
+The pages of a segment that no queue needs leave the page cache afterwards, so that the scrub displaces
+nothing.
 """
 
 from __future__ import annotations

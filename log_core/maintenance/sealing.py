@@ -1,23 +1,25 @@
-"""Sealing: a closed segment that leaves traffic retention is rewritten with what is still needed.
+"""Sealing: a closed segment that leaves traffic retention is rewritten with the records that are still
+needed.
 
-It leaves it partition by partition (`retention`): what some want is kept whole, the others are thinned. And
-feed by feed, where something has a retention of its own (`retention_feeds`).
+It leaves retention partition by partition (`retention`): partitions that want it are kept whole, the
+others are thinned. Feeds with a retention of their own count by themselves (`feed_retention`).
 
-So one queue that nobody consumes keeps its own messages, not all that was written in between; a stream keeps
-its retention, compressed where that leaves a third; what is left of a segment that nobody needs is its head.
-Until then a segment stays as it was written: most messages are done by then, and are never written twice.
+So a queue that nobody consumes keeps its own messages, not everything that was written in between. A
+stream keeps its retention, compressed if at most a third remains. A segment that nobody needs keeps only
+its head. Before that a segment stays as it was written: by then most messages are done and are never
+written twice.
 
-    1  the queues mark what they need (`Log.mark_needs`), on the loop
-    2  the survivors are written to NNNNNNNNNN.wal.new, compressed in blocks, which is synced
+    1  the queues mark the records they need (`Log.mark_needs`), on the loop
+    2  these are written to NNNNNNNNNN.wal.new, compressed in blocks, which is synced
                                                                                  seal.before, seal.written
-    3  it gets the segment's name, at once with what readers know of it          seal.renamed
+    3  the file gets the segment's name, together with the knowledge of readers  seal.renamed
     4  the folder is synced, the sparse index made anew                          seal.done, tix.*
 
-A crash before 3 leaves the segment as it was. After it the sparse index does not fit the shorter file, so a
-start scans that and makes the index anew. LSNs, times and the numbers of records do not change, so feeds,
-cursors and positions hold; the feed index stays too, and what it names that is gone counts as done.
+A crash before 3 leaves the segment as it was. After 3 the sparse index does not fit the shorter file, so a
+start scans that and makes the index anew. LSNs, times and record numbers do not change, so feeds, cursors
+and positions stay valid. The feed index stays, too; an entry whose record is gone counts as done.
 
-A sealed segment is looked at again: what was needed then may not be needed any more.
+A sealed segment is looked at again, because records that were needed then may not be needed any more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The work on closed segments, off the loop: index files, checkpoints, deletion. One thread, in order.
+"""Upkeep: the work on closed segments, off the loop. One thread makes index files and checkpoints, and
+deletes.
 
-Everything is made so that a crash between any two steps leaves a folder that a start can use: index files
-and checkpoints count from their rename on, and MANIFEST names a checkpoint, or moves the first segment up,
-before files are removed.
+A crash between any two steps leaves a folder that a start can use. Index files and checkpoints are valid
+from their rename on. MANIFEST names a checkpoint, or a later first segment, before files are removed.
 """
 
 from __future__ import annotations

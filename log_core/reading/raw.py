@@ -1,7 +1,7 @@
-"""The files of the log as bytes, for readers that are elsewhere: nothing is decoded, and nothing is cached.
+"""Raw reads: the files of the log as bytes, for readers outside the process. Nothing is decoded or cached.
 
-One thread of its own reads for all of them, so that they take nothing from consumers that catch up. What a
-reader is told may be deleted before it asks for it; then it is told that.
+One thread reads for all of them, so that they take nothing from consumers that catch up. A file may be
+deleted between the answer that names it and the read of it; the reader is then told so.
 """
 
 from __future__ import annotations

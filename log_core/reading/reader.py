@@ -1,13 +1,14 @@
-"""Reads of what is no longer in memory: batches and feed entries of older segments, on two threads.
+"""The reader: loads batches and feed entries of older segments that are no longer in memory, on two threads.
 
-Owns the decision what to read. Batches go into the read cache before the loop hears of them, so that of many
-who want neighbouring records the first one reads for all. (A call of the cache is one step of the
-interpreter, so the threads need no lock for it.) A file is opened for each read, so that a segment may be
-deleted at any time. Reading goes forward: about 1 MiB from the wanted LSN on, and the kernel is told to fetch
-the next.
+It decides what to read. Batches go into the read cache before the loop hears of them. So when several
+queues want neighbouring records, the first read serves all. (A call of the cache is one step of the
+interpreter, so the threads need no lock.) A file is opened for each read, so that a segment may be deleted
+at any time. A read covers about 1 MiB from the wanted LSN on, and the kernel is told to fetch the next
+part.
 
-What the disk does not answer, or what fails in a way that nobody expected, is tried again each second where
-data would be given up otherwise (batches, entries); other questions are answered with that failure.
+If the disk does not answer, or a read fails in an unexpected way, reads of batches and entries are
+repeated each second, because data would be given up otherwise. Other questions are answered with the
+failure.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""What a start does before anything is served: find out what the files hold, and make them consistent.
+"""Recovery: what a start does before it serves: find out what the files hold, and make them consistent.
 
-1. MANIFEST says where the log begins and which checkpoints there are; without it, the files themselves do.
-2. The newest checkpoint that can be read gives the tables. There are two, so that one may be lost.
+1. MANIFEST says where the log begins and which checkpoints there are. Without it, the files themselves do.
+2. The newest readable checkpoint gives the tables. There are two, so that one may be lost.
 3. After a clean stop nothing is scanned: the feeds come from the directories of the feed indexes. Otherwise
-   the segments that hold more than the checkpoint are scanned, batch by batch. An index that is missing or
-   damaged is made anew from its segment.
-4. Where a batch is not valid, at LSN X, the rest of the log is searched for valid ones; H is the highest
+   the segments behind the checkpoint are scanned, batch by batch. A missing or damaged index is made anew
+   from its segment.
+4. If a batch is not valid, at LSN X, the rest of the log is searched for valid ones. H is the highest
    synced LSN in any of them, in the checkpoint and in CLEAN. X > H: what follows was never promised (a
-   torn write, or pages that reached the disk out of order); it is cut off and reported. X <= H: durable
+   torn write, or pages that reached the disk out of order). It is cut off and reported. X <= H: durable
    data is damaged. A copy goes to quarantine and the start is refused, unless it was asked to salvage:
-   then the readable rest is kept and the hole listed.
-5. Non-persistent records are in no feed afterwards: they die with the process.
+   then the readable rest is kept and the gap listed.
+5. Transient records are in no feed afterwards: they end with the process.
 6. After an unclean stop the next LSN jumps by 2**32, so that no position is used twice.
 """
 

@@ -1,9 +1,9 @@
-"""Mending damaged segments: what can be read is kept, what cannot is cut out and listed, the original kept.
+"""Salvage: repairs damaged segments. Readable data is kept, the rest is cut out and listed.
 
-A copy of the damaged file goes to quarantine before anything changes, and without room for it nothing does.
-The mended segment is a new file with flag SALVAGED that takes the name of the old one: LSNs are missing in it
-and none changes. When the LSN that follows the segment is known, its last batch is a note that says so;
-otherwise a later scan could not tell a lost end from one that is yet to come.
+A copy of the damaged file goes to quarantine before anything changes; without room for it nothing is done.
+The repaired segment is a new file with the flag SALVAGED under the old name. LSNs are missing in it, and
+none changes. If the LSN that follows the segment is known, its last batch is a note with it. Otherwise a
+later scan could not tell a lost end from one that is still to come.
 
 Used by a start that was asked to salvage, and by `penstock log repair`.
 """

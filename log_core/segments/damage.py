@@ -1,7 +1,7 @@
-"""The places of the log that were found damaged since the start, by whoever met them: readers and the scrub.
+"""Damaged places of the log, found since the start by readers and by the scrub.
 
-Each is one log line and counts once, however often it is met. Damage is never mended while serving: what a
-batch held is skipped and the rest goes on; `penstock log repair` takes it out.
+Each is one log line and counts once, however often it is met. Damage is never repaired while serving: the
+records of the batch are skipped and the rest goes on. `penstock log repair` removes it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Segments: what is known of each WAL file, and the sparse index that finds an LSN or a time in it.
+"""Segments: the facts about each WAL file, and the sparse index that finds an LSN or a time in it.
 
     index/NNNNNNNNNN.tix payload, little-endian:
     | next_lsn u64 | end u64 | min_ts i64 | max_ts i64 | marks u64 |
     | LSN u64 * marks | offset u64 * marks | time i64 * marks |
     | partition u32, flags u32, bytes u64 * partitions | entries of delayed records, 32 bytes each |
 
-How many partitions there are is the number that the head's flags are; 0: an older version wrote it.
+The head's flags are the number of partitions; 0 means that an older version wrote the file.
 
-A mark, about every 64 KiB: a batch begins at that offset with that LSN, and no record before it in the
-segment is younger than that time (ms). Times need not rise: the clock may be set back. The entries are those
-of the delayed records that still waited when the segment was closed, in their order (`_delays`).
+There is a mark about every 64 KiB. It says that a batch begins at that offset with that LSN, and that no
+record before it in the segment is younger than that time (ms). Times need not rise, because the clock may
+be set back. The entries are those of delayed records that still waited when the segment was closed, in
+order (`_delays`).
 """
 
 from __future__ import annotations

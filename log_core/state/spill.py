@@ -1,14 +1,13 @@
-"""Values of large tables in a file instead of memory: a scratch file without a name, gone with the process.
+"""Values of large tables in a scratch file instead of memory. The file has no name and ends with the process.
 
-The file is no part of what is durable: the log and its checkpoints have every value as well, and a start
-fills it anew. A value has a place of whole units of 64 bytes, named by a locator:
+The file is not part of the durable state: the log and its checkpoints have every value, and a start fills
+the file anew. A value occupies whole units of 64 bytes, named by a locator:
 
     locator = first unit << 32 | size in bytes
 
-A place that is let go is used again for a value of as many units; while a snapshot is being written (`hold`)
-it is kept, so that another thread may read everything the snapshot has. New values are gathered and written
-1 MiB at a time. Reading is one `pread`, as a rule from the page cache: the kernel decides what of it stays in
-memory.
+A free place is used again for a value of as many units. While a snapshot is being written (`hold`) places
+are kept, so that another thread can read everything in the snapshot. New values are gathered and written 1
+MiB at a time. A read is one `pread`, usually from the page cache, whose content the kernel decides.
 """
 
 from __future__ import annotations

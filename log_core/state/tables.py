@@ -1,14 +1,15 @@
 """Tables: the durable key-value state of the layers above, and of the log itself.
 
-Owns a dict per table in memory; when the values of a table have more than 32 MiB, further ones go to a
-scratch file (`spill`). Each change is also a record of a state batch, in log order with the
-messages around it; checkpoints write the dicts out whole. What keys and values mean is the business of
-whoever owns the table, except for two, whose keys are feed ids (`feed_key`): recovery rebuilds exactly the
-feeds that have a row in the table `feed`; those with a row in `feed_keeps`, which is the log's own, with the
-records that are not persistent, too.
+Each table is a dict in memory. If the values of a table exceed 32 MiB, further ones go to a scratch file
+(`spill`). Each change is also a record of a state batch, in log order with the messages around it.
+Checkpoints write the dicts out whole.
 
-A change as a record:  key block = | table name length u8 | table name | key |, body = value,
-flag TOMBSTONE = deletion.
+The owner of a table defines its keys and values. Two tables are special, because their keys are feed ids
+(`feed_key`): recovery rebuilds exactly the feeds with a row in the table `feed`. Feeds with a row in
+`feed_keeps`, the log's own, are rebuilt with their transient records, too.
+
+A change as a record: key block = | table name length u8 | table name | key |, body = value, flag TOMBSTONE
+= deletion.
 """
 
 from __future__ import annotations

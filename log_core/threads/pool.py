@@ -1,7 +1,7 @@
-"""Threads that do a log's work off the loop, so that an error of theirs is heard of.
+"""Threads that do the log's work off the loop and report every error.
 
-Whoever waits for the work is told of an error that the work itself did not expect, and the log lines have it
-with its traceback: a pool's own futures, which nobody asks, would keep it to themselves.
+A caller that waits for the work is told of unexpected errors, and the log lines have the traceback. A
+pool's own futures, which nobody asks, would hide them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether publishers must wait, and why: any of several reasons holds them, the last one to go frees them.
+"""Backpressure: whether publishers must wait, and why. They wait while at least one reason holds.
 
-A reason may be an alarm: a resource that runs low, which publishers are told of. Others come and go in the
-course of business, as when the disk is behind, and are felt only.
+A reason may be an alarm: a resource runs low, and publishers are told. Other reasons belong to normal
+operation, such as a disk that is behind; publishers only feel them.
 """
 
 from __future__ import annotations

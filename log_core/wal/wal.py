@@ -1,10 +1,11 @@
-"""The files that the log writes: the active one, the next one, and the change between them.
+"""The write-ahead log's files: the active one, the next one, and the change between them.
 
-A tick goes into one file whole, so an atomic unit never crosses files; a tick larger than the room left
+A tick goes into one file whole, so an atomic unit never crosses files. A tick larger than the room left
 makes the file longer than `segment_bytes`. Files change between ticks. The next file is made early, off
-the loop: created, preallocated (syncing a file that does not grow is half as expensive), its head written,
-file and name synced. So a segment whose head cannot be read is damaged, never merely unfinished. The head
-has no first LSN, except in the first segment of a process: it goes on where the one before it ends.
+the loop: it is created and preallocated (syncing a file that does not grow is half as expensive), its head
+is written, and file and name are synced. So a segment whose head cannot be read is damaged, never merely
+unfinished. The head has no first LSN, except in the first segment of a process: each segment continues
+where the one before it ends.
 
 Knows nothing of confirms, tables or feeds. Everything here runs on the loop, except `_make`.
 """

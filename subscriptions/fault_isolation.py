@@ -1,7 +1,7 @@
-"""One of many that fails: the others go on, and so does the timer that looks after all of them.
+"""Isolates a failure of one among many, so that the others and their common timer go on.
 
-What is done for many at a time (half messages that are due, queues that expire, sessions that end) is called
-from one timer, which is set again behind it. An error of one must end neither.
+Work on many at a time (half messages that are due, queues that expire, sessions that end) runs from one
+timer, which is set again afterwards. An error of one must end neither.
 """
 
 from __future__ import annotations

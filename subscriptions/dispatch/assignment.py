@@ -1,7 +1,7 @@
-"""Who gets what among the consumers of a subscription: pure choices, the same after a restart.
+"""Pure choices among the consumers of a subscription, the same after a restart.
 
-A ring of 100 points per consumer (consistent hashing): when one joins or leaves, only what falls to it, or
-was its, changes owners. Points are hashes of names, so nobody has to agree on an order.
+Each consumer has 100 points on a ring (consistent hashing). When one joins or leaves, only its share
+changes owners. Points are hashes of names, so the order of joining does not matter.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The port through which a queue hands messages to one consumer; front ends implement it.
+"""The port through which a queue gives messages to one consumer. Front ends implement it.
 
-An outlet belongs to one queue at a time (`Queue.attach`). The queue asks how much it may give
-(`credit`), takes that much from its cursor, and lets the outlet encode its share (`deliver`). What
-the outlet took is the outlet's: it stays OUT in the cursor under its seq until the outlet settles it
-(`cursor.settle`) or gives it back (`cursor.requeue`). After freeing credit it calls
-`Queue.credit_gained`, once per read, not per message: an outlet that had no credit when it was asked is not
-asked again before.
+A consumer belongs to one queue at a time (`Queue.attach`). The queue asks how much it may give (`credit`),
+takes that much from its cursor, and lets the consumer encode its share (`deliver`). Messages that the
+consumer took stay OUT in the cursor under their seq until it settles them (`cursor.settle`) or gives them
+back (`cursor.requeue`).
+
+After freeing credit the consumer calls `Queue.credit_gained`, once per read, not per message. A consumer
+that had no credit when it was asked is not asked again before.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The consumers of one queue: who comes first, who may have credit, and whose turn it is.
+"""The consumers of one queue: their priority, whether they may have credit, and whose turn it is.
 
-A queue may have tens of thousands, so nothing here goes through all of them: neither to join or to leave, nor
-to find those that take the next messages. By priority, the highest first, outlets stand in
+A queue may have tens of thousands of consumers. So no operation visits all of them: not joining, not
+leaving, and not finding those that take the next messages. For each priority, the highest first, consumers
+are in
 
-    ring      those that may have credit, whose turn it is first
-    asleep    those that were asked and had none; `rouse` brings them back to the end of the ring
+    ring      those that may have credit, the next one first
+    asleep    those that had none when asked; `rouse` moves them to the end of the ring
 
-One alone stands in neither, and costs this object only.
+A single consumer is in neither, and costs this object only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A failover subscription: one active consumer, and how another one takes over.
 
-The active one is chosen by priority and name (`choosing.place_of`), so it is the same whoever came first.
-When another is to take over, the active one gets nothing more and has a second to settle what it holds; then
-what is left is void there and comes to the new one, in its order and flagged. They are told: who
-becomes active, who gives way, and of those that came meanwhile each that it is not.
+Priority and name choose the active one, so the order of joining does not matter. When another is to take
+over, the active one gets nothing more and has a second to settle what it holds. Messages left after that
+are invalid there. They come to the new one in order, flagged as redelivered. Three kinds of consumer are
+told: the one that becomes active, the one that gives way, and each newcomer that is not active.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""A group shared by key: a key's messages go to one consumer, and to no other while it has some of them.
+"""A group shared by key: the messages of a key go to one consumer, and to no other while it holds some of
+them.
 
-*auto*: the ring of the points of the consumers' names (`choosing`). *sticky*: each consumer says which slots
-it wants; overlaps are refused, and what nobody wants waits. `_keys.pyx` has who holds what, what is parked.
+*auto*: the points of the consumers' names form a ring (`assignment`). *sticky*: each consumer says which
+slots it wants. Overlaps are refused, and slots that nobody wants wait. The kernel `_keys` knows who holds
+which key, and which messages are parked.
 """
 
 from __future__ import annotations

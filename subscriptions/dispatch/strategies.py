@@ -1,8 +1,8 @@
-"""Who gets the next messages: one small strategy per kind of queue.
+"""Strategies: one for each kind of queue; they choose the consumer of the next messages.
 
-A strategy has no state of its own (a queue keeps its turn), so it costs an idle queue nothing. It takes
-from the queue's cursor as much as the chosen outlets have credit for, lets each encode its share, and puts
-back what they had no room for.
+A strategy has no state (a queue keeps its turn), so it costs an idle queue nothing. It takes from the
+queue's cursor as much as the chosen consumers have credit for, lets each encode its share, and puts back
+what they had no room for.
 """
 
 from __future__ import annotations

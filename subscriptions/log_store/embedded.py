@@ -1,7 +1,7 @@
-"""The embedded log behind the port `LogStore`: for the paths that are not hot, one call per unit.
+"""The embedded log behind the port `LogStore`, for paths that are not hot: one call per unit.
 
-Owns the writing turns of a `Log` that nobody else appends to: what callers append in one turn of the loop is
-written together. Reads that need the disk run on threads.
+Owns the write turns of a `Log` that nobody else appends to. Units that callers append in one turn of the
+loop are written together. Reads that need the disk run on threads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the layers from here up need of whoever keeps the log: `LogStore`.
+"""The port `LogStore`: what this layer and those above need of the log.
 
 A store is one log of records at positions, feeds over it, and tables of rows that change atomically with
-it. It may be a folder on this machine or a cluster of another engine; nothing here says segment, batch, file,
-partition or topic. `tests/conformance/log_store` says in tests what is said here in words, and every store
-passes it. docs/adr/0014-log-store.md says what of the gateway goes through this port, and what does not.
+it. It may be a folder on this machine or a cluster of another engine. The port knows no segment, batch,
+file, partition or topic. `tests/conformance/log_store` tests these rules, and every store passes it.
+docs/adr/0014-log-store.md says what the gateway does through this port, and what it does not.
 
 The rules:
 
@@ -11,7 +11,7 @@ The rules:
                 rows that change take positions, too
     units       what one `append` gets is one unit: after a crash all of it is there, or nothing
     order       units of one caller are in the order of its calls, in the log and in each feed
-    durability  what an append waits for; see `Durability`. What was not waited for may be lost, but only from
+    durability  what an append waits for; see `Durability`. Units not waited for may be lost, but only from
                 the end: never something before what is kept
     failure     after the store failed nothing is confirmed any more: appends raise StoreFailed, also those
                 that wait; what was confirmed is there at the next start

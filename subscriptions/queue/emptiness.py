@@ -1,11 +1,11 @@
-"""Whether a queue has nothing now: for whoever asks once, and would be told that there is nothing.
+"""Answers once whether a queue is empty now, for callers that would be told that there is nothing.
 
-A pull whose time is up must not end with nothing while what it asks for is on its way from the disk: no
-messages means that there are none. What is being read is waited for, but not for ever: a disk may hang.
+A pull whose time is up must not end with nothing while its messages are being read from the disk: an empty
+answer means that there are none. It waits for the read, but not for ever, because a disk may hang.
 
-Many may ask at once: 100,000 pulls whose time is up at the same moment. They look together, in rounds. Those
-of a round have the queue served once, and again for as long as that hands something out; then they are told,
-a slice of them in each turn of the loop. Whoever asks meanwhile is in the next round.
+Many may ask at once, such as 100,000 pulls whose time is up together. They are answered in rounds. In a
+round the queue is served once, and again as long as that hands something out. Then the callers are told, a
+slice of them in each turn of the loop. Callers that come meanwhile are in the next round.
 """
 
 from __future__ import annotations

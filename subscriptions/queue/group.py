@@ -1,6 +1,7 @@
-"""A queue that may have a way of its own to choose among its consumers: failover, or by key.
+"""A group: a queue that may choose among its consumers in its own way, failover or by key.
 
-Its kind says which (`become`). Subscriptions to streams are groups, and so are MQTT's shared subscriptions.
+Its kind says which (`become`). Subscriptions to streams are groups, and so are MQTT's shared
+subscriptions.
 """
 
 from __future__ import annotations

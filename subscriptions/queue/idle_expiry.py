@@ -1,8 +1,8 @@
-"""Queues that are deleted when nobody has used them for a while.
+"""Deletes queues that nobody has used for a while.
 
-Used is a queue that has consumers, that was asked for a message, or that was declared again. One heap and one
-timer serve all of them. Use does not touch the heap: an entry whose queue was used in the meantime is put
-back when it comes up, and one whose queue has consumers then is dropped until the last of them leaves.
+A queue is used if it has consumers, was asked for a message, or was declared again. One heap and one timer
+serve all queues. Use does not touch the heap. When an entry comes up and its queue was used meanwhile, it
+is put back. If the queue has consumers then, the entry is dropped until the last of them leaves.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""The rules of a queue beyond plain queueing: what leaves it undone, and when.
+"""The limits of a queue: TTL, length, overflow, eviction, refused messages. They decide what leaves it
+undone, and when.
 
-Most queues have none, and pay nothing. A queue with `Limits` is looked after before and after each pump:
+Most queues have none, and pay nothing. A queue with `Limits` is checked before and after each pump:
 
-    before    what was refused leaves; and what is over the limits, when a getter would be served next, or
-              when it had to be read from the disk first: who came meanwhile gets none of it
-    after     what is evicted, or over the limits and taken by no consumer, is dropped, from the head or from
-              the end; then the head is looked at, and a timer set for the moment it expires
+    before    refused messages leave. Messages over the limits leave, too, if a getter would be served
+              next, or if they had to be read from the disk first: newcomers get none of them
+    after     evicted messages, and those over the limits that no consumer took, are dropped, from the head or
+              from the end. Then the head is checked, and a timer set for the moment when it expires
 
-What is refused or has expired is out until it is buried: handed to `bury`, and its place settled afterwards.
-The copy and the cursor's record that says the original is done are one unit of the log: a crash leaves one of
-the two messages. A record that is no longer in memory is loaded first.
+A refused or expired message is OUT until it is buried: given to `bury`, and its place settled afterwards.
+The copy, and the cursor's record that the original is done, are one unit of the log. So a crash leaves
+exactly one of the two messages. A record that is no longer in memory is loaded first.
 
-Only a queue with `bury` or a time to live looks at its head in time; in others expired records are dropped
-when they are met.
+Only a queue with `bury` or a time to live checks its head in time. Others drop expired records when they
+meet them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What an administrator does: users, vhosts, permissions, limits, policies; durable, and in force at once.
+"""Administration: changes of users, vhosts, permissions, limits and policies. They are durable and take
+effect at once.
 
-A method answers the LSN to wait for before the change is promised, 0 when nothing changed.
-Whoever calls has asked whether its caller may: the rule is RabbitMQ's tags (`policymaker` for policies,
-`administrator` for the rest), not permissions. What goes on by something that is taken away ends: connections
-of a deleted user or vhost are closed with RabbitMQ's words, changed permissions are asked again
+A method returns the LSN to wait for before the change is promised, or 0 if nothing changed. The caller has
+checked the permission: the rule is RabbitMQ's tags (`policymaker` for policies, `administrator` for the
+rest), not permissions. A change also ends what it forbids: connections of a deleted user or vhost are
+closed with RabbitMQ's texts, and changed permissions are checked again
 (`Connections.permissions_changed`).
 
 Source: RabbitMQ's rabbit_auth_backend_internal, rabbit_vhost, rabbit_connection_tracking.

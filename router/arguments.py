@@ -1,14 +1,14 @@
-"""Tables of arguments: what clients say beyond names and flags, kept exactly, compared, and encoded for the
-log.
+"""Tables of arguments of clients: stored exactly, compared, and encoded for the log.
 
 A table is a mapping of str to bool, int, float, str, bytes, Decimal, datetime, None, lists and tables of
-these: what the AMQP field types decode to. Encoded it is JSON, with what JSON has not as a one-entry object:
+these: the types that AMQP fields decode to. Its encoding is JSON. Types that JSON lacks are one-entry
+objects:
 
     {"b": base64}   bytes              {"s": base64}   text that is no UTF-8
     {"t": ISO 8601} datetime           {"d": digits}   Decimal
     {"f": text}     float inf or nan   {"o": {...}}    a table
 
-Keys are sorted, so equal tables have equal encodings: the encoding is also the identity of a binding's
+Keys are sorted, so equal tables have equal encodings. The encoding is also the identity of a binding's
 arguments.
 """
 

@@ -1,11 +1,10 @@
-"""The state that all workers of a gateway have in common: users, permissions, tokens, and whose each vhost
-is.
+"""State that all workers of a gateway share: users, permissions, tokens, and which worker owns each vhost.
 
-Worker 0 has it in its log and says every change of a row (`Said`); each other worker has a copy in memory
-(`Mirror`), which it gets whole when it starts or has lost sight of worker 0, and row by row from then on.
-There `apply` makes a row hold by the same methods by which an administrator would.
+Worker 0 has it in its log and announces every change of a row (`Said`). Each other worker has a copy in
+memory (`Mirror`). It gets the whole copy when it starts or has lost worker 0, and then row by row. `apply`
+makes a row effective there with the methods that an administrator would use.
 
-What is in a vhost is nobody else's business and stays in the log of its worker.
+The content of a vhost stays in the log of its worker.
 """
 
 from __future__ import annotations

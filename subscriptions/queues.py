@@ -1,12 +1,12 @@
-"""All queues of the process: their numbers, their state records, and what of the log they still need.
+"""All queues of the process: their numbers, their state records, and what they still need of the log.
 
-Owns the table `cursor`:  key = qid u64 big-endian, value = the cursor's state record (_state.pyx).
-The router owns names, arguments and bindings, and says at start which queues there are (`restore`).
+Owns the table `cursor`: key = qid u64 big-endian, value = the cursor's state record (`_state_record`).
 
-A cursor that changed is written within `cursor_flush_ms`, many with one write; `join` and `leave` of a
-durable queue are put at once. Queues that are not durable have qid 0 and write nothing.
+The router owns names, arguments and bindings, and says at start which queues exist (`restore`). A changed
+cursor is written within `cursor_flush_ms`, many with one write. `join` and `leave` of a durable queue are
+put at once. Queues that are not durable have qid 0 and write nothing.
 
-Knows no protocol and no name's meaning.
+Knows no protocol, and no name's meaning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The public keys that tokens are signed with: a JSON Web Key Set (RFC 7517), wherever it is read from.
+"""The public keys that verify tokens: a JSON Web Key Set (RFC 7517), from any source.
 
-The set is read again when it is older than `refresh_s`, and when a token names a key that it has not, then
-at most once in `AGAIN_S`: so keys rotate without a restart, and a flood of unknown names costs nothing. A set
-that cannot be had or read changes nothing: the last good one holds, and a log line says why.
+The set is read again when it is older than `refresh_s`, and when a token names an unknown key, at most
+once in `AGAIN_S`. So keys rotate without a restart, and a flood of unknown names costs nothing. If the set
+cannot be read, the last good one stays valid, and a log line says why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How often a login may fail: per peer address and user, ten times a minute.
+"""The limit of failed logins: ten a minute for each peer address and user.
 
-Bounded in memory: pairs are kept as short hashes, the oldest go first.
+Memory is bounded: pairs are kept as short hashes, and the oldest go first.
 """
 
 from __future__ import annotations

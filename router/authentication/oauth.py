@@ -1,12 +1,13 @@
-"""Logins by a token of OAuth 2: a JSON Web Token (RFC 7519), signed by an issuer that the operator trusts.
+"""Logins by an OAuth 2 token: a JSON Web Token (RFC 7519), signed by an issuer that the operator trusts.
 
-A token is a password: of SASL PLAIN, of MQTT's CONNECT, of HTTP Basic; or it comes as HTTP Bearer. The user
-name beside it is not looked at: who it is says the token. What it allows are its scopes (`grants`); the
-gateway's own permissions have no say. It logs in until its time, and not a second longer.
+A token is a password of SASL PLAIN, of MQTT's CONNECT, or of HTTP Basic; or it comes as HTTP Bearer. The
+user name beside it is ignored: the token says who the user is. Its scopes say what it allows (`grants`);
+stored permissions do not count. It logs in until it expires, and not a second longer.
 
-A token is refused that has no key, another algorithm than its key, another issuer or audience, no `exp` that
-is a whole number, or that names a user of the gateway's own: what is kept under that name is not the token's.
-Claims count only after the signature. Nothing of this can be switched off.
+A token is refused if it has no known key, another algorithm than its key, another issuer or audience, or
+no `exp` that is a whole number. It is also refused if it names a user of the gateway's own, because the
+stored data of that name is not the token's. Claims count only after the signature. No check can be
+switched off.
 
 Source: RabbitMQ's rabbit_auth_backend_oauth2; RFC 7519, RFC 8725.
 """

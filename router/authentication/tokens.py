@@ -1,7 +1,8 @@
-"""Tokens: what a program logs in with instead of a password. Owns the table `token` (`metadata`).
+"""Access tokens: a program logs in with one instead of a password. Owns the table `token`.
 
-A token is 256 random bits, shown once; kept is its SHA-256, so nobody can log in with what lies in the log.
-It is its user's, has the user's rights, and ends: at its time, when it is revoked, or with its user.
+A token is 256 random bits, shown once. Only its SHA-256 is stored, so nobody can log in with the content
+of the log. It belongs to a user and has the user's rights. It ends when it expires, when it is revoked, or
+with its user.
 
     table token   key: SHA-256 of the token, 32 B   value: {user, name, made_ms, expires_ms}
 """

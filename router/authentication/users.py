@@ -1,8 +1,8 @@
-"""Who may log in: users and their passwords. Owns the table `user` (`metadata`).
+"""Users and their passwords. Owns the table `user`.
 
-Verification of a slow hash runs in two threads with a bounded queue; a correct password is remembered for a
-minute as a keyed hash, so that a storm of reconnects costs microseconds each. An unknown user takes as long
-as a wrong password.
+A slow hash is verified in two threads with a bounded queue. A correct password is remembered for a minute
+as a keyed hash, so that a storm of reconnects costs microseconds each. An unknown user takes as long as a
+wrong password.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What a token of OAuth 2 allows: scopes in RabbitMQ's form, instead of permissions that the gateway keeps.
+"""Grants: what an OAuth 2 token allows. They are scopes in RabbitMQ's form, used instead of stored
+permissions.
 
     OPERATION:VHOST/NAME            configure, read or write on exchanges and queues
     OPERATION:VHOST/NAME/KEY        and on a topic exchange only with such routing keys (without: with all)
     tag:TAG                         what the user may administer
 
-Each part may have `*`, which stands for any text, and is percent-encoded: `read:%2F/orders-*/eu.*`. What is
-no such scope is nobody's business here and left out.
+Each part may have `*`, which stands for any text, and is percent-encoded: `read:%2F/orders-*/eu.*`. Other
+scopes are ignored.
 
 Source: RabbitMQ's rabbit_oauth2_scope and its OAuth 2 guide.
 """

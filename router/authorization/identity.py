@@ -1,4 +1,4 @@
-"""Who asks: a user who logged in, and the connection it asks through."""
+"""The caller of an operation: a user who logged in, and the user's connection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Regular expressions of users and policies: RE2's, so that no pattern and no name can take long.
+"""Regular expressions of users and policies. RE2 matches them, so that no pattern and no name takes long.
 
-A pattern is searched in a name, not anchored. RE2 has what RabbitMQ's patterns use except for what needs
-backtracking: look-around and back references, which are reported when the pattern is set. Names are matched
-as the bytes they came as.
+A pattern is searched in a name, not anchored. RE2 lacks only what needs backtracking: look-around and back
+references. They are reported when the pattern is set. Names are matched as the bytes of the client.
 
 Source: RE2's syntax page.
 """

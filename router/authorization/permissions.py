@@ -1,16 +1,16 @@
-"""Who may do what: permissions per vhost and per topic, one authorizer that every protocol asks.
+"""Permissions per vhost and per topic, and the one authorizer that every protocol asks.
 
-Owns the tables `permission` and `topic_permission` (`metadata`).
+Owns the tables `permission` and `topic_permission`.
 
 A permission is a regular expression searched in the name, as in RabbitMQ; the empty one matches the empty
-name only. A topic permission narrows it on one topic exchange: what is searched is the routing key of a
-message (write) or of a binding (read). A user without one for an exchange may use every key there. In it
-`{username}`, `{vhost}` and `{client_id}` stand for what they say, as literal text whatever it contains;
-`{client_id}` has a meaning for MQTT clients only. Who logged in by a token of OAuth 2 has its `grants`
-instead of both.
+name only. A topic permission narrows it on one topic exchange. It is searched in the routing key of a
+message (write) or of a binding (read). A user without one for an exchange may use every key there.
+`{username}`, `{vhost}` and `{client_id}` in it stand for literal text; `{client_id}` is meaningful for
+MQTT clients only. A user who logged in by an OAuth 2 token has `grants` instead of both.
 
-Decisions are on names: nothing is looked up, so a refusal does not tell what exists. They are not kept here:
-a route keeps the one about its key, and `changed` says when all of a vhost must be asked again.
+Decisions are made on names. Nothing is looked up, so a refusal does not reveal what exists. Decisions are
+not stored here: a route keeps the decision about its key, and `changed` says when those of a vhost must be
+made again.
 
 Source: RabbitMQ's access control documentation.
 """

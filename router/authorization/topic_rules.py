@@ -1,7 +1,7 @@
 """The port for further rules on topics, which a front end provides.
 
-They are asked wherever the topic permissions of the exchange of topics (`exchanges.MQTT_EXCHANGE`) are, so
-they hold for a topic by whichever protocol it is reached: see `Authorizer.allow_topic`.
+They are asked wherever the topic permissions of the exchange of topics (`exchanges.MQTT_EXCHANGE`) are. So
+they apply to a topic whatever the protocol: see `Authorizer.allow_topic`.
 """
 
 from __future__ import annotations

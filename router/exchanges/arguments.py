@@ -1,4 +1,4 @@
-"""What exchanges may be declared with, and when a declaration is of one that is there. Pure."""
+"""Arguments of exchanges: which are valid, and when a declaration equals an existing exchange. Pure."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""Exchanges of type `x-message-deduplication`: a message whose header `x-deduplication-header` has a value
-that another one had is confirmed and goes nowhere. Else they are fanouts.
+"""Exchanges of type `x-message-deduplication`: they route one message for each value of
+`x-deduplication-header`.
+
+A message whose value another one had is confirmed and goes nowhere. Otherwise these exchanges are fanouts.
 
     x-cache-size          values remembered, the newest; required
     x-cache-ttl           ms for which a value counts, from its first message on; also a header of the message
     x-cache-persistence   "disk": they survive a restart; "memory" (the default): they do not
 
-A value is remembered in the atomic unit of its message, and with the message's place in the log, so that a
-duplicate is confirmed no sooner than the first one, and a crash keeps both or neither.
+A value is remembered in the atomic unit of its message, with the message's position. So a duplicate is
+confirmed no sooner than the first message, and a crash keeps both or neither.
 
     table seen   key    digest of vhost and exchange, 16 bytes | digest of the value, 16 bytes
                  value  number of the entry u64 | until when it counts, ms since the epoch, u64 (0: for good)

@@ -1,16 +1,17 @@
-"""Exchanges that give a message to one of what is bound to them: by a hash, by weight, or at random.
+"""Exchanges that give a message to one of their bindings: by a hash, by weight, or at random.
 
-    x-consistent-hash   the same value goes to the same one; weights share the values out; when one comes or
-                        goes only its own share moves
-    x-modulus-hash      the same value goes to the same one, as long as nothing comes or goes
-    x-random            anyone; so does x-local-random
+    x-consistent-hash   equal values go to the same one; weights divide the values; a new or removed binding
+                        moves only its own share
+    x-modulus-hash      equal values go to the same one, as long as the bindings do not change
+    x-random            any one; x-local-random is the same
 
-The weight of a binding is its key, a whole number. Each (key, destination) is one slot, so the weights of a
-queue that is bound by several keys add up.
+The weight of a binding is its key, a whole number. Each (key, destination) is one slot, so the weights of
+a queue that is bound by several keys add up.
 
 Consistent hashing is weighted rendezvous hashing: slot s scores -w / ln(h(value, s)) and the highest wins.
-That needs no ring, costs the same for every weight, does not depend on the order of bindings, and is the same
-after a restart. It takes time in the number of slots per value; routes keep the answer per routing key.
+It needs no ring, costs the same for every weight, does not depend on the order of bindings, and gives the
+same result after a restart. It takes time in the number of slots per value; routes keep the answer per
+routing key.
 
 Source: Thaler and Ravishankar, "Using name-based mappings to increase hit rates" (1998); RabbitMQ's
 rabbit_exchange_type_consistent_hash, _random, _local_random, rabbit_sharding_exchange_type_modulus_hash.

@@ -1,5 +1,6 @@
-"""What a vhost keeps of each queue, session and binding; records that only `bindings`, `sessions` and `vhost`
-change."""
+"""The vhost's records of each queue, session and binding. Only `bindings`, `sessions` and `vhost` change
+them.
+"""
 
 from __future__ import annotations
 

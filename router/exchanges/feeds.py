@@ -1,12 +1,14 @@
-"""The feeds behind slots: made by a slot's first queue, let go by its last one, dropped when nobody reads
-them any more. A queue that may refuse messages has a feed of its own, and so has a stream, whose
-feed forgets nothing in a restart. An MQTT session has some, too: see `sessions`; and what has a traffic
-retention of its own: see `retentions`.
+"""The feeds behind slots: made by a slot's first queue, released by its last one, dropped when nobody reads
+them.
 
-A queue that is unbound still reads what was routed to it before, so a feed outlives its slot until the last
+A queue that may refuse messages has a feed of its own. So has a stream, whose feed survives a restart
+whole. An MQTT session has some of its own, too (`router.sessions.sessions`), and so has an exchange or
+queue with a traffic retention of its own (`router.policies.retention`).
+
+An unbound queue still reads what was routed to it before. So a feed outlives its slot until the last
 membership is read to its end. A feed with a durable queue has a row in the table `feed`: the log rebuilds
-exactly those at start. The row says which slot or queue the feed belongs to. It says nothing (it is empty)
-once that has let go of it, and when it is a session's.
+exactly those at start. The row says which slot or queue the feed belongs to. It is empty when its owner
+has released it, and for a session's feed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Exchanges of type `x-recent-history`: fanouts that give whoever is newly bound what came last.
+"""Exchanges of type `x-recent-history`: fanouts that give the last messages to each new binding.
 
-    x-recent-history-length     how many messages, 20 when not given
-    x-recent-history-no-store   header of a message, true: it is not kept for those who are bound later
+    x-recent-history-length     how many messages, 20 by default
+    x-recent-history-no-store   header of a message, true: it is not kept for later bindings
 
-What is kept is in memory, as with RabbitMQ: a restart begins with nothing. Beyond `BYTES_MAX` the oldest
-leave sooner than the length says. A binding that was there already brings nothing again.
+The messages are in memory, as with RabbitMQ: a restart begins with none. Above `BYTES_MAX` the oldest
+leave earlier than the length says. Repeating a binding brings nothing again.
 
 Source: RabbitMQ's rabbit_exchange_type_recent_history (arguments, header and text).
 """

@@ -1,14 +1,14 @@
-"""How many of something a vhost or a user may have: RabbitMQ's vhost limits and user limits.
+"""Limits of vhosts and users: RabbitMQ's, and penstock's own.
 
     of a vhost    max-connections   max-queues (MQTT sessions count as queues, as in RabbitMQ, and so do
                   subscriptions to streams)
-                  max-backlog-bytes   max-backlog-bytes-reject   max-backlog-bytes-evict (see `quotas`;
-                  absent: as the configuration has it)
+                  max-backlog-bytes   max-backlog-bytes-reject   max-backlog-bytes-evict (see
+                  `backlog_quotas`; absent: as the configuration has it)
                   traffic-retention-bytes   traffic-retention-seconds (absent: as the configuration has it)
-                  max-message-rate   max-byte-rate (see `rates`; at least 1)
+                  max-message-rate   max-byte-rate (see `rate_quotas`; at least 1)
     of a user     max-connections   max-channels   max-message-rate   max-byte-rate
 
-A limit is a number; one that is negative, or absent, is none. 0 allows nothing.
+A limit is a number. A negative or absent one is no limit; 0 allows nothing.
 """
 
 from __future__ import annotations

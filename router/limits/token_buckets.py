@@ -1,7 +1,8 @@
-"""Token buckets: how many CONNECTs a gateway takes, how much a client, user or vhost may publish, per second.
+"""Token buckets: how many CONNECTs a gateway accepts, and how much a client, user or vhost may publish, per
+second.
 
-A bucket is asked per CONNECT or per read, not per message, and may go below zero by one read's worth; then
-nothing more comes until it is above zero again.
+A bucket is asked per CONNECT or per read, not per message. It may go below zero by one read's worth. Then
+nothing more is accepted until it is above zero again.
 """
 
 from __future__ import annotations

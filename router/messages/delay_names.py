@@ -1,16 +1,16 @@
 """Names that publishers give to delayed messages, to cancel or replace them while they wait.
 
-A name is one of an exchange. Whoever may publish by all the key blocks that a message was published by may
-cancel it by its name; to others it is as if it were not there, and the same name is free for them. Giving a
-name again replaces the message that has it. When the message is due, its name is free.
+A name belongs to an exchange. A user who may publish with all key blocks of the message may cancel it by
+its name. To others the name is unknown, and free for a message of their own. A new message with the name
+replaces the waiting one. When the message is due, its name is free.
 
     table delay_name   key    digest of vhost, exchange and name, 16 bytes
                        value  for each message: due i64, ms since the epoch | its place in the log u64 |
                               enc u8 | n u16 | n times: size u16, key block; little-endian
 
-A row of an earlier version has due and place alone, and is anybody's who may publish to the exchange. Of
-more than 16 messages of one name the first ones lose it. Messages that were due leave their rows when the
-next name is given or asked for.
+A row of an earlier version has due and place alone, and belongs to everybody who may publish to the
+exchange. Of more than 16 messages of one name the first ones lose it. Rows of messages that were due are
+removed when the next name is given or asked for.
 """
 
 from __future__ import annotations

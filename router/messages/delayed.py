@@ -1,15 +1,15 @@
-"""Delayed messages: kept by the log until their time, then published and routed.
+"""Delayed messages: the log keeps them until their time; then they are published and routed.
 
-Who may publish where is decided when a message is scheduled; where it goes, when it is due: what was bound
-meanwhile gets it, what is gone does not. A message of an exchange or vhost that is gone is dropped and
-counted. One timer serves all; it fires at the next time due, and at least each second while something waits,
-since the clock may be set meanwhile.
+The permission to publish is checked when a message is scheduled. Its route is decided when it is due, by
+the bindings of that moment. A message whose exchange or vhost is gone is dropped and counted. One timer
+serves all. It fires at the next due time, and at least each second while something waits, because the
+clock may be set meanwhile.
 
-The body of the record in the log begins with what the message's own bytes do not say, little-endian:
+The body of the record in the log begins with a prefix, little-endian:
 
     size u32 | origin u32 | vhost size u16 | vhost | n u16 | n times: size u16, key block | the message's body
 
-The key blocks are those it is routed by; without any it is its own. `size` counts all in front of the body
+It is routed by these key blocks; without any, by its own. `size` counts everything in front of the body
 but itself.
 """
 

@@ -1,18 +1,18 @@
-"""Half messages: kept, and published when who sent them says that what they go with has happened.
+"""Half messages: kept, and published when their sender says that the other part of its work has happened.
 
-A producer prepares a message, does its own work (a local transaction), and commits or rolls back. When
-nothing is heard of it, whoever is there of its group is asked (check-back). So a message is published exactly
-if the work was done, though the producer may die at any moment.
+A producer prepares a message, does its own work (a local transaction), and commits or rolls back. If
+nothing is heard, a present member of its group is asked (check-back). So a message is published exactly if
+the work was done, though the producer may die at any moment.
 
     prepare    a row of the table `half`, which has the whole message: as durable as a message
     commit     it is published and the row goes, in one atomic unit
     rollback   the row goes
 
-It is asked about first after `check_after_ms`, then every `check_each_ms`, as long as somebody of its place
-(vhost, user, group, and what it is published to) is there; when nobody is, at its own address, if it has one
-(`SCHEME:WHERE`; front ends are couriers for schemes). After `max_checks` questions, or when it is older
-than `expires_ms`, it is given up: it goes to the dead-letter topic, or is dropped, and is counted. Questions
-are counted anew after a restart; the age goes on.
+The first question comes after `check_after_ms`, then one every `check_each_ms`, as long as a member is
+there (same vhost, user, group, and address of the message). If none is, the message's own address is
+asked, if it has one (`SCHEME:WHERE`; front ends are couriers for schemes). After `max_checks` questions,
+or when it is older than `expires_ms`, it is given up: it goes to the dead-letter topic, or is dropped, and
+is counted. After a restart questions are counted anew; the age goes on.
 
     row key  | id u64, big-endian | : the LSN that the row was put at, or one below
     value    | head size u32 | key size u16 | priority u8 | enc u8 | flags u16 | ttl u32 |

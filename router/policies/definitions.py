@@ -1,4 +1,5 @@
-"""What a policy may say: its keys, their values, which kind of queue knows them, and how definitions merge.
+"""Definitions of policies: their keys, value types, the kinds of queue that know each, and how definitions
+merge.
 
 Keys are those of arguments without `x-`. Texts are RabbitMQ's, with values as Erlang prints them.
 

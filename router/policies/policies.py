@@ -1,8 +1,8 @@
-"""Policies and operator policies of a vhost: which one is for a queue or an exchange, and what it comes to.
+"""Policies and operator policies of a vhost: which one applies to a queue or an exchange, and its effect.
 
-For each thing the policy of the highest priority whose pattern is found in its name counts, and one operator
-policy likewise; of equal priorities the first by name. An operator policy narrows the policy
-(`policy_definitions`), and the queue's own arguments narrow the result. Owns the table `policy` (`metadata`).
+Of the policies whose pattern is found in the name, the one of the highest priority applies, and one
+operator policy likewise; of equal priorities the first by name. An operator policy narrows the policy
+(`definitions`), and the queue's own arguments narrow the result. Owns the table `policy`.
 """
 
 from __future__ import annotations

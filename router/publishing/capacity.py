@@ -1,7 +1,9 @@
-"""Whether queues that may refuse messages have room, for what is appended as a whole or not at all.
+"""Capacity: whether queues that may refuse messages have room for messages that are appended as a whole or
+not at all.
 
-`Publishing.append` gives a message to those queues of its route that have room for it. What must be nowhere
-when it is refused, because its publisher numbered it, or because it belongs to a unit, is looked at first.
+`Publishing.append` gives a message to those queues of its route that have room. Some messages must be
+nowhere if one queue refuses them, because their publisher numbered them or because they belong to a unit.
+This module checks those first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Direct replies: addresses of requesters that stand for no queue.
 
-A requester is given a name in the default exchange that only it and whom it asked know, for the name has 128
-random bits. What is published to that name is handed to the requester at once, touches no log, and is gone
-when the requester is. Source: RabbitMQ's direct reply-to.
+A requester gets a name in the default exchange. Only it and its partners know the name, which has 128
+random bits. A message published to that name is given to the requester at once and is not logged. The name
+ends with the requester. Source: RabbitMQ's direct reply-to.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The firehose of one vhost: copies of what its clients publish and get, for whoever looks into what goes on.
+"""The firehose of one vhost: copies of the messages that its clients publish and get, for debugging.
 
-Off until it is turned on, and off again after a restart. While it is on, front ends that take part hand over
-a copy of each message, and it goes to the exchange `amq.rabbitmq.trace` after the turn it was seen in. What
-comes from that exchange is not copied again. Copies are not persistent, and those that nobody is bound for
-are in no log.
+It is off until it is turned on, and off again after a restart. While it is on, front ends that take part
+hand over a copy of each message. The copy goes to the exchange `amq.rabbitmq.trace` after the turn in
+which it was seen. Messages from that exchange are not copied again. Copies are not persistent, and those
+without a matching binding are in no log.
 
-Knows no protocol: what a copy says is the front end's. Source: RabbitMQ's rabbit_trace.
+Knows no protocol: front ends make the content of a copy. Source: RabbitMQ's rabbit_trace.
 """
 
 from __future__ import annotations

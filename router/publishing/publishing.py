@@ -1,8 +1,9 @@
-"""The way in of one vhost: route tables per user, what they ask on a miss, and a publish from Python.
+"""Publishing to one vhost: route tables per user, what they ask on a miss, and a publish from Python.
 
-A key block names the exchange and the routing key (AMQP) or the topic (MQTT, published to the MQTT exchange).
-On a miss the user's write permission is asked once, then the exchanges. What a peer can do wrong is a route
-with an error. A queue that has no room for a message refuses it; the others of the route get it.
+A key block names the exchange and the routing key (AMQP) or the topic (MQTT, published to the MQTT
+exchange). On a miss the user's write permission is checked once, then the exchanges are asked. A client's
+mistake is a route with an error. A queue without room refuses a message; the other queues of the route get
+it.
 """
 
 from __future__ import annotations

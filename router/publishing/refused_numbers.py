@@ -1,8 +1,9 @@
-"""Numbers that were refused, while what follows them must wait: of publishers that number single messages.
+"""Refused numbers of publishers that number single messages: what follows them must wait.
 
-A number that is not above the last one kept is a duplicate (`log_core.producers`, the rule sequence). So when
-one was refused, higher ones are, too, until it comes again: else it would be taken for kept. This holds where
-its publisher knows of it: on the channel, in the request. On another one it may leave the number out.
+A number that is not above the last kept one is a duplicate (`log_core.producers`, the rule sequence). So
+after a number was refused, higher ones are, too, until it comes again. Otherwise it would be taken for a
+duplicate. This applies where its publisher knows of the refusal: on the channel, or in the request.
+Elsewhere the publisher may leave the number out.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""What was published before there was a queue: searched for, and read by it before what comes.
+"""Backfill: a queue first reads what was published before it existed.
 
-A binding made with `x-penstock-backfill` brings its queue, besides everything from now on, what it would have
-brought since then. The queue joins the feed of the binding's slot at once; a search (`Log.search`) finds the
-older records, and their feed is joined as a part that ends where the first begins: no gap, nothing twice, in
-the order of the log. Until then the queue hands out nothing.
+A binding made with `x-penstock-backfill` brings its queue everything from now on, and what it would have
+brought since then. The queue joins the feed of the binding's slot at once. A search (`Log.search`) finds
+the older records. Their feed is joined as a part that ends where the first begins: no gap, nothing twice,
+in the order of the log. Until then the queue hands out nothing.
 
-What it "would have brought" is decided by the exchanges and bindings of now: a record is routed again, and
-wanted when that leads to the queue by this slot. So what was published to an exchange that is no longer there
-is not found.
+Today's exchanges and bindings decide what it "would have brought". A record is routed again, and wanted if
+that leads to the queue by this slot. So a message published to an exchange that is gone is not found.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Dead letters: what becomes of messages that leave a queue undone.
+"""Dead letters: messages that leave a queue undone, and where they go.
 
-A queue declared with `x-dead-letter-exchange` hands over what was rejected, what expired, what was over its
-length limit, and what was redelivered too often. It is published again, by the broker, to that exchange,
-with its own routing keys or with the one in `x-dead-letter-routing-key`. A missing exchange, or one that
-routes it nowhere, drops it. A message that would come back to a queue it has left before is not given to it
-again, if nobody has rejected it on the way: such a circle would turn by itself for ever.
+A queue declared with `x-dead-letter-exchange` hands over messages that were rejected, expired, exceeded
+its length limit, or were redelivered too often. The broker publishes them to that exchange, with their own
+routing keys or with `x-dead-letter-routing-key`. If the exchange is missing or routes a message nowhere,
+it is dropped. A message that would return to a queue that it has left is not given to it again, if nobody
+rejected it on the way: such a cycle would never end.
 
 With `x-dead-letter-strategy` at-least-once (and `x-overflow` reject-publish, as RabbitMQ demands) a letter
 that goes nowhere, or that a full queue refuses, stays in its queue until it has gone everywhere.
 
-What the message says of its deaths is the front end's: `Rewrite` makes the letter, this module delivers it.
+The front end describes the deaths of a message: `Rewrite` makes the letter, this module delivers it.
 
 Source: RabbitMQ's rabbit_dead_letter.
 """

@@ -1,6 +1,6 @@
-"""The queues of a vhost's shared subscriptions, outside the names of AMQP: by name, with one filter each.
+"""The queues of a vhost's shared subscriptions: outside of AMQP's names, found by name, with one filter each.
 
-The filter is a binding on the MQTT exchange, slashed. Who the members are is the front end's.
+The filter is a binding on the MQTT exchange, with slashes. The front end knows the members.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The connections that are in a vhost: found by user and by vhost, told when what they may do has changed.
+"""The connections in a vhost: found by user and by vhost, and told when their permissions have changed.
 
-A front end enters its connection when its client is in, and has it leave when it is lost. What the router
-wants of one it says through `Member`; in which words the peer hears of it is the front end's. A connection
-that logged in by a token ends with the token's time, unless its identity has a later one by then.
+A front end enters its connection after the login, and removes it when it is lost. The router speaks to a
+connection through `Member`; the front end chooses the words for the client. A connection that logged in by
+a token ends when the token expires, unless its identity has a later time by then.
 """
 
 from __future__ import annotations

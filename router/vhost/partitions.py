@@ -1,8 +1,9 @@
-"""Which log partition is which vhost's: the `lp` of a batch says whose records are in it.
+"""Log partitions of vhosts: the `lp` of a batch says whose records are in it.
 
-The vhost `/` has partition 0 and no row; every other one gets the next number and a row when it is made,
-table `lp`: the number, u32 big-endian -> the name. Rows stay when a vhost is deleted, so that a reader of the
-log can still tell whose records those were; a vhost made again under the same name has the same number.
+The vhost `/` has partition 0 and no row. Each other one gets the next number and a row when it is made,
+table `lp`: the number, u32 big-endian -> the name. Rows stay when a vhost is deleted, so that a reader of
+the log can still tell whose records those were. A vhost that is made again under the same name has the
+same number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What all methods of a vhost share: its exchanges, queues and bindings, permissions, and units of change."""
+"""The state that all methods of a vhost share: its exchanges, queues and bindings, permissions, and units of
+change.
+"""
 
 from __future__ import annotations
 

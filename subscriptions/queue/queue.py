@@ -1,11 +1,12 @@
-"""One queue: an AMQP queue or an MQTT session; a cursor, its consumers, and when it is served.
+"""One queue: an AMQP queue or an MQTT session, with a cursor, its consumers, and when it is served.
 
-Owns the attached outlets and the queue's place on the tick's ready list. What it costs when nobody is
-attached: this object and its cursor; nothing at publish. A queue is in one of three places:
+Owns the attached consumers and the queue's place on the tick's ready list. A queue without consumers costs
+this object and its cursor, and nothing at a publish. A queue is in one of three states:
 
     ready     on the tick's ready list (`cursor.scheduled`), pumped in the next turn
-    waiting   at its feeds (`Feed.waiters`), for it is caught up and some outlet has credit
-    nowhere   no outlet, no credit, or a load is under way; `attach`, `credit_gained`, the load's end wake it
+    waiting   at its feeds (`Feed.waiters`): it is caught up, and a consumer has credit
+    idle      no consumer, no credit, or a load is running; `attach`, `credit_gained` and the load's end
+              wake it
 
 Does not know what its name means, who bound it, nor any protocol.
 """

@@ -1,8 +1,9 @@
-"""How far behind subscriptions to streams are: what waits, what is out, and how old the oldest message is.
+"""Lag of subscriptions to streams: messages that wait, messages that consumers hold, and the age of the
+oldest.
 
-The head of a subscription is the oldest message that it has not settled; its age counts from when that was
-published. A head that is no longer in memory is read from the disk, once: its time is kept with the
-subscription for as long as it is the head.
+The head of a subscription is the oldest message that it has not settled. Its age counts from when it was
+published. A head that is no longer in memory is read from the disk once. Its time is kept with the
+subscription as long as it is the head.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reading a queue's messages again, the acknowledged ones included, without taking any from it.
+"""Replays: reading a queue's messages again, also acknowledged ones, without taking any from it.
 
-A replay is a queue of its own that nothing remembers, with a cursor on the parts of the feeds that belong to
-the queue. It begins at a position and goes on with what comes. It keeps nothing of the log from being
-deleted: what traffic retention drops before it was read is left out.
+A replay is a transient queue with a cursor on the parts of the feeds that belong to the original queue. It
+begins at a position and continues with new messages. It keeps nothing of the log from being deleted:
+messages that traffic retention drops before they are read are left out.
 """
 
 from __future__ import annotations

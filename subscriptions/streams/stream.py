@@ -1,23 +1,23 @@
-"""A stream: a queue whose messages stay, read by any number of consumers, each from where it likes.
+"""A stream: a queue whose messages stay, read by any number of consumers, each from its own position.
 
-Owns one feed, which gets every record routed to the stream, however many bindings match it, and forgets
-none of them in a restart. Entry i of the feed has the offset `base + i`: offsets have no gaps and stay the
-same over restarts. What anchors them is a row (position, offset) in the table `stream`, renewed at each
+Owns one feed, which gets every record routed to the stream once, however many bindings match it. The feed
+survives a restart whole. Entry i of the feed has the offset `base + i`. So offsets have no gaps and stay
+the same over restarts. A row (position, offset) in the table `stream` anchors them, renewed at each
 checkpoint:
 
     key = feed id, 4 bytes big-endian; value = position u64 | offset u64, little-endian:
     entries below that position have lower offsets, the first one from there on has that offset
 
-A named consumer's place, the offset it goes on with, is a row of the table `stream_cursor`: key = feed id |
-name, value = u64.
+The position of a named consumer, the offset at which it continues, is a row of the table `stream_cursor`:
+key = feed id | name, value = u64.
 
-A consumer is a `Reader`: a queue of its own with a cursor on the feed, that nothing remembers. It gives
-nothing back, for nothing is ever taken: an acknowledgement is credit and no more. Readers see what is synced
-only, so that an offset handed out is never given to another message after a power cut.
+A consumer is a `Reader`: a transient queue of its own with a cursor on the feed. It gives nothing back,
+because nothing is ever taken: an acknowledgement is credit and no more. Readers see only synced messages,
+so that no offset is given to another message after a power cut.
 
-What retention drops, a whole segment at a time, is gone for readers that are still before it: they go on with
-the first message that is kept. A stream that compacts keeps, of what left traffic retention, the last message
-of each key only (`log_core/maintenance/compaction.py`); readers skip the offsets of the others.
+Retention drops whole segments. Readers that are still before them continue with the first message that is
+kept. A stream that compacts keeps, of messages beyond traffic retention, only the last one of each key
+(`log_core/maintenance/compaction.py`). Readers skip the offsets of the others.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""A named subscription to a stream: messages are taken from it and settled, and the stream keeps them.
+"""A named subscription to a stream: its messages are taken and settled, and the stream keeps them.
 
-Its kind says who gets what: exclusive and shared as other queues, failover and key-shared as a `Group`.
+Its kind says which consumer gets a message: exclusive and shared work as for other queues, failover and
+key-shared as a `Group`.
 
-A paused one hands out nothing to anybody until it is resumed; a durable one stays paused over a restart, by a
-row in the table `paused` (key = its number, 8 bytes big-endian).
+A paused subscription hands out nothing until it is resumed. A durable one stays paused over a restart, by
+a row in the table `paused` (key = its number, 8 bytes big-endian).
 
-A queue whose only membership is the stream's feed, from a position on. Unlike other queues it can go back:
-`seek` begins anew with a fresh cursor, and what was delivered before is void. What the stream's retention
-drops is gone for its subscriptions, too.
+It is a queue whose only membership is the stream's feed, from a position on. Unlike other queues it can go
+back: `seek` begins anew with a fresh cursor, and earlier deliveries are invalid. Messages that the
+stream's retention drops are gone for its subscriptions, too.
 """
 
 from __future__ import annotations

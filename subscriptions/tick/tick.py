@@ -1,6 +1,6 @@
-"""The turns of one worker on its event loop, and what happens at a time between them.
+"""The tick of one worker: turns of its event loop, and timed work between them.
 
-The turn itself is a kernel, `_turns`.
+The kernel `_tick` is the turn itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Start positions: moments in the past as clients name them, for a stream's consumer, a backfill or a replay.
 
-    "1h", "7D"                    so long ago: a number and one of Y M D h m s (365 and 30 days)
-    "-15m"                        the same, as `since` takes it
-    "2024-05-01T10:00:00Z"        RFC 3339, with a zone
-    1714557600000                 milliseconds since the epoch
-    "pos:1234"                    a position of the log
+"1h", "7D"                    so long ago: a number and one of Y M D h m s (365 and 30 days)
+"-15m"                        the same, as `since` takes it
+"2024-05-01T10:00:00Z"        RFC 3339, with a zone
+1714557600000                 milliseconds since the epoch
+"pos:1234"                    a position of the log
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class AuthenticationRefused(RoutingError):
                 "create another user, or remove it from auth.loopback_users",
             ),
             "busy": ("too many logins are being verified", "try again later"),
-            "limit": ("too many of its logins from this address failed", "wait a minute"),
+            "limit": ("too many logins from this address failed", "try again in some seconds"),
             "anonymous": ("a user name is needed here", "log in with a user name and a password"),
             "token": (f"the token is not good: {detail}", "see the section oauth of the configuration"),
             "expired": ("the token's time is over", "get a new one from its issuer"),

@@ -55,6 +55,7 @@ PROBLEMS: Final = {
     "too_many_subscriptions": "A WebSocket has 100 subscriptions at most.",
     "too_many_tails": "There are 1,000 tails already: try again after Retry-After.",
     "too_many_transactions": "Open transactions are too many, or hold too much: commit or roll back.",
+    "too_many_logins": "Too many logins from this address failed: try again after Retry-After.",
     "too_many_webhooks": "There are as many webhooks as there may be: delete one.",
     "transaction_gone": "It was ended, its time was up, or the gateway was started again: begin another one.",
     "transaction_too_large": "A transaction has 10,000 messages and handles, and 16 MiB, at most.",

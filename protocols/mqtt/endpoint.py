@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -212,7 +213,7 @@ class MqttConnection(Connection):
             return
         self._login = None
         if identity is None:
-            busy = why.reason == "busy"
+            busy = why.reason in ("busy", "limit")
             self.session.refused(
                 reasons.SERVER_BUSY if busy else reasons.BAD_USER_NAME_OR_PASSWORD, why.message
             )
@@ -235,7 +236,15 @@ class MqttConnection(Connection):
         identity: Identity | None = None
         refusal = reasons.BAD_USER_NAME_OR_PASSWORD, "the plugins did not let it in"
         if host.authenticates:
-            if await host.authenticate(client):
+            name = user_name or ""
+            try:
+                await users.wait_turn(name, self.peer_host, self.local)
+                is_right = await host.authenticate(client)
+            except AuthenticationRefused as error:
+                is_right, refusal = False, (reasons.SERVER_BUSY, error.message)
+            else:
+                (users.succeeded if is_right else users.failed)(self.peer_host, name)
+            if is_right:
                 user = self._options.amqtt_user or users.default_user
                 identity = users.identity(user)
                 refusal = reasons.NOT_AUTHORIZED, f"there is no user {user!r} (mqtt.amqtt_user)"
@@ -291,6 +300,20 @@ class MqttConnection(Connection):
             return
         self.session.decided()
         self.release("plugins")
+        self.handle_rest()
+
+    def pause(self, seconds: float, then: Callable[[], None]) -> None:
+        """Go on with the login later."""
+        self.hold("login")
+        self._login = self.loop.create_task(self._pause(seconds, then))
+
+    async def _pause(self, seconds: float, then: Callable[[], None]) -> None:
+        await asyncio.sleep(seconds)
+        if self.closing:
+            return
+        self._login = None
+        then()
+        self.release("login")
         self.handle_rest()
 
     def scram(self) -> ScramLogin:

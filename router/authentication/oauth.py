@@ -35,6 +35,8 @@ __all__ = ["OAuth", "OAuthOptions", "is_token"]
 logger = logging.getLogger("penstock.auth")
 
 _ISSUED_MAX: Final = 16 << 10
+_AHEAD_MAX_S: Final = 10 * 365 * 86_400
+"""How far in the future times of a token may be. One that never ends is a mistake of its issuer."""
 _REMEMBERED_MAX: Final = 10_000
 _SCOPES_MAX: Final = 1000
 _NAME_BYTES_MAX: Final = 255
@@ -135,6 +137,10 @@ class OAuth:
         for name in ("exp", "nbf"):
             if name in claims and type(claims[name]) is not int:
                 raise _refused(f"{name} is no whole number")
+            if name in claims and claims[name] < 0:
+                raise _refused(f"{name} is no time")
+            if claims.get(name, 0) > self._wall_s() + _AHEAD_MAX_S:
+                raise _refused(f"{name} is more than ten years away")
         return claims
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:

@@ -13,7 +13,7 @@ import hmac
 import os
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -96,12 +96,14 @@ class Users:
         oauth: OAuth | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`oauth` knows tokens; None: a password is nothing but a password."""
+        """`oauth` knows tokens; None: a password is nothing but a password. `sleep` waits for seconds."""
         self._oauth = oauth
         self._tables = tables
         self._options = options
         self._clock = clock
+        self._sleep = sleep
         self._key = os.urandom(32)
         self._limit = LoginLimit(clock)
         self._remembered: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
@@ -132,24 +134,18 @@ class Users:
         """The identity of the user with this password; `peer` is the address it comes from.
 
         A password may be a token of OAuth 2; then it says who it is of, and `username` does not count. After
-        ten failures in a minute everything from that address for that user is refused, with the same delay,
-        for the rest of the minute.
+        many failures a login waits for its turn first (`LoginLimit`), whether its password is right or not.
 
         Raises:
             AuthenticationRefused: with the reason, which is for the log and not for the peer.
 
         """
         if self._oauth is not None and is_token(password):
-            return await self._by_token(self._oauth, password, username, peer)
+            return await self._by_token(self._oauth, password, peer, peer_is_loopback)
+        await self.wait_turn(username, peer, peer_is_loopback)
         user = self._users.get(username)
         stored = user.stored if user is not None and user.stored else DUMMY
-        limited = self._limit.reached(peer, username)
-        if limited and is_slow(stored):
-            # A password that is remembered would be refused sooner, and so be told.
-            stored = DUMMY
         right = await self._verify(username, stored, password)
-        if limited:
-            raise AuthenticationRefused(username, "limit")
         # A blank password logs nobody in; nor does one without a hash. Decided after the work was done.
         if user is None or not user.stored or not password or not right:
             if not is_slow(stored):
@@ -158,11 +154,38 @@ class Users:
             self._limit.failed(peer, username)
             raise AuthenticationRefused(username, "credentials")
         self._check_place(username, peer_is_loopback)
+        self._limit.succeeded(peer, username)
         return Identity(username, user.tags)
 
-    async def _by_token(self, oauth: OAuth, token: bytes, username: str, peer: str) -> Identity:
-        if self._limit.reached(peer, username):
+    async def wait_turn(self, username: str, peer: str, peer_is_loopback: bool) -> None:
+        """Wait until a login may be judged; at once unless many have failed.
+
+        Raises:
+            AuthenticationRefused: too many wait already.
+
+        """
+        wait_s = self.turn(username, peer, peer_is_loopback)
+        if wait_s > 0:
+            await self._sleep(wait_s)
+
+    def turn(self, username: str, peer: str, peer_is_loopback: bool) -> float:
+        """Seconds until a login may be judged; see `wait_turn`. Raises AuthenticationRefused."""
+        wait_s = self._limit.turn(peer, username, loopback=peer_is_loopback)
+        if wait_s is None:
             raise AuthenticationRefused(username, "limit")
+        return wait_s
+
+    async def wrong_token(self, token: bytes, peer: str, peer_is_loopback: bool) -> None:
+        """Slow down the refusal of a token, after many others from its address. Neither a right token waits,
+        which nobody can guess, so that its answer tells nothing, nor do passwords.
+        """
+        place, name = f"tokens from {peer}", hashlib.blake2b(token, digest_size=16).hexdigest()
+        wait_s = self._limit.turn(place, name, loopback=peer_is_loopback)
+        self._limit.failed(place, name)
+        if wait_s:
+            await self._sleep(wait_s)
+
+    async def _by_token(self, oauth: OAuth, token: bytes, peer: str, peer_is_loopback: bool) -> Identity:
         try:
             identity = await oauth.authenticate(token)
             if identity.username in self._users:
@@ -173,7 +196,7 @@ class Users:
         except AuthenticationRefused as error:
             # One that came late is an honest client's, who comes again with a new one.
             if error.reason != "expired":
-                self._limit.failed(peer, username)
+                await self.wrong_token(token, peer, peer_is_loopback)
             raise
         return identity
 
@@ -281,19 +304,22 @@ class Users:
         """A login was refused for its name or its password."""
         self._limit.failed(peer, username)
 
+    def succeeded(self, peer: str, username: str) -> None:
+        """A login was right that others than the gateway judged."""
+        self._limit.succeeded(peer, username)
+
     def proved(self, username: str, peer_is_loopback: bool, peer: str) -> Identity:
         """The identity of a user who proved the password.
 
         Raises:
-            AuthenticationRefused: it is gone, not from here, or tried too often.
+            AuthenticationRefused: it is gone, or not from here.
 
         """
         user = self._users.get(username)
         if user is None:
             raise AuthenticationRefused(username, "credentials")
-        if self._limit.reached(peer, username):
-            raise AuthenticationRefused(username, "limit")
         self._check_place(username, peer_is_loopback)
+        self._limit.succeeded(peer, username)
         return Identity(username, user.tags)
 
     # Administration
@@ -394,6 +420,18 @@ class ScramLogin:
         self._user_of = user_of
         self._peer = peer
         self._exchange: ScramExchange | None = None
+
+    def turn(self) -> float:
+        """Seconds to wait before the next `step`, which is 0 unless it is the last. Raises
+        AuthenticationRefused: too many wait already.
+        """
+        if self._exchange is None:
+            return 0.0
+        try:
+            return self._users.turn(self._user_of(self.name), self._peer, self._loopback)
+        except AuthenticationRefused as refusal:
+            self._users.refused(self._protocol, refusal, self._peer)
+            raise
 
     def step(self, message: bytes) -> bytes:
         """The answer to the client's next message.

@@ -97,6 +97,17 @@ class Peer(Sink):
     def ask(self, identity: Identity, operation: str, topics: list[str]) -> bool:
         return False
 
+    local = True
+
+    def pause(self, seconds: float, then: Callable[[], None]) -> None:
+        self.hold("login")
+
+        def go_on() -> None:
+            then()
+            self.release("login")
+
+        self.gateway.loop.call_later(seconds, go_on)
+
     def scram(self) -> ScramLogin:
         return self.gateway.broker.users.scram(
             "mqtt", True, lambda name: split_user_name(name)[1], peer="::1"

@@ -75,6 +75,8 @@ class HttpApp:
         if isinstance(error, router.AuthenticationRefused):
             if error.reason == "busy":
                 return HttpError(503, "busy", "too many logins at once; try again", retry_after_s=1)
+            if error.reason == "limit":
+                return HttpError(429, "too_many_logins", f"{error.message}", retry_after_s=6)
             return HttpError(401, "not_authorized", "Login failed")
         text = self.told(error)
         match error:

@@ -45,6 +45,7 @@ from penstock.protocols.net.browser import own_host
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, wire
 from penstock.router.authentication.oauth import is_token
+from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
     from penstock.config import Address
@@ -368,7 +369,12 @@ class HttpConnection(Connection):
             # Looked up each time: it ends at its time, and when it is revoked.
             if is_token(token.encode()):
                 return await users.authenticate("", token.encode(), request.local, peer=self.peer_host)
-            return self._broker.tokens.authenticate(token, request.local)
+            try:
+                return self._broker.tokens.authenticate(token, request.local)
+            except AuthenticationRefused as error:
+                if error.reason == "credentials" and not error.username:
+                    await users.wrong_token(token.encode("utf-8", "replace"), self.peer_host, request.local)
+                raise
         username, password = credentials(header)
         before = users.changes
         identity = await users.authenticate(username, password, request.local, peer=self.peer_host)

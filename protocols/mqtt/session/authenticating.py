@@ -44,6 +44,10 @@ class Authentication:
         """The user name as the client sent it."""
         return self._login.name
 
+    def turn(self) -> float:
+        """Seconds to wait before the next `step`. Raises AuthenticationRefused."""
+        return self._login.turn()
+
     def step(self, properties: Properties) -> bytes:
         """Take what a packet of the client says; the AUTH that goes on, unless `identity` is there now.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -59,6 +59,13 @@ class Host(Protocol):
 
     def ask(self, identity: Identity, operation: TopicOperation, topics: list[str]) -> bool:
         """Whether it takes time to decide about these: then nothing is read until `Session.decided`."""
+
+    @property
+    def local(self) -> bool:
+        """Rules about loopback hold for the peer."""
+
+    def pause(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` so much later, if the connection is still there. Nothing is read meanwhile."""
 
     def scram(self) -> ScramLogin:
         """A login by SCRAM that begins with the client's next message."""

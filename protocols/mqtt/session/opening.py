@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.detection import hint
@@ -142,7 +143,19 @@ class Opening(ABC):
         return size if self._closed else stop
 
     def _authenticate(self, properties: Properties) -> None:
-        """One step before CONNACK."""
+        """One step before CONNACK, when its turn has come."""
+        assert self._authentication is not None
+        try:
+            wait_s = self._authentication.turn()
+        except AuthenticationRefused as error:
+            self.refused(reasons.SERVER_BUSY, error.message)
+            return
+        if wait_s > 0:
+            self._host.pause(wait_s, partial(self._step, properties))
+        else:
+            self._step(properties)
+
+    def _step(self, properties: Properties) -> None:
         authentication, connect = self._authentication, self._connect
         assert authentication is not None and connect is not None
         try:

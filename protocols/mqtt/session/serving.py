@@ -154,6 +154,9 @@ class Serving(Opening):
             raise Violation("AUTH that continues nothing")
         assert self._authentication is not None and self.client is not None
         try:
+            # What follows in the same read is not to wait: a login over the limit is refused here.
+            if self._authentication.turn() > 0 and not self._host.local:
+                raise MqttError("too many logins failed; connect again", reasons.SERVER_BUSY)
             answer = self._authentication.step(properties)
         except AuthenticationRefused as error:
             raise MqttError(error.message, reasons.NOT_AUTHORIZED) from None

@@ -59,7 +59,7 @@ def code_of(error: PenstockError) -> str:
     """The code of an error on the wire."""
     if isinstance(error, RequestError):
         return error.code
-    if isinstance(error, AuthenticationRefused) and error.reason == "busy":
+    if isinstance(error, AuthenticationRefused) and error.reason in ("busy", "limit"):
         return "busy"
     name = type(error).__name__
     if type(error) is LogError:

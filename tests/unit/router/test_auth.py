@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,14 @@ class World:
         self.now = 0.0
         self.verified: list[str] = []
         self.tables = tables if tables is not None else Tables(Appender(lambda: 1))
-        self.users = Users(self.tables, options, clock=lambda: self.now)
+        self.slept: list[float] = []
+        self.users = Users(self.tables, options, clock=lambda: self.now, sleep=self.sleep)
         self.authorizer = Authorizer(self.tables)
         self.users.apply_options(self.authorizer, "/", is_new=tables is None)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
 
     async def refused(self, name: str, password: bytes, loopback: bool = True) -> str:
         with pytest.raises(AuthenticationRefused) as refused:
@@ -112,27 +117,93 @@ async def test_a_storm_of_reconnects_is_verified_once_a_minute(world: World) -> 
     assert len(world.verified) == 4
 
 
-async def test_ten_failures_a_minute(world: World) -> None:
-    async def attempt(password: bytes, name: str = "ann", peer: str = "10.0.0.1") -> str:
-        try:
-            await world.users.authenticate(name, password, True, peer=peer)
-        except AuthenticationRefused as refused:
-            return refused.reason
-        return "in"
+async def test_a_login_after_ten_failures_waits_for_its_turn(world: World) -> None:
+    """Whether its password is right, wrong, remembered, or of nobody: the wait tells nothing."""
 
-    await attempt(b"secret")  # remembered from here on
-    assert [await attempt(b"mistaken") for _ in range(10)] == ["credentials"] * 10
-    verified = len(world.verified)
-    assert [await attempt(b"mistaken"), await attempt(b"secret")] == ["limit"] * 2
-    # The right password takes as long as the wrong one, though it is remembered.
-    assert len(world.verified) == verified + 2
-    assert await attempt(b"secret", peer="10.0.0.2") == "in"
-    assert await attempt(b"guest", "guest") == "in"
-    world.now = 59.9
-    assert await attempt(b"secret") == "limit"
-    world.now = 60.0
-    assert await attempt(b"secret") == "in"
-    assert [await attempt(b"mistaken") for _ in range(11)] == ["credentials"] * 10 + ["limit"]
+    async def attempt(password: bytes, name: str = "ann", peer: str = "10.0.0.1") -> tuple[str, float]:
+        waited = len(world.slept)
+        try:
+            await world.users.authenticate(name, password, False, peer=peer)
+        except AuthenticationRefused as refused:
+            return refused.reason, sum(world.slept[waited:])
+        return "in", sum(world.slept[waited:])
+
+    assert await attempt(b"secret") == ("in", 0)  # remembered from here on
+    for name in ("nobody", "ann"):
+        assert [await attempt(b"mistaken", name) for _ in range(10)] == [("credentials", 0)] * 10
+        assert await attempt(b"mistaken", name) == ("credentials", 1.0)
+    assert await attempt(b"secret") == ("in", 1.0)
+    assert await attempt(b"secret", peer="10.0.0.2") == ("in", 0)
+    world.now += 57.0
+    assert (await attempt(b"secret"))[1] == 1.0
+    world.now += 60.0
+    assert await attempt(b"secret") == ("in", 0)
+    assert (await attempt(b"mistaken"))[1] == 0.0
+
+
+def limited(names: int = 1, clock: Callable[[], float] = lambda: 0.0) -> LoginLimit:
+    """With so many names that failed ten times each from address "a"."""
+    limit = LoginLimit(clock)
+    for number in range(names):
+        for _ in range(login_limit.FAILURES_MAX):
+            limit.failed("a", f"{number}")
+    return limit
+
+
+def test_logins_that_come_at_once_wait_in_a_row_until_too_many_wait() -> None:
+    limit = limited()
+    assert [limit.turn("a", "0", loopback=False) for _ in range(8)] == [1, 2, 3, 4, 5, 6, None, None]
+    assert limit.turn("a", "1", loopback=False) == 0, "nobody else waits"
+    assert limit.turn("b", "0", loopback=False) == 0
+
+
+def test_a_right_login_gives_its_turn_back() -> None:
+    limit = limited()
+    for _ in range(20):
+        assert limit.turn("a", "0", loopback=False) == 1
+        limit.succeeded("a", "0")
+
+
+def test_on_loopback_nobody_is_refused() -> None:
+    limit = limited(login_limit.NAMES_MAX)
+    for name in ("0", "new"):
+        assert all(0 < (limit.turn("a", name, loopback=True) or 0) <= 2 for _ in range(100))
+
+
+def test_many_names_from_one_address_are_slowed_but_for_those_it_knows() -> None:
+    now = 0.0
+    limit = LoginLimit(lambda: now)
+    limit.succeeded("a", "known")
+    for number in range(60):
+        wait_s = limit.turn("a", f"{number}", loopback=False)
+        assert wait_s == (0.5 if number >= login_limit.NAMES_MAX else 0)
+        now += wait_s
+        limit.failed("a", f"{number}")
+    assert limit.turn("a", "known", loopback=False) == 0
+    assert limit.turn("a", "new", loopback=False) == 0.5
+    limit.succeeded("a", "new")
+    assert limit.turn("a", "new", loopback=False) == 0
+    assert limit.turn("b", "60", loopback=False) == 0
+    assert [limit.turn("a", f"x{n}", loopback=False) for n in range(14)][-1] is None
+    now += 61
+    assert limit.turn("a", "x", loopback=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("", "", True),
+    ],
+)
+def test_an_ipv6_address_is_its_network(one: str, other: str, same: bool) -> None:
+    limit = LoginLimit(lambda: 0.0)
+    for _ in range(10):
+        limit.failed(one, "ann")
+    assert bool(limit.turn(other, "ann", loopback=False)) is same
 
 
 async def test_successes_are_not_counted(world: World) -> None:
@@ -148,9 +219,9 @@ def test_failures_are_kept_for_a_bounded_number(monkeypatch: pytest.MonkeyPatch)
         limit.failed("a", "x")
     for peer in ("b", "c"):
         limit.failed(peer, "x")
-    assert limit.reached("a", "x")
+    assert limit.turn("a", "x", loopback=False)
     limit.failed("d", "x")
-    assert not limit.reached("a", "x")
+    assert not limit.turn("a", "x", loopback=False)
 
 
 async def test_a_changed_password_is_not_remembered(world: World) -> None:

@@ -34,7 +34,12 @@ class World:
             self.file.read_bytes,
             wall_s=lambda: time.time() + self.ahead_s,
         )
-        self.users = Users(Tables(Appender(lambda: 1)), AuthOptions(), self.oauth)
+        self.slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+
+        self.users = Users(Tables(Appender(lambda: 1)), AuthOptions(), self.oauth, sleep=sleep)
         self.users.set_user("guest", "", ("administrator",))
 
     async def refused(self, text: str, name: str = "") -> str:
@@ -67,6 +72,12 @@ async def test_a_token_is_a_password_of_the_user_it_names(world: World) -> None:
         (lambda: token(aud="else"), "udience"),
         (lambda: token(aud=None), "aud"),
         (lambda: token(exp=None), "exp"),
+        (lambda: token(exp=int(time.time()) + 11 * 365 * 86_400), "exp is more than ten years away"),
+        (lambda: token(exp=2**63), "exp is more than ten years away"),
+        (lambda: token(exp=10**400), "exp is more than ten years away"),
+        (lambda: token(exp=-(10**400)), "exp is no time"),
+        (lambda: token(nbf=10**400), "nbf is more than ten years away"),
+        (lambda: token(nbf=-1), "nbf is no time"),
         (lambda: token(exp=time.time() + 60.5), "exp is no whole number"),
         (lambda: token(exp=True), "exp is no whole number"),
         (lambda: token(nbf=1.5), "nbf is no whole number"),
@@ -106,10 +117,19 @@ async def test_a_late_token_does_not_count_as_a_failure_but_a_wrong_one_does(wor
     late = token(for_s=-1)
     for _ in range(20):
         assert "time is over" in await world.refused(late)
+    assert world.slept == []
     wrong = token(key="two", headers={"kid": "one"})
-    for _ in range(10):
+    for _ in range(11):
         assert "Signature" in await world.refused(wrong)
-    assert "too many" in await world.refused(token())
+    assert world.slept == [1.0]
+    for number in range(30):
+        assert "Signature" in await world.refused(token(key="two", headers={"kid": "one"}, n=number))
+    assert len(world.slept) > 10
+    world.slept.clear()
+    # Neither a right token nor a right password of somebody at that address waits.
+    assert (await world.users.authenticate("", token().encode(), False)).username == "ann"
+    assert world.users.turn("bob", "", False) == 0
+    assert world.slept == []
 
 
 async def test_names_and_scopes_come_from_the_claims_that_are_configured(tmp_path: Path) -> None:

@@ -151,15 +151,21 @@ def test_a_client_that_did_not_begin_with_it_may_not_authenticate_again__mqtt5_4
     assert peer.bytes_taken() == f.disconnect(0x82) and peer.closed
 
 
-def test_ten_failures_in_a_minute_are_the_limit_here_too(users: Gateway) -> None:
+def test_after_ten_failures_the_proof_waits_for_its_turn(users: Gateway) -> None:
     for _ in range(10):
         client = ScramClient("anna", b"wrong")
         peer, challenge = begin(users, client)
         peer.send(auth(0x18, client.final(challenge)))
-    client = ScramClient("anna", PASSWORD)
-    peer, challenge = begin(users, client)
-    peer.send(auth(0x18, client.final(challenge)))
-    assert peer.bytes_taken() == b"\x20\x03\x00\x86\x00"
+        assert peer.bytes_taken() == b"\x20\x03\x00\x86\x00"
+    for password in (b"wrong", PASSWORD):
+        client = ScramClient("anna", password)
+        peer, challenge = begin(users, client)
+        peer.send(auth(0x18, client.final(challenge)))
+        assert peer.take() == [] and "login" in peer.held
+        users.advance(2.0)
+        (connack,) = peer.take()
+        assert connack.kind == 2 and connack.body[1] == (0 if password == PASSWORD else 0x86)
+        assert "login" not in peer.held
 
 
 def test_response_information_is_told_to_who_asks__mqtt5_3_1_2_28(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ Two limits, by the address that a login comes from (an IPv6 address counts as it
     address            20 different names with wrong passwords in a minute, then one login each 0.5 s,
                        of names that have not logged in from there yet
 
-A login over a limit waits for its turn before its password is checked, so the time until the
-answer says nothing about the password. A right one gives back the turn that it took. When the wait is longer than 6 s the
-login is refused, but never on loopback, where it waits 2 s at most.
+A login over a limit waits for its turn before its password is checked, so the time until the answer
+says nothing about the password. A right one gives back the turn that it took. When the wait is longer
+than 6 s the login is refused, but never on loopback, where it waits 2 s at most.
 
 Memory is bounded: names are kept as short hashes, and the oldest go first.
 """

@@ -1,12 +1,15 @@
 """MANIFEST and CLEAN: the two small files that say where the log begins and whether it ended well.
 
-MANIFEST payload: | first live segment u64 | checkpoints u32 | 0 u32 | LSN u64 of each, newest first |
+MANIFEST payload: | first live segment u64 | checkpoints u32 | last closed segment u32 |
+                  | LSN u64 of each checkpoint, newest first |
+          flag 1 of its head: it names the segments; older versions have 0 for the last one
 CLEAN payload:    | end of the last segment u64 |   its head: number = last segment, base_lsn = last LSN
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +21,7 @@ from penstock.log_core.files.layout import CLEAN, MANIFEST, Head, read_sealed, w
 __all__ = ["CleanMark", "Manifest"]
 
 _FIXED: Final = struct.Struct("<QII")
+_NAMES_SEGMENTS: Final = 1
 
 
 @dataclass(slots=True)
@@ -31,13 +35,23 @@ class Manifest:
     """Files with a lower number are leftovers of a deletion."""
     checkpoints: list[int]
     """LSNs, newest first; at most two, so that one may be lost."""
+    last_segment: int = 0
+    """The newest segment that is known to be closed, so it holds something; 0 = none."""
+    names_segments: bool = True
+    """False: an older version wrote it, whose `first_segment` may be lower than any file."""
 
     def write(self, files: Files, path: Path) -> None:
         """Replace the file."""
-        payload = _FIXED.pack(self.first_segment, len(self.checkpoints), 0)
+        payload = _FIXED.pack(self.first_segment, len(self.checkpoints), self.last_segment)
         payload += struct.pack(f"<{len(self.checkpoints)}Q", *self.checkpoints)
-        head = Head(kind=MANIFEST, log_id=self.log_id, epoch=self.epoch)
+        head = Head(kind=MANIFEST, log_id=self.log_id, epoch=self.epoch, flags=_NAMES_SEGMENTS)
         write_sealed(files, path, head, payload, "manifest")
+
+    def absent(self, numbers: Sequence[int]) -> list[int]:
+        """The segments that must be there and are not among `numbers`, which are in order."""
+        live = [number for number in numbers if number >= self.first_segment]
+        first = self.first_segment if self.names_segments else min(live, default=self.last_segment + 1)
+        return sorted({*range(first, max([self.last_segment, *live[-1:]]) + 1)} - {*live})
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
@@ -45,11 +59,11 @@ class Manifest:
         head, payload = read_sealed(path, MANIFEST)
         if len(payload) < _FIXED.size:
             raise Damage(path, 0, "a manifest too short")
-        first, count, _ = _FIXED.unpack_from(payload)
+        first, count, last = _FIXED.unpack_from(payload)
         if len(payload) != _FIXED.size + 8 * count:
             raise Damage(path, 0, f"a manifest of {len(payload)} bytes for {count} checkpoints")
         lsns = struct.unpack_from(f"<{count}Q", payload, _FIXED.size)
-        return cls(head.log_id, head.epoch, first, list(lsns))
+        return cls(head.log_id, head.epoch, first, list(lsns), last, bool(head.flags & _NAMES_SEGMENTS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,11 @@ class Upkeep:
             os.close(fd)
         self._files.reached("finish.cut")
         segment.write_time_index(self._files, self._folder, self._manifest.log_id)
-        return write_feed_index(self._files, self._folder, segment, self._manifest.log_id)
+        written = write_feed_index(self._files, self._folder, segment, self._manifest.log_id)
+        if segment.number > self._manifest.last_segment and segment.end > WAL_HEAD_BYTES:
+            self._manifest.last_segment = segment.number
+            self._manifest.write(self._files, self._folder.manifest)
+        return written
 
     def measure(self, segment: Segment) -> dict[int, int]:
         """Whose bytes are in a closed segment, of which its index does not say it."""

@@ -139,6 +139,7 @@ class _Run:
         self._feeds: dict[int, Feed] = {}
         self._report = Recovery()
         self._prev_lsn: dict[int, int] = {}  # by segment number: the last LSN before it, as its head says
+        self._allocated: dict[int, int] = {}  # by segment number: the file's first size; 0: unknown
         self._log_id = b""
         self._synced = 0  # H: the highest LSN known to have been durable
         self._unsynced: list[Segment] = []  # scanned, and unchanged by that
@@ -151,6 +152,7 @@ class _Run:
             self._remove(number)  # left over from a deletion
         for path in [*self._folder.shard.rglob("*.new"), *self._folder.root.glob("*.new")]:
             self._files.unlink(path)  # never got its name
+        self._check_numbers(manifest, numbers)
         segments = self._read_heads([n for n in numbers if n >= manifest.first_segment])
         checkpoint = self._read_tables(manifest, segments)
         clean = self._is_clean(manifest, segments, checkpoint)
@@ -166,6 +168,13 @@ class _Run:
         self._sync_rest()
         if segments and segments[-1].end == WAL_HEAD_BYTES:
             self._remove(segments.pop().number)  # prepared, or begun, and never written to
+        # The numbers have no gaps: a file that was only prepared, and is removed, leaves its number.
+        follows = (
+            segments[-1].number + 1 if segments else max([manifest.first_segment, *(n + 1 for n in numbers)])
+        )
+        manifest.first_segment = segments[0].number if segments else follows
+        manifest.last_segment = segments[-2].number if len(segments) > 1 else 0
+        manifest.names_segments = True
         last_lsn = max(checkpoint.lsn, segments[-1].next_lsn - 1 if segments else 0)
         self._report.last_lsn = last_lsn
         self._report.segments = len(segments)
@@ -173,8 +182,7 @@ class _Run:
             manifest,
             segments,
             last_lsn + 1 if clean else max(last_lsn, self._synced) + 1 + LSN_JUMP,
-            # The numbers have no gaps: a file that was only prepared, and is removed, leaves its number.
-            segments[-1].number + 1 if segments else max([manifest.first_segment, *(n + 1 for n in numbers)]),
+            follows,
             self._feeds,
             self._report,
         )
@@ -214,6 +222,17 @@ class _Run:
                 epoch, log_id = max(epoch, head.epoch), head.log_id
         return Manifest(log_id, epoch, min(numbers, default=1), lsns[:2])
 
+    def _check_numbers(self, manifest: Manifest, numbers: list[int]) -> None:
+        """Every segment that MANIFEST and the files themselves speak of must be there."""
+        absent = manifest.absent(numbers)
+        if not absent:
+            return
+        others = f", and {len(absent) - 1} others" if len(absent) > 1 else ""
+        damage = Damage(self._folder.segment(absent[0]), 0, f"the segment is missing{others}")
+        if not self._salvage:
+            raise damage
+        self._warn(damage.message)
+
     def _is_clean(self, manifest: Manifest, segments: list[Segment], checkpoint: Checkpoint) -> bool:
         if not segments and manifest.epoch == 0:
             return True  # a new log
@@ -226,10 +245,22 @@ class _Run:
             return False
         self._synced = max(self._synced, mark.lsn)
         last = segments[-1].number if segments else 0
+        if mark.log_id == manifest.log_id and mark.epoch == manifest.epoch:
+            wrong = ""
+            if mark.segment > last and mark.end > WAL_HEAD_BYTES:
+                wrong = "the segment is missing, with which the log ended at its clean stop"
+            elif mark.segment == last and segments and segments[-1].path.stat().st_size < mark.end:
+                wrong = f"the file is shorter than the {mark.end} bytes that it had at the clean stop"
+            if wrong:
+                short = Damage(self._folder.segment(mark.segment), 0, wrong)
+                if not self._salvage:
+                    raise short
+                self._warn(short.message)
+                return False
         if mark.log_id != manifest.log_id or mark.segment != last or mark.lsn != checkpoint.lsn:
             self._warn(f"{self._folder.clean} does not fit the log; it is scanned as after a crash")
             return False
-        return not segments or segments[-1].path.stat().st_size >= mark.end
+        return True
 
     # Tables
 
@@ -305,6 +336,7 @@ class _Run:
                     continue
                 head = mended
             self._prev_lsn[number] = head.prev_lsn
+            self._allocated[number] = 0 if head.flags & (SALVAGED | SEALED) else head.payload_len
             self._synced = max(self._synced, head.prev_lsn)  # a start syncs what it found
             segment = Segment(number, path, head.base_lsn, head.epoch, head.base_lsn, recovered=True)
             segment.sealed = bool(head.flags & SEALED)
@@ -385,6 +417,7 @@ class _Run:
         written = self._scanner.written_end(found.end)
         promised = self._promised(segments, at)
         if found.reason is not None or written > found.end or found.next_lsn < promised:
+            self._check_size(segment, found)
             follows = promised if at + 1 < len(segments) else 0
             hits = self._look_behind(segments, at, found)
             if found.next_lsn > self._synced:
@@ -406,6 +439,19 @@ class _Run:
         segment.feeds = self._scanner.feeds_at(segment.base_lsn)
         segment.indexed = self._indexes_fit(segment)
         return at + 1
+
+    def _check_size(self, segment: Segment, found: Scanned) -> None:
+        """A file that ends in a batch was not cut by the log, which cuts at the end of one."""
+        size, allocated = self._scanner.size, self._allocated[segment.number]
+        if found.end < size < allocated:
+            damage = Damage(
+                segment.path,
+                found.end,
+                f"the file ends in a batch, at {size} of {allocated} bytes that it had",
+            )
+            if not self._salvage:
+                raise damage
+            self._warn(damage.message)
 
     def _walk(self, segment: Segment, offset: int, lsn: int, checkpoint: Checkpoint) -> Scanned:
         assert segment.marks is not None

@@ -83,6 +83,7 @@ class Wal(ActiveFile):
             base_lsn=lsn,
             prev_lsn=prev_lsn,
             created_ms=self._now_ms(),
+            payload_len=size,
         )
         self._files.reached("roll.before")
         fd = self._places.create(number, size)

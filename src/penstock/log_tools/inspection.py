@@ -240,14 +240,17 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
         if not as_json:
             out.write(f"note: {text}\n")
 
-    for read, small in ((Manifest.read, folder.manifest), (CleanMark.read, folder.clean)):
+    small: dict[Path, Manifest | CleanMark] = {}
+    for read, path in ((Manifest.read, folder.manifest), (CleanMark.read, folder.clean)):
         try:
-            read(small)
+            small[path] = read(path)
         except FileNotFoundError:
-            if small == folder.manifest:
-                problem(f"{small} is missing")
+            if path == folder.manifest:
+                problem(f"{path} is missing")
         except (Damage, StartError) as error:
             problem(error)
+    for damage in _absent(folder, small.get(folder.clean)):
+        problem(damage)
     for checkpoint in sorted(folder.checkpoints.glob("*.ckpt")):
         try:
             read_checkpoint(checkpoint, lambda block, value: None)
@@ -279,7 +282,8 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
             damage = Damage(walked.path, found.end, reason, found.crc_expected, found.crc_found)
             later = segments[at + 1 :]
             rolled = any(isinstance(w, Walked) and w.found.batches for w in later)
-            if not rolled and not walked.valid_behind and found.next_lsn > synced:
+            whole = walked.path.stat().st_size >= walked.head.payload_len
+            if whole and not rolled and not walked.valid_behind and found.next_lsn > synced:
                 note(f"{damage}; never synced, a start would cut it off")
                 continue
             problem(damage)
@@ -310,6 +314,28 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
             f"{len(segments)} segments, {records} records, {size / _MIB:.1f} MiB: {len(told)} problems\n"
         )
     return len(told)
+
+
+def _absent(folder: Folder, mark: Manifest | CleanMark | None) -> Iterator[Damage]:
+    """The segments at the ends of the log that MANIFEST and CLEAN name and that are gone, or shorter.
+
+    Those in between are found when the segments are walked.
+    """
+    try:
+        # The oldest may be deleted while the folder is listed: MANIFEST is read behind that.
+        numbers = folder.segment_numbers()
+        absent = Manifest.read(folder.manifest).absent(numbers)
+    except (OSError, Damage, StartError):
+        return  # said already
+    for number in absent:
+        if not numbers or not numbers[0] < number < numbers[-1]:
+            yield Damage(folder.segment(number), 0, "the segment is missing")
+    if isinstance(mark, CleanMark) and mark.segment not in absent and mark.end > WAL_HEAD_BYTES:
+        path = folder.segment(mark.segment)
+        if not path.exists():
+            yield Damage(path, 0, "the segment is missing")
+        elif path.stat().st_size < mark.end:
+            yield Damage(path, path.stat().st_size, f"the file had {mark.end} bytes at the clean stop")
 
 
 def _verify_indexes(folder: Folder, walked: Walked, problem: Callable[[object], None]) -> None:

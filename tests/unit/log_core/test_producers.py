@@ -112,7 +112,7 @@ def test_a_record_and_its_number_are_there_together_or_not_at_all(tmp_path: Path
     for i, cut in enumerate(cuts):
         folder = tmp_path / f"cut{i}"
         (folder / "shard-000/wal").mkdir(parents=True)
-        (folder / segment.path.relative_to(tmp_path / "a")).write_bytes(raw[:cut] + bytes(4096))
+        (folder / segment.path.relative_to(tmp_path / "a")).write_bytes(raw[:cut].ljust(len(raw), b"\0"))
         again = open_log(folder, files=Unsynced())
         whole = cut == cuts[-1]
         assert (again.recovery.records == 3, again.producers.admit_sequence(b"a", 3) == lsn) == (whole, whole)

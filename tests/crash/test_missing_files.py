@@ -1,0 +1,96 @@
+"""Files of the log that are gone, or shorter than they were: a start refuses, and verify tells them."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import StartError
+from penstock.log_core.files.layout import Folder
+from penstock.log_tools.inspection import verify
+from tests.support.logs import KIB, append, durable_feed, open_log, settle
+
+
+@pytest.fixture(scope="module", params=["clean", "killed"])
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a log with several segments that was stopped, or killed."""
+    path = tmp_path_factory.mktemp("scene")
+    log = open_log(path / "log", segment_bytes=64 * KIB)
+    feed = durable_feed(log)
+    while log._wal.segment.number < 5:
+        log.wait_synced(append(log, [feed], bytes(2 * KIB)))
+    for _ in range(3):
+        log.wait_synced(append(log, [feed], bytes(2 * KIB)))
+    settle(log)
+    if request.param == "killed":
+        shutil.copytree(path / "log", path / "killed")
+    log.close_sync()
+    return path / ("killed" if request.param == "killed" else "log")
+
+
+@pytest.fixture
+def folder(scene: Path, tmp_path: Path) -> Folder:
+    shutil.copytree(scene, tmp_path / "log")
+    return Folder(tmp_path / "log")
+
+
+def verified(folder: Folder) -> tuple[int, str]:
+    out = io.StringIO()
+    return verify(folder, out), out.getvalue()
+
+
+def test_what_is_whole_opens_and_verifies(folder: Folder) -> None:
+    assert verified(folder)[0] == 0
+    open_log(folder.root).close_sync()
+    assert verified(folder)[0] == 0
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_segment_that_is_gone_is_missed_wherever_it_was(folder: Folder, number: int) -> None:
+    folder.segment(number).unlink()
+    problems, text = verified(folder)
+    assert problems >= 1 and f"{folder.segment(number)}, byte 0: the segment is missing" in text
+    with pytest.raises(StartError, match=rf"{number:010}\.wal.*the segment is missing") as refused:
+        open_log(folder.root)
+    assert "restore the folder from a backup, or start once with --salvage" in str(refused.value)
+
+
+def test_several_that_are_gone_are_counted(folder: Folder) -> None:
+    for number in (1, 2, 3):
+        folder.segment(number).unlink()
+    assert verified(folder)[0] >= 3
+    with pytest.raises(StartError, match=r"0000000001\.wal.*the segment is missing, and 2 others"):
+        open_log(folder.root)
+
+
+def test_all_that_are_gone_are_missed(folder: Folder) -> None:
+    for number in folder.segment_numbers():
+        folder.segment(number).unlink()
+    assert verified(folder)[0] >= 4
+    with pytest.raises(StartError, match="the segment is missing"):
+        open_log(folder.root)
+
+
+@pytest.mark.parametrize("scene", ["clean"], indirect=True)
+def test_the_newest_segment_that_is_gone_is_missed_after_a_clean_stop(folder: Folder) -> None:
+    """CLEAN says which segment a log ended with; after a kill nothing does."""
+    folder.segment(5).unlink()
+    assert "0000000005.wal, byte 0: the segment is missing" in verified(folder)[1]
+    with pytest.raises(StartError, match=r"0000000005\.wal.*the segment is missing"):
+        open_log(folder.root)
+
+
+@pytest.mark.parametrize("lost", [1, 100, 3000])
+def test_a_newest_segment_that_is_shorter_than_it_was_is_no_torn_end(folder: Folder, lost: int) -> None:
+    path = folder.segment(5)
+    written = len(path.read_bytes().rstrip(b"\0"))
+    os.truncate(path, written - lost)
+    problems, text = verified(folder)
+    assert problems >= 1 and str(path) in text
+    with pytest.raises(StartError, match=r"0000000005\.wal.*the file (ends in a batch|is shorter than)"):
+        open_log(folder.root)
+    assert path.stat().st_size == written - lost, "nothing was cut"

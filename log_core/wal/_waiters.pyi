@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+class Awaiting:
+    """Who is told without a call into Python. Derive from it in C: `reached(ok)`."""
+
 class Waiters:
     """Callbacks ordered by the LSN they wait for."""
 

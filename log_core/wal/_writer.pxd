@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 from penstock.log_core.wal._active cimport ActiveFile
 from penstock.log_core.batch._appender cimport Appender
 from penstock.log_core.wal._unwritten cimport Unwritten
-from penstock.log_core.wal._waiters cimport Waiters
+from penstock.log_core.wal._waiters cimport Awaiting, Waiters
 
 
 cdef class Writer:
@@ -28,4 +28,6 @@ cdef class Writer:
     cdef public object committer            # None until the log has started
     cdef public tuple closing               # descriptors of files that are full and not durable yet
 
+    cdef int await_written(self, uint64_t lsn, Awaiting who) except -1
+    cdef int await_synced(self, uint64_t lsn, Awaiting who) except -1
     cdef int write(self, list batches) except -1

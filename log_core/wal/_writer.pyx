@@ -63,6 +63,18 @@ cdef class Writer:
         elif lsn <= self.written_lsn:
             self.sync()
 
+    cdef int await_written(self, uint64_t lsn, Awaiting who) except -1:
+        """Have `who` told by the `flush` that writes `lsn`, which is not written yet."""
+        self.waiting_written.put(lsn, who)
+        return 0
+
+    cdef int await_synced(self, uint64_t lsn, Awaiting who) except -1:
+        """The same when it is durable; `lsn` is not durable yet."""
+        self.waiting_synced.put(lsn, who)
+        if lsn <= self.written_lsn and self.failed is None:
+            self.sync()
+        return 0
+
     def sync(self):
         if self.syncs and self.synced_bytes < self.written_bytes:
             self.committer.want((*self.closing, self.active.fd), self.written_lsn, self.written_bytes)
@@ -82,7 +94,7 @@ cdef class Writer:
         if self.closing:
             self.release_closed(lsn)
         self.waiting_synced.reached(lsn)
-        if self.waiting_synced.count and <uint64_t>self.waiting_synced.first_lsn <= self.written_lsn:
+        if self.waiting_synced.count and self.waiting_synced.at(0).lsn <= self.written_lsn:
             self.sync()
         if self.late and self.appender.appended_bytes - self.synced_bytes <= self.max_unsynced_bytes // 2:
             self.late = False

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t
 
 from penstock.log_core.segments._segment_file cimport Stretch
+from penstock.protocols.net._poller cimport Poller
 from penstock.protocols.net._stream cimport QuickReader, Stream, Wire
 
 
@@ -15,9 +16,12 @@ cdef class Passage(QuickReader):    # hands every read on to another transport
 cdef class SocketTransport(Wire):
     cdef object __weakref__
     cdef object loop, socket, protocol
+    cdef Poller poller
     cdef Stream stream              # the protocol, if no layer lies between
     cdef int fd
-    cdef bint watched_read, watched_write       # by the loop
+    cdef bint direct                # the loop watches it, for reading
+    cdef int rounds_alone           # of the poller's last ones, in which nobody else was ready
+    cdef bint watched_read, watched_write       # by the poller
     cdef bint reading, lost, write_paused
     cdef bint broken                # the peer takes no more: what it sent is read, and then it is lost
     cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet
@@ -27,6 +31,9 @@ cdef class SocketTransport(Wire):
     cdef Py_ssize_t unsaid          # bytes of output that the peer has got already
     cdef Py_ssize_t high, low
 
+    cdef int on_events(self, bint readable, bint writable) except -1
+    cdef int leave_others(self) except -1
+    cdef int join_others(self) except -1
     cdef int failed(self, error) except -1
     cdef int read(self) except -1
     cdef Py_ssize_t send_now(self, const void* start, Py_ssize_t size) except -2

@@ -73,4 +73,4 @@ class SocketTransport(Wire):
         """Bytes that wait here for the socket."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`sockname`, `peername` and `socket`."""
+        """`sockname`, `peername`, `socket`, and `gathering`: the poller."""

@@ -1,12 +1,12 @@
 # cython: auto_pickle=False
-"""Sockets of connections: the event loop says when, and they are read and written here.
+"""Sockets of connections: the loop's poller says when, and they are read and written here.
 
 What it gains over the loop's own transports: a read goes from the socket to the protocol without a Python call in
 between, a write goes to the socket at once instead of at the end of the loop's iteration. It knows no protocol,
 only asyncio's words between transports and buffered protocols.
 
 A socket without interest (reading paused, nothing to write) is not watched: that its peer is gone shows when it is
-read or written again. Source: asyncio's `loop.add_reader`, level triggered.
+read or written again. Source: asyncio's transports; epoll, level triggered.
 """
 
 from collections import deque
@@ -17,7 +17,9 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, strerror
 
+from penstock.protocols.net._poller import poller_of
 from penstock.log_core.segments._segment_file cimport STRETCH_MOST, Stretch
+from penstock.protocols.net._poller cimport Poller, Watched
 from penstock.protocols.net.outbuffer cimport OutBuffer
 
 cdef extern from "sys/socket.h" nogil:
@@ -29,6 +31,8 @@ cdef extern from "sys/socket.h" nogil:
 
 cdef enum:
     HIGH_DEFAULT = 65536
+    ALONE_ROUNDS = 32           # of the poller's, one after the other: such a socket is alone as a rule
+    DIRECT_MOST = 4             # sockets that the loop watches itself
     REST_READS = 64             # of what a peer said before it went: more than sockets keep
 
 
@@ -49,6 +53,7 @@ cdef class Passage(QuickReader):
 cdef class SocketTransport:
     def __init__(self, loop not None, socket not None, protocol not None, early=(), Py_ssize_t unsaid=0):
         self.loop = loop
+        self.poller = poller_of(loop)
         self.socket = socket
         self.protocol = protocol
         self.stream = protocol if isinstance(protocol, Stream) else None
@@ -66,6 +71,42 @@ cdef class SocketTransport:
             loop.call_soon(self._readable)
 
     # Events
+
+    cdef int on_events(self, bint readable, bint writable) except -1:
+        if not self.poller.alone:
+            self.rounds_alone = 0
+        else:
+            self.rounds_alone += 1
+            if self.rounds_alone >= ALONE_ROUNDS and readable and self.watched_read and not self.direct:
+                self.leave_others()
+        if writable and self.waiting_size:
+            self._writable()
+        if readable:
+            self._readable()
+        return 0
+
+    cdef int leave_others(self) except -1:
+        """It is alone as a rule: the loop watches it, without a poller between."""
+        self.rounds_alone = 0
+        if len(self.poller.direct) < DIRECT_MOST:
+            self.poller.direct.append(self)
+            self.poller.watch(self.fd, self, False, self.watched_write, True)
+            self.direct = True
+            self.loop.add_reader(self.fd, self._directly_readable)
+        return 0
+
+    cdef int join_others(self) except -1:
+        self.direct = False
+        self.loop.remove_reader(self.fd)
+        self.poller.watch(self.fd, self, self.watched_read, self.watched_write, self.watched_write)
+        return 0
+
+    def _directly_readable(self):
+        self.poller.begin(True)
+        try:
+            self._readable()
+        finally:
+            self.poller.end()
 
     def _readable(self):
         if self.reading:
@@ -146,20 +187,18 @@ cdef class SocketTransport:
         return 0
 
     cdef int watch(self) except -1:
-        """Have the loop watch for what we want now."""
+        """Have the poller watch for what we want now."""
         cdef bint reads = self.reading and not self.lost, writes = self.waiting_size > 0 and not self.lost and not self.loading
-        if reads != self.watched_read:
+        if reads != self.watched_read and self.direct:
+            self.poller.direct.remove(self)
+            self.join_others()
+        if reads != self.watched_read or writes != self.watched_write:
+            if self.direct:
+                self.poller.watch(self.fd, self, False, writes, self.watched_write)
+            else:
+                self.poller.watch(self.fd, self, reads, writes, self.watched_read or self.watched_write)
             self.watched_read = reads
-            if reads:
-                self.loop.add_reader(self.fd, self._readable)
-            else:
-                self.loop.remove_reader(self.fd)
-        if writes != self.watched_write:
             self.watched_write = writes
-            if writes:
-                self.loop.add_writer(self.fd, self._writable)
-            else:
-                self.loop.remove_writer(self.fd)
         return 0
 
     # The end
@@ -426,6 +465,8 @@ cdef class SocketTransport:
                 return self.socket.getsockname()
             if name == "peername":
                 return self.socket.getpeername()
+            if name == "gathering":
+                return self.poller
         except OSError:
             return default
         return self.socket if name == "socket" else default

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from penstock.protocols.net._poller import Watched
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.subscriptions.tick._tick import Sink, TickBase
 
@@ -22,7 +23,7 @@ class QuickReader:
     def try_read(self, data: bytes | bytearray) -> int:
         """What a stream does with a read, for tests: bytes done with, or -1: `received` has to do it all."""
 
-class Wire:
+class Wire(Watched):
     """A transport that is a socket itself; `send` needs no call into Python."""
 
     def send(self, data: bytes) -> int:

@@ -14,6 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy, memmove
 
+from penstock.log_core.wal._writer cimport Writer
 from penstock.protocols.net.outbuffer cimport FILE_BYTES, OutBuffer
 from penstock.subscriptions.tick._tick cimport Sink, TickBase
 
@@ -54,8 +55,8 @@ cdef class QuickReader:
     cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2:
         return -1
 
-    cdef bint answer(self, OutBuffer out, uint64_t written) except -1:
-        return False
+    cdef Py_ssize_t answer(self, OutBuffer out, uint64_t written, uint64_t synced) except -2:
+        return -1
 
     def try_read(self, const uint8_t[::1] data not None):
         self.answers = False
@@ -148,10 +149,46 @@ cdef class Stream(Sink):
         if self.answers_wait:
             self.answers_wait = False
             if not self.closing:
-                if self.quick is not None and self.quick.answer(self.out, self.tick.unwritten.written_lsn):
-                    self.tick.dirty_connection(self)
+                if self.quick is not None and self.tick.writer is not None:
+                    self.answer_quickly()
                 else:
                     self.answer()
+        return 0
+
+    cdef int answer_quickly(self) except -1:
+        """Send the answers that may go, and have `reached` called for the others."""
+        cdef Writer writer = self.tick.writer
+        cdef QuickReader quick = self.quick
+        cdef Py_ssize_t left = quick.answer(self.out, writer.written_lsn, writer.synced_lsn)
+        if left < 0:
+            self.answer()
+            return 0
+        if left:
+            if quick.await_synced > self.awaited_synced and quick.await_synced > writer.synced_lsn:
+                self.awaited_synced = quick.await_synced
+                writer.await_synced(quick.await_synced, self)
+            if quick.await_written > self.awaited_written and quick.await_written > writer.written_lsn:
+                self.awaited_written = quick.await_written
+                writer.await_written(quick.await_written, self)
+        if self.out.size:
+            self.tick.dirty_connection(self)
+        return 0
+
+    cdef int reached(self, bint ok) except -1:
+        """What answers wait for has come about, or never will."""
+        if self.closing or self.transport is None:
+            return 0
+        try:
+            if ok and self.quick is not None:
+                self.answer_quickly()
+            else:
+                self._durable(ok)
+        except Exception:
+            self.failed()
+        return 0
+
+    cdef int has_output(self) except -1:
+        self.tick.dirty_connection(self)
         return 0
 
     cdef bint awaits(self) except -1:

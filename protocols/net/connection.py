@@ -130,6 +130,9 @@ class Connection(Stream, asyncio.BufferedProtocol):
         # uvloop's transports are asyncio.Transports by their methods, not by their class.
         stream = cast(asyncio.Transport, transport)
         self.attach(stream)
+        gathering = transport.get_extra_info("gathering")
+        if gathering is not None:
+            self.context.tick.gathering = gathering
         local = transport.get_extra_info("sockname")
         if isinstance(local, tuple) and len(local) >= 2:
             self.server_address = str(local[0]), int(local[1])

@@ -56,6 +56,9 @@ class Cursor:
     """Its queue stands on the tick's ready list."""
     queue: Any
     """Its queue, or None: something with wake(), called by requeue, and soiled()."""
+    soiled: list[Any] | None
+    """The queues whose state records are to be put. While it is not empty, its queue is appended here
+    instead of a call of `queue.soiled()`. None: it never is."""
     is_kept: bool
     """Its state record is persisted: `queue.soiled()` is called when `dirty` becomes True."""
     wake_below: int

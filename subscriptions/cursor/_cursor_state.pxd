@@ -13,6 +13,7 @@ from penstock.subscriptions.cursor._window cimport Window
 cdef class CursorState(TakeResult):
     # Only what an idle queue needs too: there are very many. The rest is allocated when it is first needed.
     cdef public object queue                # its queue: has wake() and soiled()
+    cdef public list soiled                 # the queues whose states are to be put; None: the queue's `soiled` is called
     cdef object _log
     cdef object _feeds                      # of the only membership; or a tuple, one per membership
     cdef CursorRules _rules                 # None: it has none

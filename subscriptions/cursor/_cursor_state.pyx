@@ -5,6 +5,7 @@ It does not move by itself: `Cursor` takes and settles, `CursorLimits` drops.
 """
 
 from cpython.object cimport PyObject
+from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport UINT64_MAX, uint32_t, uint64_t
 
 from penstock.log_core.feeds._feed cimport Feed
@@ -178,7 +179,11 @@ cdef class CursorState(TakeResult):
         """The state record is out of date now."""
         if not self.dirty:
             self.dirty = True
-            if self.is_kept:
+            if not self.is_kept:
+                return
+            if self.soiled is not None and PyList_GET_SIZE(self.soiled) > 0:
+                self.soiled.append(self.queue)      # others are there: that these are put is seen to
+            else:
                 self.queue.soiled()
 
     # The window

@@ -46,6 +46,9 @@ RUNS_MAX: Final = 1000
 RUNS_PROMISED: Final = 1 << 20
 """The same where that was promised not to be, and at a clean stop."""
 
+_ONE_BY_ONE: Final = frozenset({Kind.SHARED, Kind.RANDOM, Kind.EXCLUSIVE, Kind.SINGLE, Kind.PREFERRED})
+"""Kinds that give everything to a consumer that is the only one."""
+
 NO_LIMIT: Final = 65_536
 """Of deliveries, as a cursor has it."""
 
@@ -57,7 +60,6 @@ class Queue(Served):
 
     __slots__ = (
         "_awaiting",
-        "_loading",
         "_promises",
         "_queues",
         "_seats",
@@ -120,12 +122,12 @@ class Queue(Served):
         self._seats: Consumers | None = None
         self._sole = False
         self._watching: set[Feed] | None = None
-        self._loading = 0
         self._awaiting = False
         self._promises = False
         self.cursor = Cursor(queues.log)
         """What is ready, out and done."""
         self.cursor.queue = self
+        self.cursor.soiled = queues.soiled_queues
         if priority_max:
             self.cursor.prioritise(priority_max)
         self.cursor.is_kept = self.durable
@@ -173,6 +175,11 @@ class Queue(Served):
         its.delivery_limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
         its.tells_count = rules.tells_count
 
+    @property
+    def outstanding_max(self) -> int:
+        """Deliveries that may be out before it hands out no more."""
+        return self._queues.options.outstanding_max
+
     def soiled(self) -> None:
         """Part of its cursor: the state record is out of date."""
         self._queues.soiled(self)
@@ -191,6 +198,7 @@ class Queue(Served):
 
         """
         members = self.cursor.member_count
+        self.waits = False
         if self.cursor.join(feed, from_pos, tag):
             # An ended membership that goes on is counted already.
             if self.cursor.member_count > members:
@@ -201,6 +209,7 @@ class Queue(Served):
 
     def join_part(self, feed: Feed, from_pos: int, to_pos: int | None = None, tag: int = 0) -> int:
         """Get what `feed` has in positions [from_pos, to_pos); the LSN to wait for, as of `join`."""
+        self.waits = False
         self.cursor.join_part(feed, from_pos, to_pos, tag)
         self._queues.used(feed)
         self.wake()
@@ -289,6 +298,7 @@ class Queue(Served):
             )
         self._sole = exclusive or self.kind is Kind.EXCLUSIVE
         self._seats.add(consumer)
+        self._find_fast_path()
         attached("subscribe", self, consumer)
         self.wake()
 
@@ -300,6 +310,7 @@ class Queue(Served):
         """
         if self._seats is None or not self._seats.remove(consumer):
             return
+        self._find_fast_path()
         attached("unsubscribe", self, consumer)
         if requeue:
             self.cursor.requeue_all()
@@ -315,6 +326,13 @@ class Queue(Served):
             self.wake()
         if self.auto_delete and not self.deleted:
             self._queues.unneeded(self)
+
+    def _find_fast_path(self) -> None:
+        """A consumer that is the only one may have a fast path."""
+        seats = self._seats
+        alone = seats.active if seats is not None and seats.count == 1 and self.kind in _ONE_BY_ONE else None
+        way = getattr(alone, "way", None)
+        self.fast_path = None if way is None else way(alone, self)
 
     def outlet_failed(self, consumer: QueueConsumer, first: int, step: int) -> None:
         """It raised while it encoded its slice of the last take: let go of it. Called in an except clause."""
@@ -344,6 +362,7 @@ class Queue(Served):
 
     def fed(self, feed: Feed) -> None:
         """The tick says that `feed`, where this queue waited, got entries that are written."""
+        self.waits = False
         if self._watching is not None:
             self._watching.discard(feed)
         if not self.cursor.scheduled and (self._seats or self._getters or self._limits is not None):
@@ -404,8 +423,10 @@ class Queue(Served):
             if feed not in watching:
                 watching.add(feed)
                 feed.waiters[self] = None
+        self.waits = True
 
     def _unwatch(self) -> None:
+        self.waits = False
         if self._watching:
             for feed in self._watching:
                 feed.waiters.pop(self, None)
@@ -577,6 +598,7 @@ class Queue(Served):
             return 0, 0
         n = self.ready_count
         self.deleted = True
+        self.fast_path = None
         self._unwatch()
         consumers, self._seats = self.consumers, None
         getters, self._getters = self._getters, None

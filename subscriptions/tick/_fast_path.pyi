@@ -1,15 +1,18 @@
-"""The straight way of a lone message from its feeds to its consumers. The module text is in _straight.pyx."""
+"""The straight way of a message from its feeds to its consumer. The module text is in _straight.pyx."""
 
 from penstock.subscriptions.queue.limits import Limits
-from penstock.subscriptions.queue.queue import Getter
+from penstock.subscriptions.queue.queue import Getter, Queue
 
 class FastPath:
     """The straight way from a queue to its only consumer (`Queue.fast_path`); front ends derive theirs in C.
 
-    Its C method `serve` takes what the queue has, encodes it and has it sent. It answers True when that was
-    all: the queue goes on waiting at its feeds; False when it did nothing or there is more: the queue has its
-    turn. It attaches and detaches nothing.
+    Its C method `serve` takes what the queue has, encodes it and has it sent. It says that this was all, or
+    that the consumer has no credit: then the queue goes on waiting at its feeds. Or there is more: then the
+    queue has its turn. It attaches and detaches nothing.
     """
+
+    def __init__(self, queue: Queue) -> None:
+        """Of `queue`, whose consumer wakes it when it has credit again."""
 
 class Served:
     """A queue, as far as the straight way sees it; `queue.Queue` derives from it."""
@@ -18,5 +21,9 @@ class Served:
     """The straight way to its outlet, when it is the only one and has one."""
     delivered: int
     """Messages handed to outlets and getters, redeliveries included."""
+    waits: bool
+    """It waits at all of its feeds."""
     _limits: Limits | None
     _getters: list[Getter] | None
+    _loading: int
+    """Reasons to hand out nothing."""

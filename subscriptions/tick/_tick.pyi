@@ -1,8 +1,9 @@
-"""One turn of the event loop: write, hand out, confirm, flush. The module text is in _turns.pyx."""
+"""One turn of the event loop: write, hand out, confirm, flush. The module text is in _tick.pyx."""
 
 from collections.abc import Callable
 from typing import Any
 
+from penstock.log_core.wal._waiters import Awaiting
 from penstock.subscriptions.tick.tick import Pumped, TickLog
 
 QUICK_EACH_S: float
@@ -10,7 +11,13 @@ QUICK_EACH_S: float
 WRITE_WITHIN_S: float
 """In which what came alone is written although nobody waits for that."""
 
-class Sink:
+class Gathering:
+    """Reads that come together.
+
+    While they are handled, `TickBase.schedule` has the turn run behind the last one.
+    """
+
+class Sink(Awaiting):
     """What has output that a turn sends: a connection. Derive from it; C code may override the C methods."""
 
     def room(self) -> int:
@@ -39,10 +46,16 @@ class TickBase:
 
     @property
     def turns(self) -> int:
-        """TickBase that ran, ever."""
+        """Turns that ran, ever."""
+
+    gathering: Gathering | None
+    """The reads of the loop's sockets."""
 
     def schedule(self) -> None:
-        """Have a turn run in this loop iteration's end; any number of calls make one turn."""
+        """Have a turn run: behind the reads that are being handled together, or in this loop iteration's end.
+
+        Any number of calls make one turn.
+        """
 
     def write_soon(self) -> None:
         """Have a turn run within some milliseconds."""
@@ -51,9 +64,9 @@ class TickBase:
         """A small read is about to be handled, at `now` in seconds on any clock that only rises; True: it has
         a turn of its own, so call `run_alone` behind it.
 
-        A lone message then does not wait for the loop to come round, nor for its scheduling. At most one read
-        in QUICK_EACH_S that brought work is served so; all others share the turn after the iteration's reads,
-        which is what makes many of them cheap.
+        A lone message then does not wait for the loop to come round, nor for its scheduling. Of gathered
+        reads, one that is alone is served so; of others, at most one in QUICK_EACH_S that brought work. All
+        others share the turn behind them, which is what makes many of them cheap.
         """
 
     def run_alone(self, reader: Sink) -> None:

@@ -2,16 +2,17 @@
 """One turn of the event loop: write, hand out, confirm, flush.
 
 Owns the order of a turn and the list of queues with something to do. Front ends append records and
-change output buffers during reads, then call `schedule`; the turn runs once after all reads of this
-loop iteration (or behind a lone small read, see `begin_read`):
+change output buffers during reads, then call `schedule`; the turn runs once after all reads that were ready
+together (`Gathering`; or behind a lone small read, see `begin_read`):
 
     1 log.flush()            one write of everything appended since the last turn; confirms of class written
-    2 wake                   the queues that wait at a feed which got entries
+    2 hand out               what the queues at a feed which got entries can take at once; others are woken
     3 pump                   ready queues, a bounded number of messages each, for about 5 ms
     4 connection.flush()     each dirty connection once
 
 A lone read's turn hands out and sends before it writes: at that rate latency is all that matters. What nobody
-waits for, it leaves to a turn some milliseconds later, which writes for several.
+waits for, it leaves to a turn some milliseconds later, which writes for several; so does a turn of reads that
+brought little.
 
 A turn that leaves work (a queue with more to give) schedules the next one through the loop, so sockets
 are read in between. Knows no protocol, no queue's inside, no file.
@@ -21,11 +22,12 @@ import logging
 
 from cpython.list cimport PyList_GET_SIZE
 
-from penstock.log_core.feeds._feed cimport Feed
 from penstock.log_core.wal._unwritten cimport Unwritten
+from penstock.log_core.wal._waiters cimport Awaiting
+from penstock.log_core.wal._writer cimport Writer
 from penstock.subscriptions.cursor._events cimport EVENTS, append_events
 from penstock.subscriptions.cursor._take_result import release
-from penstock.subscriptions.tick._fast_path cimport deliver_directly
+from penstock.subscriptions.tick._fast_path cimport Served, deliver_directly
 
 logger = logging.getLogger("penstock.subscriptions")
 
@@ -35,16 +37,40 @@ cdef double EACH_S = QUICK_EACH_S
 cdef double LATER_S = WRITE_WITHIN_S
 cdef double PUMP_S = 0.005          # in which a turn begins with new queues; those that are left come first in the next one
 cdef enum:
+    LATER_BYTES = 65536             # with more than that to write, nothing is left to a later turn
     CHECK_EACH = 8                  # queues between two looks at the clock
 
 
-cdef class Sink:
+cdef class Gathering:
+    def __cinit__(self):
+        self.turns = []
+
+    cdef int begin(self, bint alone) except -1:
+        self.on = True
+        self.alone = alone
+        return 0
+
+    cdef int end(self) except -1:
+        cdef TickBase turns
+        cdef list waiting = self.turns
+        self.on = False
+        if waiting:
+            self.turns = []
+            for turns in waiting:
+                turns.run_behind_reads()
+        return 0
+
+
+cdef class Sink(Awaiting):
     cdef Py_ssize_t room_left(self) except -1:
         return self.room()
 
     cdef int send_out(self) except -1:
         self.flush()
         return 0
+
+    cdef int has_output(self) except -1:
+        return self.send_out()
 
     cdef int served(self) except -1:
         self.answer()
@@ -63,6 +89,7 @@ cdef class Sink:
 cdef class TickBase:
     def __init__(self, log not None, call_soon not None, call_later not None, clock not None):
         self.log = log
+        self.writer = log if isinstance(log, Writer) else None
         self.unwritten = log.unwritten
         self.call_soon = call_soon
         self.call_later = call_later
@@ -75,10 +102,18 @@ cdef class TickBase:
     cpdef schedule(self):
         if not self.scheduled:
             self.scheduled = True
-            self.call_soon(self.run)
+            if self.gathering is not None and self.gathering.on:
+                self.gathering.turns.append(self)
+            else:
+                self.call_soon(self.run)
 
     cpdef bint begin_read(self, double now) except -1:
-        if self.scheduled or self.running or now - self.quick_at < EACH_S:
+        if self.scheduled or self.running:
+            return False
+        if self.gathering is not None and self.gathering.on:
+            if not self.gathering.alone:
+                return False
+        elif now - self.quick_at < EACH_S:
             return False
         self.read_at = now
         self.scheduled = True
@@ -92,7 +127,7 @@ cdef class TickBase:
     cdef bint has_work(self) except -1:
         return PyList_GET_SIZE(self.queues) > 0 or PyList_GET_SIZE(self.sinks) > 0 or self.unwritten.anything()
 
-    def ready(self, queue not None):
+    cpdef ready(self, queue):
         self.queues.append(queue)
         if not self.scheduled and not self.running:
             self.schedule()
@@ -111,19 +146,50 @@ cdef class TickBase:
             self.schedule()
         return 0
 
+    cdef int run_behind_reads(self) except -1:
+        """The turn of reads that came together: as `run`, but what is little and not waited for is written later."""
+        if not self.may_write_later():
+            self.run()
+            return 0
+        self.begin()
+        try:
+            self.unwritten.publish()
+            self.hand_out(False)
+            self.wake_relieved()
+            self.pump()
+            release()
+            self.flush()
+            if self.log.awaited:
+                self.log.flush()
+                self.flush()
+            else:
+                self.write_later()
+        finally:
+            self.end()
+        return 0
+
+    cdef bint may_write_later(self) except -1:
+        cdef Writer writer = self.writer
+        return (
+            writer is not None and EVENTS.n == 0 and writer.before_flush is None and writer.failed is None
+            and writer.waiting_written.count == 0 and writer.waiting_synced.count == 0
+            and writer.appender.appended_bytes + writer.appender.blob_size - writer.written_bytes < LATER_BYTES
+        )
+
+    cdef int hand_out(self, bint at_once) except -1:
+        """Serve the queues at the feeds which got entries, or wake them; `at_once`: send what they get, too."""
+        cdef list feeds = self.unwritten.take_dirty()
+        if feeds:
+            deliver_directly(feeds, at_once, self.clock, PUMP_S)
+        return 0
+
     def run(self):
-        cdef Feed feed
         self.begin()
         try:
             if EVENTS.n:
                 append_events(self.unwritten.appender)
             self.log.flush()
-            for feed in self.unwritten.take_dirty():
-                waiters = feed.waiters
-                if waiters:
-                    feed.waiters = {}       # a registration is for one waking
-                    for queue in waiters:
-                        queue.fed(feed)
+            self.hand_out(False)
             self.wake_relieved()
             self.pump()
             release()
@@ -147,7 +213,7 @@ cdef class TickBase:
         try:
             self.unwritten.publish()
             try:
-                deliver_directly(self.unwritten.take_dirty())
+                self.hand_out(True)
                 self.pump()
                 release()
                 self.flush()
@@ -208,7 +274,9 @@ cdef class TickBase:
         for i in range(len(queues)):
             queue = queues[i]
             try:
-                queue.pump()
+                if not (isinstance(queue, Served) and (<Served>queue).fast_path is not None
+                        and (<Served>queue).fast_path.pump()):
+                    queue.pump()
             except Exception:
                 logger.exception("a queue failed in its turn", extra={"queue": repr(queue)})
             if i % CHECK_EACH == CHECK_EACH - 1 and self.clock() > ends:

@@ -409,6 +409,7 @@ class Clients:
         """The packet ids under way changed in a way that may be put later."""
         if client.persistent and not client.soiled:
             client.soiled = True
+            client.ids.inflight.will_be_saved = True
             self._soiled.append(client)
             if self._saving is None:
                 self._saving = self.tick.after(_LAZY_S, self._save_soiled)

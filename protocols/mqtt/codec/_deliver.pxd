@@ -42,9 +42,7 @@ cdef class Deliverer(PublishEncoder):
 
 cdef class SessionFastPath(FastPath):
     cdef Deliverer deliverer
-    cdef Cursor cursor
     cdef Appender appender
     cdef Sink sink
-    cdef Served queue
     cdef object after
     cdef public bint needs_ids

@@ -25,7 +25,7 @@ from penstock.protocols.mqtt.codec._wire cimport FROM_CLIENT, Block, walk_block
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._take_result cimport MAX_TAKE, TAKEN, Item
-from penstock.subscriptions.tick._fast_path cimport FastPath
+from penstock.subscriptions.tick._fast_path cimport CAUGHT_UP, REST, STARVED, FastPath
 
 cdef uint32_t NO_MATCH = 0xFFFFFFFF
 
@@ -310,31 +310,39 @@ cdef class Deliverer(PublishEncoder):
 
 cdef class SessionFastPath(FastPath):
     def __init__(self, Deliverer deliverer not None, Served queue not None, Sink sink not None, after):
+        FastPath.__init__(self, queue)
         self.deliverer = deliverer
-        self.queue = queue
-        self.cursor = queue.cursor
         self.appender = queue.log.appender
         self.sink = sink
         self.after = after
 
-    cdef bint serve(self) except -1:
+    cdef int serve(self, bint at_once) except -1:
         cdef Cursor cursor = self.cursor
         cdef Deliverer deliverer = self.deliverer
         cdef Inflight inflight = deliverer.inflight
         cdef Py_ssize_t wanted = MAX_TAKE, room, n, took
+        if cursor.scheduled:
+            return STARVED              # it has its turn in any case
+        room = self.sink.room_left()
+        if room <= 0:
+            return STARVED
         if self.needs_ids:
             wanted = min(inflight.room(), wanted)
-        room = self.sink.room_left()
-        if room <= 0 or wanted <= 0 or cursor.scheduled:
-            return False
+            if wanted <= 0:
+                return STARVED
         n = cursor.take(wanted)
         if n:
             took = deliverer.deliver(cursor, 0, 1, room, self.appender.now())
-            if deliverer.pubrels or (deliverer.persistent and inflight.changed):
+            if deliverer.pubrels or deliverer.orphans or (deliverer.persistent and inflight.needs_saving()):
                 self.after()
-            self.sink.send_out()
+            if at_once:
+                self.sink.send_out()
+            else:
+                self.sink.has_output()
             self.queue.delivered += took
             if took < n:
                 cursor.put_back(0, 1, took)
-                return False
-        return n < wanted and not (TAKEN.more or TAKEN.unwritten or TAKEN.cold or TAKEN.cold_feed != NULL)
+                return REST
+        if n < wanted and not (TAKEN.more or TAKEN.unwritten or TAKEN.cold or TAKEN.cold_feed != NULL):
+            return CAUGHT_UP
+        return REST

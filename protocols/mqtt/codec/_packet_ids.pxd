@@ -33,8 +33,13 @@ cdef class Inflight:
     cdef public list cursors
     cdef public list done_tokens
     cdef readonly bint changed, exact_changed, exact_done
+    cdef public bint will_be_saved  # somebody knows that it changed, and puts the row in time
     cdef bint starved           # somebody wanted an id, and the window had none
     cdef readonly bint freed    # that can be had now, or a retained message is done: `take_freed` is to be called
+
+    cdef inline bint needs_saving(self) noexcept:
+        """Whether somebody has to be told that it changed."""
+        return self.exact_changed or (self.changed and not self.will_be_saved)
 
     cdef Flight* find(self, uint32_t packet_id) noexcept
     cdef int grow(self) except -1

@@ -19,6 +19,8 @@ class Inflight:
     """Where acknowledgements settle; the session's own first."""
     changed: bool
     """`pack` would differ from the last one."""
+    will_be_saved: bool
+    """Somebody knows that it changed, and puts the row in time."""
     exact_changed: bool
     """... in an id of QoS 2."""
     exact_done: bool

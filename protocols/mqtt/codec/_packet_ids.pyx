@@ -401,7 +401,7 @@ cdef class Inflight:
                     qid = queue.qid
                     memcpy(p, &qid, 8)
                     p += QID_BYTES
-        self.changed = self.exact_changed = self.exact_done = False
+        self.changed = self.exact_changed = self.exact_done = self.will_be_saved = False
         return row if p - start == len(row) else row[:p - start]
 
     @classmethod

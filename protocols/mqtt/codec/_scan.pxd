@@ -40,7 +40,6 @@ cdef class Scanner(QuickReader):
     cdef readonly uint64_t lsn
 
     cdef readonly uint64_t published, published_bytes, acknowledged, completed
-    cdef readonly uint64_t await_written, await_synced
     cdef readonly bint unstamped
     cdef readonly Py_ssize_t used
 

@@ -108,7 +108,7 @@ cdef class Scanner(QuickReader):
     cdef bint is_quiet(self) noexcept:
         """Nothing is to be put or delivered because of what was scanned."""
         return not (self.inflight.freed or self.unstamped
-                    or (self.persistent and (self.inflight.changed or self.received.changed)))
+                    or (self.persistent and (self.inflight.needs_saving() or self.received.changed)))
 
     cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2:
         cdef int found = self.run(p, 0, size)
@@ -118,11 +118,11 @@ cdef class Scanner(QuickReader):
         self.found = found
         return -1
 
-    cdef bint answer(self, OutBuffer out, uint64_t written) except -1:
+    cdef Py_ssize_t answer(self, OutBuffer out, uint64_t written, uint64_t synced) except -2:
         if self.tail - self.head > ANSWERS_AT_ONCE:
-            return False                # the connection may be held because of them
-        self.release(written, self.appender.synced_lsn, out)
-        return self.head == self.tail
+            return -1                   # the connection may be held because of them
+        self.release(written, synced, out)
+        return <Py_ssize_t>(self.tail - self.head)
 
     def begin(self, const uint8_t[::1] data not None, Py_ssize_t at, Py_ssize_t end):
         cdef int found = self.found

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.protocols.net._poller import poller_of
 from penstock.protocols.net._socket import SocketTransport
 
 LIMIT_S = 120.0
@@ -186,6 +187,64 @@ async def test_a_bug_of_the_protocol_ends_its_connection_and_is_reported(pair: P
     pair.peer.sendall(b"bug")
     assert isinstance(await pair.end(), RuntimeError)
     assert [context["message"] for context in reported] == ["a protocol failed"]
+
+
+async def alone(pair: Pair) -> None:
+    """Have the socket be the only one that is ready, until the loop watches it itself."""
+    poller = poller_of(pair.loop)
+    for _ in range(100):
+        if poller.direct:
+            return
+        pair.protocol.changed.clear()
+        pair.peer.sendall(b".")
+        await pair.protocol.changed.wait()
+    raise AssertionError("the loop does not watch it itself")
+
+
+async def test_a_socket_that_the_loop_watches_sends_what_waits_as_any_other(pair: Pair) -> None:
+    await alone(pair)
+    for chunk in chunks():
+        pair.transport.write(chunk)
+    wanted = b"".join(chunks())
+    assert await asyncio.to_thread(read_all, pair.peer, len(wanted)) == wanted
+    await pair.protocol.until("resume")
+    pair.peer.sendall(b"goodbye")
+    await pair.protocol.until("goodbye")
+
+
+async def test_a_socket_that_is_alone_can_be_paused_and_ends_as_any_other(pair: Pair) -> None:
+    await alone(pair)
+    pair.transport.pause_reading()
+    assert not poller_of(pair.loop).direct
+    pair.peer.sendall(b"hello")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert b"hello" not in pair.protocol.got
+    pair.transport.resume_reading()
+    await pair.protocol.until("hello")
+    await alone(pair)
+    pair.peer.close()
+    assert await pair.end() is None
+    assert not poller_of(pair.loop).direct
+
+
+async def test_what_is_ready_together_is_read_in_one_round_and_nobody_is_alone_then(pair: Pair) -> None:
+    others = [Pair() for _ in range(9)]
+    poller = poller_of(pair.loop)
+    await alone(pair)
+    rounds, reads = poller.rounds, poller.reads
+    for other in others:
+        other.peer.sendall(b"hello")
+    for other in others:
+        await other.protocol.until("hello")
+    assert (poller.rounds - rounds, poller.reads - reads) == (1, 9)
+    assert not poller.direct
+    pair.peer.sendall(b"still here")
+    await pair.protocol.until("still here")
+    for other in others:
+        other.transport.abort()
+        await other.end()
+        other.peer.close()
 
 
 async def test_who_is_connected() -> None:

@@ -1,0 +1,22 @@
+"""The sockets of one loop. Words in _poller.pyi."""
+
+from penstock.subscriptions.tick._tick cimport Gathering
+
+
+cdef class Watched:                 # a socket, as the poller sees it
+    cdef int on_events(self, bint readable, bint writable) except -1
+    cdef int join_others(self) except -1    # be watched by the poller again
+
+
+cdef class Poller(Gathering):
+    cdef object __weakref__
+    cdef object loop                # a weak reference: the loop refers to us
+    cdef int fd                     # of the epoll; -1 while nothing is watched
+    cdef dict watched               # Watched by descriptor
+    cdef readonly list direct                # those that the loop watches itself
+    cdef readonly unsigned long long rounds, reads      # looks at the sockets, and how many were ready
+
+    cdef int open(self) except -1
+    cdef int shut(self) except -1
+    cdef int watch(self, int fd, Watched who, bint reads, bint writes, bint known) except -1
+    cdef int forget(self, int fd) except -1

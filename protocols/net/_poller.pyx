@@ -1,0 +1,142 @@
+# cython: auto_pickle=False
+"""All sockets of connections in one epoll of ours: what is ready together is handled together.
+
+The event loop watches the epoll's descriptor, not the sockets. When some are ready it calls `poll` once: all of them are
+read, one after the other, and then the turns run that the reads asked for. So the loop's own work (a callback, a handle
+and a context for each socket) is per round, a turn serves all reads of a round, and a read that is the only one of its
+round is known to be alone.
+
+Behind two epolls a message that comes alone is read some 5 us later, so the few sockets that were alone in many rounds
+one after the other are watched by the loop itself (`Watched`, `direct`), until a round has many. docs/adr/0018-one-epoll.md has the measurements.
+
+Knows sockets by their descriptors, and no transport.
+"""
+
+import os
+import weakref
+
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport strerror
+
+cdef extern from "sys/epoll.h" nogil:
+    ctypedef union epoll_data_t:
+        int fd
+        uint64_t u64
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
+    int epoll_wait(int epfd, epoll_event* events, int maxevents, int timeout)
+    enum:
+        EPOLL_CLOEXEC
+        EPOLL_CTL_ADD
+        EPOLL_CTL_DEL
+        EPOLL_CTL_MOD
+        EPOLLIN
+        EPOLLOUT
+        EPOLLERR
+        EPOLLHUP
+
+cdef enum:
+    EVENTS_MAX = 256                # sockets of a round: others of the loop's concerns come between rounds
+    MANY = 4                        # sockets of a round after which none is worth a wake-up of its own
+
+cdef object POLLERS = weakref.WeakKeyDictionary()
+
+
+def poller_of(loop not None):
+    poller = POLLERS.get(loop)
+    if poller is None:
+        poller = POLLERS[loop] = Poller(loop)
+    return poller
+
+
+cdef class Watched:
+    cdef int on_events(self, bint readable, bint writable) except -1:
+        raise NotImplementedError
+
+    cdef int join_others(self) except -1:
+        raise NotImplementedError
+
+
+cdef class Poller(Gathering):
+    def __cinit__(self, loop not None):
+        self.loop = weakref.ref(loop)
+        self.fd = -1
+        self.watched = {}
+        self.direct = []
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    cdef int watch(self, int fd, Watched who, bint reads, bint writes, bint known) except -1:
+        """Call `who.on_events` while the socket `fd` is ready for what is wanted; `known`: it is watched for something."""
+        cdef epoll_event event
+        if not (reads or writes):
+            return self.forget(fd) if known else 0
+        if self.fd < 0:
+            self.open()
+        event.events = (EPOLLIN if reads else 0) | (EPOLLOUT if writes else 0)
+        event.data.u64 = 0
+        event.data.fd = fd
+        if epoll_ctl(self.fd, EPOLL_CTL_MOD if known else EPOLL_CTL_ADD, fd, &event) < 0:
+            raise OSError(errno, strerror(errno).decode())
+        self.watched[fd] = who
+        return 0
+
+    cdef int forget(self, int fd) except -1:
+        cdef epoll_event event
+        del self.watched[fd]
+        if epoll_ctl(self.fd, EPOLL_CTL_DEL, fd, &event) < 0:
+            raise OSError(errno, strerror(errno).decode())
+        if not self.watched:
+            self.shut()
+        return 0
+
+    cdef int open(self) except -1:
+        self.fd = epoll_create1(EPOLL_CLOEXEC)
+        if self.fd < 0:
+            raise OSError(errno, strerror(errno).decode())
+        self.loop().add_reader(self.fd, self.poll)
+        return 0
+
+    cdef int shut(self) except -1:
+        """Nothing is watched: a loop that is over has nothing of ours."""
+        fd, self.fd = self.fd, -1
+        self.loop().remove_reader(fd)
+        os.close(fd)
+        return 0
+
+    def poll(self):
+        cdef epoll_event[EVENTS_MAX] events
+        cdef int n, i
+        cdef uint32_t found
+        cdef Watched who
+        if self.fd < 0:
+            return
+        n = epoll_wait(self.fd, events, EVENTS_MAX, 0)
+        if n < 0:
+            if errno == EINTR:
+                return
+            raise OSError(errno, strerror(errno).decode())
+        if n == 0:
+            return
+        self.rounds += 1
+        self.reads += <unsigned long long>n
+        if n >= MANY and self.direct:
+            for who in self.direct:
+                who.join_others()
+            self.direct = []
+        self.begin(n == 1)
+        try:
+            for i in range(n):
+                # One that was lost in this round is watched no more.
+                who = self.watched.get(events[i].data.fd)
+                if who is not None:
+                    found = events[i].events
+                    who.on_events(found & ~<uint32_t>EPOLLOUT != 0, found & (EPOLLOUT | EPOLLERR | EPOLLHUP) != 0)
+        finally:
+            self.end()

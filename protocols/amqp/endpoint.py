@@ -73,6 +73,7 @@ class AmqpConnection(Connection):
             dirty=self.dirty,
             look=self._look,
             name=lambda: self.name,
+            sink=self,
         )
 
     def received(self, buffer: bytearray, size: int) -> int:
@@ -108,6 +109,8 @@ class AmqpConnection(Connection):
     def _look(self) -> None:
         """Carry out what the session wants."""
         session = self.session
+        if not self.handed_over:
+            self.quick = None if self.metered else session.quick
         if session.login is not None:
             login, session.login = session.login, None
             # Nothing of this peer is handled before its password is checked.

@@ -62,6 +62,7 @@ class Channel:
         self.number = number
         self.core = Core(number, session.out, session.frame_max, self, session.dirty)
         """Tags, confirms and content under way, in C."""
+        self.core.sink = session.sink
         self.gate = ReplyOrder()
         self.consumers: dict[str, Consumer] = {}
         """By tag; a consumer stands here from its consume to its cancel."""

@@ -6,6 +6,7 @@ from penstock.errors import PenstockError
 from penstock.protocols.amqp.channel import direct_reply, replay, retry, stream
 from penstock.protocols.amqp.channel.channel import Channel
 from penstock.protocols.amqp.codec._channel import Consumer
+from penstock.protocols.amqp.codec._consumer_path import ConsumerFastPath
 from penstock.protocols.amqp.codec.errors import answer, hard, soft
 from penstock.protocols.amqp.codec.methods import (
     AccessRequest,
@@ -90,6 +91,8 @@ def consume(channel: Channel, method: Consume) -> None:
         channel.consumer_cancelled,
     )
     consumer.named = channel.session.name
+    if source is None:
+        consumer.way = ConsumerFastPath
     channel.consumers[tag] = consumer
     retry.watch(channel, queue)
 

@@ -9,6 +9,7 @@ from penstock.protocols.amqp.codec._confirms cimport Confirms
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._take_result cimport Item
+from penstock.subscriptions.tick._tick cimport Sink
 
 cdef enum:
     IDLE = 0                    # a method frame is next
@@ -32,6 +33,7 @@ cdef class Channel(Confirms):
     cdef uint32_t body_max              # largest payload of a frame we may send
     cdef readonly object owner          # the session's side of the channel
     cdef public bint closing            # channel.close was sent: everything but its answer is ignored
+    cdef public Sink sink               # of the output; None: `dirty` and `Consumer.room` are called instead
     cdef object dirty                   # called after output was encoded outside of a read
     cdef public object give_back        # None, or called with (cursor, seq) of a delivery that is requeued
     cdef public object tap              # None, or called with (queue, batch, index, redelivered) of each delivery
@@ -68,6 +70,7 @@ cdef class Channel(Confirms):
     cdef uint64_t hold(self, PyObject* cursor, PyObject* consumer, uint64_t seq) except 0
     cdef uint64_t skip_tag(self) except 0
     cdef int settle(self, uint64_t tag, bint multiple, int how) except -1
+    cpdef feed_starved(self)
     cdef int plan(self, uint64_t tag, bint multiple, int how) except -1
     cdef void advance(self) noexcept
     cdef Py_ssize_t free_for(self, Consumer consumer) except -1
@@ -83,6 +86,7 @@ cdef class Consumer:
     cdef readonly bint no_ack
     cdef readonly int priority
     cdef public object queue
+    cdef public object way                  # makes its straight way from (consumer, queue); None: it has none
     cdef public bint attached
     cdef public uint64_t limit              # prefetch, 0 = none
     cdef readonly uint64_t in_flight
@@ -99,5 +103,6 @@ cdef class Consumer:
     cdef uint8_t head[260]                  # short string of the tag
     cdef Py_ssize_t head_size
 
+    cdef Py_ssize_t room_left(self) except -1
     cpdef Py_ssize_t credit(self) except -1
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1

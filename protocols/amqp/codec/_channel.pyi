@@ -8,6 +8,8 @@ from penstock.protocols.amqp.codec._confirms import Confirms
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.queue.queue import Queue
+from penstock.subscriptions.tick._fast_path import FastPath
+from penstock.subscriptions.tick._tick import Sink
 
 class Channel(Confirms):
     """Unacknowledged deliveries, publisher confirms and the message under way of one channel."""
@@ -15,6 +17,8 @@ class Channel(Confirms):
     owner: object
     """The session's side of the channel."""
     closing: bool
+    sink: Sink | None
+    """The connection, for kernels: `dirty` and a consumer's `room` are not called then."""
     """channel.close was sent: everything but its answer is ignored, and no consumer gets anything."""
     first_tag: int
     next_tag: int
@@ -101,6 +105,8 @@ class Consumer:
     no_ack: bool
     priority: int
     queue: Queue
+    way: Callable[[Consumer, Queue], FastPath] | None
+    """Makes its straight way, when it is the queue's only consumer; None: it has none."""
     attached: bool
     """Set by the session while the queue may give it messages."""
     limit: int

@@ -34,6 +34,7 @@ from penstock.protocols.amqp.codec._frames cimport (
 )
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.subscriptions.cursor._cursor cimport Cursor
+from penstock.subscriptions.tick._fast_path cimport Served, FastPath
 from penstock.subscriptions.cursor._take_result cimport COUNTED, TAKEN, Item
 
 from penstock.protocols.amqp.codec.properties import without_header
@@ -296,14 +297,19 @@ cdef class Channel(Confirms):
             n += self.unacked[t & self.unacked_mask].cursor != NULL
         return n
 
-    def feed_starved(self):
+    cpdef feed_starved(self):
         """Tell the queues of the consumers that had no credit that they may have some again."""
         cdef Consumer consumer
+        cdef FastPath way
         starved, self.starved = self.starved, []
         for consumer in starved:
             consumer.starving = False
             if consumer.attached:
-                consumer.queue.credit_gained(consumer)
+                way = (<Served>consumer.queue).fast_path if isinstance(consumer.queue, Served) else None
+                if way is not None:
+                    way.wake()          # it is the only one
+                else:
+                    consumer.queue.credit_gained(consumer)
         if self.waiting:
             self.grant()
 
@@ -494,9 +500,13 @@ cdef class Consumer:
                 return 0
             if not self.no_ack:
                 left = min(left, shared)
-        if self.room() <= 0:
+        if self.room_left() <= 0:
             return 0
         return left
+
+    cdef Py_ssize_t room_left(self) except -1:
+        """Bytes that its connection may still encode."""
+        return self.room() if self.channel.sink is None else self.channel.sink.room_left()
 
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
         """Encode items first, first + step ... of `cursor`; how many."""
@@ -508,7 +518,7 @@ cdef class Consumer:
         cdef bytes offset = None
         if most <= 0:
             return 0
-        full = out.size + <Py_ssize_t>self.room()
+        full = out.size + self.room_left()
         while i < TAKEN.n and took < most and out.size < full:
             item = &TAKEN.items[i]
             if self.offsets is not None:
@@ -532,9 +542,13 @@ cdef class Consumer:
             channel.delivered_auto += took
         elif self.share:
             self.share -= took
-        if took:
-            self.served = channel.next_tag
+        if not took:
+            return 0
+        self.served = channel.next_tag
+        if channel.sink is None:
             channel.dirty()
+        else:
+            channel.sink.has_output()
         return took
 
     def of_stream(self, Feed offsets not None, int64_t base, object wanted):

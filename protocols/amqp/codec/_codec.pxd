@@ -4,11 +4,12 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from penstock.log_core.batch._appender cimport Appender
 from penstock.protocols.amqp.codec._channel cimport Channel
+from penstock.protocols.net._stream cimport QuickReader
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.router.routes._routes cimport RouteTable
 
 
-cdef class Codec:
+cdef class Codec(QuickReader):
     cdef readonly OutBuffer out
     cdef RouteTable table
     cdef Appender appender
@@ -28,10 +29,13 @@ cdef class Codec:
     cdef object buffer                  # what is being scanned, kept alive
     cdef const uint8_t* p
     cdef Py_ssize_t at, end
-    cdef readonly Py_ssize_t want
     cdef public bint stop_publishes     # what is in front of the next basic.publish is handled, and no more
     cdef readonly bint stopped          # that one has come
+    cdef object found                   # the event that `read` stopped at; None: none
+    cdef object raised                  # what it stopped at was an error
 
+    cpdef feed_starved(self)
+    cpdef bint confirm(self, uint64_t written, uint64_t synced) except -1
     cdef Channel channel_of(self, uint16_t number)
     cdef int expect(self, Channel channel, uint64_t lsn, bint sync) except -1
     cdef object step(self)

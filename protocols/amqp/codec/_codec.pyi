@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from penstock.log_core.batch._appender import Appender
 from penstock.protocols.amqp.codec._channel import Channel
+from penstock.protocols.net._stream import QuickReader
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.routes._routes import RouteTable
 
@@ -17,7 +18,7 @@ FAULT: Final = 6
 
 Event = tuple[Any, ...]
 
-class Codec:
+class Codec(QuickReader):
     """Scans reads, owns the table of open channels."""
 
     out: OutBuffer
@@ -28,8 +29,6 @@ class Codec:
     """Messages that came whole and were not refused for their exchange."""
     size_sum: int
     """Bytes of the bodies of all of them."""
-    want: int
-    """After None: whole size of the incomplete frame in front, 0 when even its size is not known."""
     stop_publishes: bool
     """What is in front of the next basic.publish is handled, and no more."""
     stopped: bool

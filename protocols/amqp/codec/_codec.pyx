@@ -35,6 +35,7 @@ Source: AMQP 0-9-1 sections 2.3.5, 4.2; RabbitMQ's frame handling as observed (3
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
@@ -43,6 +44,7 @@ from penstock.log_core.batch._batch cimport ENC_AMQP091, F_PERSISTENT
 from penstock.protocols.amqp.codec._channel cimport ACKED, BODY, DROPPED, HEADER, IDLE, REQUEUED, Channel
 from penstock.protocols.amqp.codec._frames cimport put_return
 from penstock.protocols.properties._properties cimport Properties, read_properties
+from penstock.protocols.net._stream cimport QuickReader
 from penstock.protocols.properties._tables cimport load16, load32, load64
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.router.routes._routes cimport Route, RouteTable
@@ -145,20 +147,55 @@ cdef class Codec:
 
     # Scanning
 
+    cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size) except -2:
+        """Publishes and acknowledgements of an ordinary read; what it stops at, `feed` and `next` go on with."""
+        self.p = p
+        self.at = 0
+        self.end = size
+        self.want = 0
+        self.stopped = False
+        try:
+            self.found = self.step()
+        except Exception as error:
+            self.raised = error
+            return -1
+        if self.found is not None:
+            return -1
+        self.p = NULL
+        if self.touched:
+            self.feed_starved()
+        self.answers = PyList_GET_SIZE(self.awaiting) > 0 or self.out.size > 0
+        return self.at
+
+    cdef Py_ssize_t answer(self, OutBuffer out, uint64_t written, uint64_t synced) except -2:
+        self.written_wanted = self.synced_wanted = 0
+        if PyList_GET_SIZE(self.awaiting):
+            self.confirm(written, synced)
+        return PyList_GET_SIZE(self.awaiting)
+
     def feed(self, bytearray buffer not None, Py_ssize_t start, Py_ssize_t size):
-        """Scan buffer[start:size] with `next`. The buffer must not change until `next` gave None."""
+        """Scan buffer[start:size] with `next`. The buffer must not change until `next` gave None.
+
+        After a `read` that gave -1 that goes on where it stopped, in the same bytes.
+        """
         if start < 0 or size > PyByteArray_GET_SIZE(buffer) or start > size:
             raise ValueError("not inside the buffer")
         self.buffer = buffer
         self.p = <const uint8_t*>PyByteArray_AS_STRING(buffer)
-        self.at = start
         self.end = size
-        self.want = 0
-        self.stopped = False
+        if self.found is None and self.raised is None:
+            self.at = start
+            self.want = 0
+            self.stopped = False
 
     def next(self):
         """The next event, or None when no complete frame is left."""
-        event = self.step()
+        if self.raised is not None:
+            error, self.raised = self.raised, None
+            raise error
+        event, self.found = self.found, None
+        if event is None:
+            event = self.step()
         if event is None:
             self.buffer = None
             self.p = NULL
@@ -175,7 +212,7 @@ cdef class Codec:
         self.written_wanted = self.synced_wanted = 0
         return waits
 
-    def confirm(self, uint64_t written, uint64_t synced):
+    cpdef bint confirm(self, uint64_t written, uint64_t synced) except -1:
         """Encode the acks of all publishes that are there now, per channel; True when there were some."""
         cdef Channel channel
         cdef bint some = False
@@ -198,13 +235,14 @@ cdef class Codec:
             channel.awaiting = True
             self.awaiting.append(channel)
         if sync:
-            if lsn > self.synced_wanted:
-                self.synced_wanted = lsn
-        elif lsn > self.written_wanted:
-            self.written_wanted = lsn
+            self.synced_wanted = max(self.synced_wanted, lsn)
+            self.await_synced = max(self.await_synced, lsn)
+        else:
+            self.written_wanted = max(self.written_wanted, lsn)
+            self.await_written = max(self.await_written, lsn)
         return 0
 
-    def feed_starved(self):
+    cpdef feed_starved(self):
         """After a read: wake the queues of consumers whose credit came back."""
         if self.touched:
             touched, self.touched = self.touched, set()

@@ -16,6 +16,7 @@ cdef class Confirms:
     cdef uint64_t* pending
     cdef uint64_t pending_mask
 
+    cpdef bint confirm(self, uint64_t written, uint64_t synced) except -1
     cdef int expect(self, uint64_t lsn, bint sync) except -1
     cdef void refuse_last(self) noexcept
     cdef int acknowledge(self, uint64_t seq) except -1

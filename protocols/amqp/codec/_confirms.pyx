@@ -54,7 +54,7 @@ cdef class Confirms:
         """The last publish is nacked in its turn: a queue refused it."""
         self.pending[self.published_seq & self.pending_mask] = REFUSAL
 
-    def confirm(self, uint64_t written, uint64_t synced):
+    cpdef bint confirm(self, uint64_t written, uint64_t synced) except -1:
         """Encode the ack of every publish that is there now; True when there was one."""
         cdef uint64_t seq = self.confirmed_seq, began = seq, lsn, entry
         while seq < self.published_seq:

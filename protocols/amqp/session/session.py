@@ -66,6 +66,7 @@ from penstock.router.names import ENC_AMQP091, wire
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
+    from penstock.subscriptions.tick._tick import Sink
 
 __all__ = ["Session"]
 
@@ -88,8 +89,11 @@ class Session:
         dirty: Callable[[], object],
         look: Callable[[], object] = lambda: None,
         name: Callable[[], str] = lambda: "",
+        sink: Sink | None = None,
     ) -> None:
         """`owner` is the connection to the broker; `room`, `dirty`, `look`, `name` are the connection's.
+
+        `sink` is the connection again, for kernels: they need not call `room` and `dirty` then.
 
         `look` is called when something but the drivers has changed what the session wants.
         """
@@ -99,6 +103,7 @@ class Session:
         self.out = out
         self.room = room
         self.name = name
+        self.sink = sink
         self._owner = owner
         self._dirty = dirty
         self._look = look
@@ -132,6 +137,12 @@ class Session:
         """Of channels that are closed."""
 
     # What the endpoint asks
+
+    @property
+    def quick(self) -> Codec | None:
+        """What may take the next read, as far as nobody else has to see it."""
+        ordinary = self.state is State.RUNNING and not (self._backpressure or self.stalled)
+        return self.codec if ordinary else None
 
     @property
     def synced_lsn(self) -> int:

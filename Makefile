@@ -54,6 +54,10 @@ check: $(STAMPS)/extras  ## lint, format, types, layers
 bench: $(STAMPS)/extras kernels peers  ## measure penstock, Mosquitto and RabbitMQ side by side
 	$(BIN)/python -m bench.compare $(ARGS)
 
+.PHONY: bench-connections
+bench-connections: $(STAMPS)/extras kernels peers  ## measure small messages of many connections beside Mosquitto and RabbitMQ
+	$(BIN)/python -m bench.connections $(ARGS)
+
 .PHONY: bench-native
 bench-native: $(STAMPS)/extras kernels  ## measure batches of the native protocol beside Kafka (needs Java and Maven)
 	$(BIN)/python -m bench.compare_native $(ARGS)

@@ -1,0 +1,202 @@
+"""Many connections, one small message each: penstock, Mosquitto, RabbitMQ and the least that is possible.
+
+python -m bench.connections [--only PART] [--seconds S] [--repeat N] [--brokers penstock,mosquitto,...]
+
+All brokers run at once on free loopback ports and take turns row by row, so that a slow minute of the machine
+hits all of them. The medians of the runs are printed as a table: CPU of the broker's processes per delivered
+message, messages per second, latencies, and system calls per message where `perf` can count them. "limit" is
+limit.c, which receives and sends and does nothing else. `bar` says what the row's peer allows penstock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.connections.drive import opened
+from bench.connections.rows import ROWS, Row
+from bench.cpu import cpu_seconds, descendants, wait_until_idle
+from bench.load import LoadFailed
+from tests.support.brokers import BrokerMissing, Gateway, Mosquitto, RabbitMQ, free_port
+
+HERE = Path(__file__).parent
+BROKERS = ("penstock", "mosquitto", "rabbitmq", "limit")
+PEERS = {"mqtt": "mosquitto", "amqp": "rabbitmq"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A broker that runs."""
+
+    pid: int
+    mqtt_port: int
+    amqp_port: int
+
+    def port(self, row: Row) -> int:
+        """Where the row's clients connect; 0: it does not speak that."""
+        return self.amqp_port if row.protocol == "amqp" else self.mqtt_port
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The figures of one run, or of several in the middle."""
+
+    cpu_us: float
+    per_s: float
+    p50_us: float
+    p99_us: float
+    gap_ms: float
+    calls: float
+
+
+@contextmanager
+def started(name: str, folder: Path) -> Iterator[Place]:
+    """The broker of that name."""
+    if name == "limit":
+        program = folder / "limit"
+        subprocess.run(["cc", "-O2", "-o", str(program), str(HERE / "limit.c")], check=True)
+        port = free_port()
+        with subprocess.Popen([str(program), str(port)]) as process:
+            try:
+                _wait_for(port)
+                yield Place(process.pid, port, 0)
+            finally:
+                process.kill()
+        return
+    kind = {"penstock": Gateway, "mosquitto": Mosquitto, "rabbitmq": RabbitMQ}[name]
+    with kind(folder / name) as broker:
+        yield Place(
+            broker.pid,
+            broker.mqtt_port if "mqtt" in broker.speaks else 0,
+            broker.amqp_port if "amqp" in broker.speaks else 0,
+        )
+
+
+def _wait_for(port: int) -> None:
+    end = time.monotonic() + 10.0
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+@contextmanager
+def _calls_counted(pid: int, found: list[int]) -> Iterator[None]:
+    """The system calls of a process and its threads meanwhile; nothing is found where perf may not count."""
+    perf = shutil.which("perf")
+    if perf is None:
+        yield
+        return
+    pids = ",".join(map(str, descendants(pid)))
+    words = [perf, "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-p", pids]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield
+        finally:
+            process.send_signal(2)
+            _, said = process.communicate()
+    for line in said.splitlines():
+        with contextlib.suppress(ValueError):
+            found.append(int(line.split(",")[0]))
+
+
+def measure(row: Row, place: Place, seconds: float) -> Run:
+    """Load a broker: to warm it up, then the measured window, then a short one to count system calls in."""
+    with opened(row, place.port(row)) as clients:
+        clients.run(min(seconds / 2, 1.0))
+        wait_until_idle(place.pid, 5.0)
+        before = cpu_seconds(place.pid)
+        seen = clients.run(seconds)
+        cpu_s = cpu_seconds(place.pid) - before
+        calls: list[int] = []
+        with _calls_counted(place.pid, calls):
+            counted = clients.run(min(seconds, 0.5))
+    return Run(
+        cpu_us=cpu_s * 1e6 / max(seen.delivered, 1),
+        per_s=seen.delivered / seen.seconds,
+        p50_us=seen.p50_us,
+        p99_us=seen.p99_us,
+        gap_ms=seen.slowest_gap_ms,
+        calls=calls[0] / max(counted.delivered, 1) if calls else 0.0,
+    )
+
+
+def middle(runs: list[Run]) -> Run:
+    """The median of each figure."""
+    fields = Run.__slots__
+    return Run(**{name: statistics.median(getattr(run, name) for run in runs) for name in fields})
+
+
+def report(row: Row, found: dict[str, Run]) -> str:
+    """The row's lines of the table."""
+    lines = []
+    peer = found.get(PEERS[row.protocol])
+    for name, run in found.items():
+        bar = ""
+        if name == "penstock" and peer is not None:
+            ratio = run.cpu_us / peer.cpu_us
+            bar = f"{ratio:.2f} of {row.bar:g}{'' if ratio <= row.bar else ' MISSED'}"
+        lines.append(
+            f"| {row.name} | {name} | {run.cpu_us:.1f} | {run.per_s:,.0f} | {run.p50_us:,.0f} "
+            f"| {run.p99_us:,.0f} | {run.gap_ms:.1f} | {run.calls:.2f} | {bar} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.connections", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--only", default="", metavar="PART", help="rows whose name contains this")
+    parser.add_argument("--brokers", default=",".join(BROKERS), help="comma separated; default: all")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measured window; default: 3")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of which the median counts; default: 5")
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    rows = [row for row in ROWS if options.only in row.name and row.connections + 100 < hard]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        places: dict[str, Place] = {}
+        for name in options.brokers.split(","):
+            if name == "rabbitmq" and not any(row.protocol == "amqp" for row in rows):
+                continue
+            try:
+                places[name] = stack.enter_context(started(name, folder))
+            except BrokerMissing as error:
+                print(f"without {name}: {error}", file=sys.stderr)
+        print("| row | broker | CPU us | per s | p50 us | p99 us | slowest gap ms | system calls | bar |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for row in rows:
+            runs: dict[str, list[Run]] = {}
+            for _ in range(options.repeat):
+                for name, place in places.items():
+                    if not place.port(row):
+                        continue
+                    try:
+                        runs.setdefault(name, []).append(measure(row, place, options.seconds))
+                    except (LoadFailed, OSError, RuntimeError) as error:
+                        print(f"{row.name} on {name}: {error}", file=sys.stderr)
+            print(report(row, {name: middle(some) for name, some in runs.items() if some}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -37,7 +37,7 @@ class LogFailed(LogError):
     def __init__(self, what: str, error: OSError) -> None:
         super().__init__(
             f"the log stopped: {what}: {error.strerror or error}",
-            remedy="look after the disk, then restart; what was confirmed is on it",
+            remedy="check the disk, then restart; confirmed messages are on it",
         )
 
 
@@ -47,7 +47,7 @@ class ProducerFenced(LogError):
     def __init__(self, name: bytes, epoch: int, current: int) -> None:
         super().__init__(
             f"producer {name!r} of epoch {epoch} was replaced by one of epoch {current}",
-            remedy="end this process, or take a new epoch",
+            remedy="end this process, or open a new epoch",
         )
         self.epoch = epoch
         self.current = current
@@ -59,7 +59,7 @@ class OutOfSequence(LogError):
     def __init__(self, name: bytes, first: int, expected: int) -> None:
         super().__init__(
             f"producer {name!r} sent number {first} where {expected} follows",
-            remedy="send what is missing first, or take a new epoch and begin at 0",
+            remedy="send the missing messages first, or open a new epoch and begin at 0",
         )
         self.first = first
         self.expected = expected
@@ -70,8 +70,8 @@ def data_damaged(damage: Damage, copy: Path | None) -> StartError:
     kept = f"; a copy is kept in {copy}" if copy is not None else ""
     return StartError(
         f"the log is damaged: {damage.message}{kept}",
-        remedy="see what would be lost: penstock log repair; restore the folder from a backup, or start once "
-        "with --salvage to go on without it",
+        remedy="run penstock log repair to see what would be lost; restore the folder from a backup, or "
+        "start once with --salvage to go on without it",
     )
 
 
@@ -79,5 +79,5 @@ def version_unknown(path: Path, version: int, oldest: int, newest: int) -> Start
     """The data folder was written by another version of the format."""
     return StartError(
         f"{path} is in format version {version}; this penstock knows versions {oldest} to {newest}",
-        remedy="use the penstock that wrote it, or give another folder with --data DIR",
+        remedy="use the penstock version that wrote it, or another folder with --data DIR",
     )

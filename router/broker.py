@@ -344,7 +344,7 @@ class Broker:
         if homeless:
             named = ", ".join(f"'{name}'" for name in sorted(homeless)[:10])
             raise StartError(
-                f"server.workers is {count}, and the vhosts of further workers are there: {named}",
+                f"server.workers is {count}, but vhosts belong to further workers: {named}",
                 remedy=f"set server.workers to {max(homeless.values()) + 1}; with "
                 "fewer only when these vhosts are deleted",
             )

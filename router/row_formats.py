@@ -25,7 +25,7 @@ TABLE: Final = "format"
 VERSION: Final = 2
 """Written; earlier ones are read."""
 _KEY: Final = b"tables"
-_REMEDY: Final = "use the penstock that wrote it, or give another folder with --data DIR"
+_REMEDY: Final = "use the penstock version that wrote it, or another folder with --data DIR"
 
 
 def check_format(tables: Tables) -> None:

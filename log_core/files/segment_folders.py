@@ -72,8 +72,8 @@ class SegmentFolders:
     def _check(self, path: Path) -> None:
         if not path.is_dir() or not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise StartError(
-                f"log.folders: {path} is no folder that this user may write to",
-                remedy="mount its disk, or make the folder; segments of the log may lie in it",
+                f"log.folders: {path} is not a folder that this user may write to",
+                remedy="mount its disk, or make the folder; it may contain segments of the log",
             )
         if self._further.count(path) > 1 or path.samefile(self._folder.wal):
             raise StartError(f"log.folders: {path} is there twice", remedy="name each folder once")
@@ -81,7 +81,7 @@ class SegmentFolders:
         owner = mark.read_text() if mark.exists() else self._me
         if owner != self._me:
             raise StartError(
-                f"log.folders: the segments in {path} are those of the data folder {owner.strip()}",
+                f"log.folders: the segments in {path} belong to the data folder {owner.strip()}",
                 remedy=f"give each gateway folders of its own; if the data folder was moved, remove {mark}",
             )
 
@@ -166,10 +166,10 @@ def check_links(folder: Folder, places: Sequence[Path] | None = None) -> None:
         if not target.exists():
             raise StartError(
                 f"{target}, a segment of the log in {folder.root}, is not there",
-                remedy=f"mount the disk of {target.parent}, or name the folder it is in now in log.folders",
+                remedy=f"mount the disk of {target.parent}, or add its present folder to log.folders",
             )
         if places is not None and target.parent not in places:
             raise StartError(
-                f"log.folders: {target} is a segment of the log, and its folder is not named",
+                f"log.folders: {target} is a segment of the log, but its folder is not listed",
                 remedy=f"name {target.parent}, or move its segments to another of the folders",
             )

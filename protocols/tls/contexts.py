@@ -221,7 +221,7 @@ class Tls:
                 ) from None
         elif context.verify_mode is not ssl.CERT_NONE:
             raise ConfigError(
-                f'verify_client is "{options.verify_client}" and nobody is trusted to sign',
+                f'verify_client is "{options.verify_client}" but no CA is trusted',
                 key="tls.ca_file",
                 remedy="give the file with the certificates of the client CAs",
             )

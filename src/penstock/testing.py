@@ -152,7 +152,7 @@ class Gateway:
 
         """
         if seconds < 0:
-            raise ValueError(f"the clock of a gateway goes forward only, not by {seconds} s")
+            raise ValueError(f"the clock of a gateway only goes forward, not by {seconds} s")
         loop, log = self._loop, self._log
         if self._thread is None or loop is None or log is None:
             raise RuntimeError("the gateway does not run: with Gateway() as gateway: ...")

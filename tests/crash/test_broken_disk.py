@@ -134,7 +134,7 @@ def test_after_an_io_error_nothing_is_confirmed_and_the_gateway_ends_and_says_wh
     publisher.stop()
     assert gateway._process is not None and gateway._process.returncode == 1
     told = gateway.log_text()
-    assert f"{why}: Input/output error; look after the disk, then restart" in told
+    assert f"{why}: Input/output error; check the disk, then restart" in told
     assert publisher.sent == publisher.confirmed + 1, "the last one was never confirmed"
     gateway.shimmed = False
     gateway.start()

@@ -177,9 +177,9 @@ async def test_a_transaction_takes_nothing_of_another_client(
         message = await consumer.receive(WAIT_S)
         assert message is not None
         tx = mine.transaction()
-        with pytest.raises(ValueError, match="the producer to topic 'theirs' is another client's"):
+        with pytest.raises(ValueError, match="the producer to topic 'theirs' belongs to another client"):
             tx.send("y", to=theirs)
-        with pytest.raises(ValueError, match=r"the consumer of subscription 's'.* is another client's"):
+        with pytest.raises(ValueError, match=r"the consumer of subscription 's'.* belongs to another client"):
             tx.ack(message)
         tx.send("z")
         await tx.commit()

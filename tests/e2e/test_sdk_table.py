@@ -161,8 +161,8 @@ async def test_what_was_saved_elsewhere_is_refused(client: penstock.Client) -> N
         async with client.table("t") as table:
             saved = table.saved()
     for broken, why in (
-        (b"", "nothing that a table gave"),
-        (b"x" * 100, "nothing that a table gave"),
+        (b"", "was not made by a table"),
+        (b"x" * 100, "was not made by a table"),
         (saved[:-1], "damaged"),
         (saved[:30] + bytes([saved[30] ^ 1]) + saved[31:], "damaged"),
     ):

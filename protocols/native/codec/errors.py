@@ -42,7 +42,7 @@ def unknown_handle(what: str, handle: int) -> RequestError:
     return RequestError(
         "unknown_handle",
         f"this connection has no {what} with the handle {handle}",
-        remedy="open it first; one that was closed, by either side, is opened anew",
+        remedy="open it first; after a close by either side, open it again",
     )
 
 

@@ -92,7 +92,7 @@ def _from_zstd(frame: bytes, most: int) -> tuple[bytes, bool]:
 
 def _from_lz4(frame: bytes, most: int) -> tuple[bytes, bool]:
     if _lz4() is None:
-        raise ValueError("an LZ4 frame, and the package lz4 is not installed here")
+        raise ValueError("an LZ4 frame, but the gateway does not have the package lz4")
     decoder = _lz4().LZ4FrameDecompressor()
     try:
         data: bytes = decoder.decompress(frame, max_length=most)

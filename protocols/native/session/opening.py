@@ -126,7 +126,7 @@ class Opening:
         if self._searches >= _SEARCHES_MAX:
             raise RequestError(
                 "busy",
-                f"{_SEARCHES_MAX} requests of this connection wait for what is looked for already",
+                f"{_SEARCHES_MAX} requests of this connection already wait for a search",
                 remedy="wait for answers",
             )
         self._searches += 1

@@ -205,7 +205,7 @@ class Producing:
             error = RequestError(
                 "out_of_sequence",
                 f"number {missing} was refused, and {number} would come before it",
-                remedy=f"send {missing} again first, or open the producer anew to leave it out",
+                remedy=f"send {missing} again first, or open the producer again to leave it out",
             )
         else:
             self._numbered[producer.id] = None
@@ -242,7 +242,7 @@ class Producing:
             if guard is not None and (producer.name or not _buries(guard)):
                 error = RequestError(
                     "full",
-                    f"{full(guard)}: record {at + 1} of {len(records)} has no room; none of them is kept",
+                    f"{full(guard)}: record {at + 1} of {len(records)} has no room; none is kept",
                     remedy="let it be consumed and send the batch again, or send smaller batches",
                 )
                 self.refused(producer.id, sequence, len(records), error)
@@ -263,7 +263,7 @@ class Producing:
             error = RequestError(
                 "full",
                 f"{buried} of {len(records)} records are dead letters of a queue that is full",
-                remedy="let it be consumed; what is sent again comes twice where it was not refused",
+                remedy="let it be consumed; records that were not refused come twice if you send them again",
             )
             self.refused(producer.id, sequence, len(records), error)
         elif acks != _ACKS_NONE:
@@ -330,7 +330,7 @@ class Producing:
                 raise RequestError(
                     "bad_field",
                     f"due at {due_ms} ms: before 1970, or beyond the horizon of 100 years",
-                    remedy="due is a time in ms since the epoch",
+                    remedy="set due to a time in ms since the epoch",
                 )
             name = self._delay_name(producer.key, named, count)
         except PenstockError as error:
@@ -476,7 +476,7 @@ class Producing:
                     raise RequestError(
                         "too_large",
                         f"a transaction with more than {_RANGES_MAX} ranges of acknowledgements",
-                        remedy="acknowledge with several transactions, or join what follows one another",
+                        remedy="use several transactions, or join adjacent ranges",
                     )
                 settled.setdefault(handle, []).extend(_ACKED.iter_unpack(payload[at : at + 16 * n]))
                 at += 16 * n

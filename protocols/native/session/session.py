@@ -462,7 +462,7 @@ class Session:
                     RequestError(
                         "log_failed",
                         "the log failed; kept or not, nobody knows",
-                        remedy="see the log lines of the gateway, and send it again when it is mended",
+                        remedy="see the log lines of the gateway, and send it again after the repair",
                     ),
                 )
             self.fail(RequestError("log_failed", "the log failed", remedy="see the log lines of the gateway"))
@@ -483,7 +483,7 @@ class Session:
         """An operator ends it."""
         self.fail(
             RequestError(
-                "closed", reason, remedy="connect again; if that is refused, ask who runs the gateway"
+                "closed", reason, remedy="connect again; if that is refused, ask the gateway's operator"
             )
         )
 

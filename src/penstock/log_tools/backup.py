@@ -83,9 +83,7 @@ def backup(
 
     """
     if target.exists():
-        raise StartError(
-            f"{target} exists", remedy="name a folder that does not; each backup is one of its own"
-        )
+        raise StartError(f"{target} exists", remedy="name a new folder for each backup")
     part = target.with_name(target.name + ".part")
     files = Files()
     try:
@@ -102,14 +100,14 @@ def backup(
         shutil.rmtree(part, ignore_errors=True)
         if error.errno == errno.EXDEV:
             raise StartError(
-                f"{target} is on another file system than {folder.root}, where hard links do not reach",
+                f"{target} is on another file system than {folder.root}, so hard links are impossible",
                 remedy="choose a folder beside the data folder, or copy everything with --copy",
             ) from error
         raise StartError.data_unusable(str(target), error) from error
     shutil.rmtree(part, ignore_errors=True)
     raise StartError(
         f"{folder.root} changed faster than it could be copied, {_ATTEMPTS} times",
-        remedy="run the backup again; raise log.checkpoint_bytes when it happens often",
+        remedy="run the backup again; if this happens often, raise log.checkpoint_bytes",
     )
 
 
@@ -129,7 +127,7 @@ class _Run:
         if not isinstance(manifest, Manifest):
             raise StartError(
                 str(manifest or f"{self._source.manifest} is missing"),
-                remedy="look at penstock log verify; a log that is damaged is not backed up",
+                remedy="run penstock log verify; a damaged log is not backed up",
             )
         self._target.make()
         for lsn in manifest.checkpoints:

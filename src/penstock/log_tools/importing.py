@@ -102,7 +102,7 @@ class _Run:
             self._append(group)
         if not self._complete:
             raise StartError(
-                f"{self._file} is not complete", remedy="run the export again, which goes on where it ended"
+                f"{self._file} is not complete", remedy="run the export again; it continues where it ended"
             )
         return self._finish()
 

@@ -81,7 +81,7 @@ def move(data_dir: Path, vhost: str, worker: int) -> Moved:
                 stack.callback(Lock(Folder(one).lock).release)
         copy = target.with_name(f"{target.name}.copy")
         if copy.exists():
-            raise StartError(f"{copy} exists", remedy="remove it: a move that did not end has left it")
+            raise StartError(f"{copy} exists", remedy="remove it: an interrupted move left it")
         backup(open_folder(folder), copy)
         (copy / NOTE).unlink()
         files = Files()
@@ -108,7 +108,7 @@ def _checked(log: Log, vhost: str, worker: int) -> dict[str, Any]:
     if not 1 <= worker < WORKERS_MAX:
         raise StartError(
             f"a vhost cannot be moved to worker {worker}",
-            remedy=f"name one from 1 to {WORKERS_MAX - 1}; worker 0's log has the users, too, and stays",
+            remedy=f"name one from 1 to {WORKERS_MAX - 1}; worker 0, which has the users, cannot take one",
         )
     if vhost not in rows:
         known = ", ".join(f"'{name}'" for name in sorted(rows)[:20])
@@ -118,6 +118,6 @@ def _checked(log: Log, vhost: str, worker: int) -> dict[str, Any]:
         named = ", ".join(f"'{name}'" for name in has[:10])
         raise StartError(
             f"worker {worker} has vhosts: {named}",
-            remedy="name a worker that has none; its log becomes a copy of that of the vhost's worker now",
+            remedy="name a worker without vhosts; its log becomes a copy of the one that the vhost is in now",
         )
     return rows[vhost]

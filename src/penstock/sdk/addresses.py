@@ -85,7 +85,7 @@ def start_of(start: Start) -> str:
         case timedelta():
             return f"-{max(int(start.total_seconds()), 0)}s"
         case datetime() if start.tzinfo is None:
-            raise ValueError("start is a datetime with a time zone: datetime.now(UTC), or .astimezone()")
+            raise ValueError("start must be a datetime with a time zone: datetime.now(UTC), or .astimezone()")
         case datetime():
             return start.isoformat()
     raise TypeError(
@@ -115,7 +115,7 @@ def _key(filter: str) -> str:
     """The binding key that stands for an MQTT filter."""
     if filter.startswith("$share/"):
         raise ValueError(
-            f"{filter!r}: there are no $share filters here; name the group as subscription of the rest of it"
+            f"{filter!r}: no $share filters here; use the group as subscription, the rest as filter"
         )
     levels = filter.split("/")
     if "#" in levels[:-1] or any(len(level) > 1 and {"+", "#"} & set(level) for level in levels):
@@ -143,7 +143,7 @@ def of_producer(
             return {"exchange": exchange, "routing_key": routing_key}
     assert mqtt_topic is not None
     if "+" in mqtt_topic or "#" in mqtt_topic:
-        raise ValueError(f"{mqtt_topic!r} has wildcards: one publishes to a topic, not to a filter")
+        raise ValueError(f"{mqtt_topic!r} has wildcards: publish to a topic, not to a filter")
     return {"exchange": _MQTT, "routing_key": mqtt_topic.replace("/", ".")}
 
 

@@ -107,7 +107,7 @@ class Composer:
 def due_ms(at: datetime | float | None, after_s: float | None, clock: Callable[[], float]) -> int:
     """When a message is published, since the epoch; 0: at once. Raises TypeError, ValueError."""
     if at is not None and after_s is not None:
-        raise ValueError("deliver_at and deliver_after_s in one message; set one of them")
+        raise ValueError("a message has deliver_at or deliver_after_s, not both")
     if after_s is not None:
         number("deliver_after_s", after_s, -_LATEST_S, _LATEST_S)
         return int((clock() + after_s) * 1000) + 1 if after_s > 0 else 0

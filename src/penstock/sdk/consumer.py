@@ -289,7 +289,7 @@ class Consumer(Settling[T]):
         while not self._inbox.waiting:
             if not self._prefetch:
                 raise ClientError(
-                    f"the consumer of {self.place} has prefetch=0, so that nothing comes by itself",
+                    f"the consumer of {self.place} has prefetch=0, so no message comes by itself",
                     remedy="await its pull(), or open it with a prefetch",
                 )
             future = self.arrival()

@@ -91,7 +91,7 @@ class LogClient:
             self.close()
             raise ClientError(
                 f"the certificate of {self._address} is refused: {error.verify_message}",
-                remedy="have its authority among those of the system, or name it by $SSL_CERT_FILE",
+                remedy="add its CA to those of the system, or name it in $SSL_CERT_FILE",
             ) from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             self.close()

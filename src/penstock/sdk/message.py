@@ -68,7 +68,9 @@ def properties_block(
     happened = made.get("timestamp")
     if happened is not None and hasattr(happened, "timestamp"):
         if happened.tzinfo is None:
-            raise ValueError("timestamp is a datetime with a time zone: datetime.now(UTC), or .astimezone()")
+            raise ValueError(
+                "timestamp must be a datetime with a time zone: datetime.now(UTC), or .astimezone()"
+            )
         made["timestamp"] = int(happened.timestamp())
     if ttl_ms is not None:
         made["expiration"] = str(ttl_ms)

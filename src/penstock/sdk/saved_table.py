@@ -61,7 +61,7 @@ def unpacked(saved: bytes, topic: str) -> SavedTable:
 
     """
     if len(saved) < _HEAD.size + _CRC.size or not saved.startswith(_MARK):
-        raise ValueError("saved= is nothing that a table gave by saved()")
+        raise ValueError("saved= was not made by a table's saved()")
     data = saved[: -_CRC.size]
     if _CRC.pack(zlib.crc32(data)) != saved[-_CRC.size :]:
         raise ValueError("the saved table is damaged; open the table without it")

@@ -75,7 +75,9 @@ class Transaction:
     def _check_ours(self, client: object, what: str) -> None:
         """It is of one connection, whose handles mean something else to others. Raises ValueError."""
         if client is not self._client:
-            raise ValueError(f"{what} is another client's: a transaction has what one client opened")
+            raise ValueError(
+                f"{what} belongs to another client: a transaction uses objects of one client only"
+            )
 
     async def commit(self) -> None:
         """Do it. Raises ClientError: nothing happened; ConnectionLost: nobody knows."""

@@ -314,6 +314,6 @@ def _door(path: Path) -> socket.socket:
         door.close()
         raise StartError(
             f"cannot make the socket {path}: {error.strerror or error}",
-            remedy="let TMPDIR name a folder with a short path that this user may write to",
+            remedy="set TMPDIR to a folder with a short path that this user may write to",
         ) from error
     return door

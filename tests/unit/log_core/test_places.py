@@ -171,7 +171,7 @@ def test_a_folder_that_is_missing_refuses_the_start(tmp_path: Path, further: tup
     first = min(path.name for path in Path(further[0]).glob("*.wal"))
     Path(further[0]).rename(tmp_path / "away")
     error = _refused(tmp_path, further)
-    assert f"log.folders: {further[0]} is no folder" in error and "mount its disk" in error
+    assert f"log.folders: {further[0]} is not a folder" in error and "mount its disk" in error
     Path(further[0]).mkdir()  # the mount point of a disk that is not there
     error = _refused(tmp_path, further)
     assert f"{further[0]}/{first}, a segment of the log" in error and "is not there" in error
@@ -212,7 +212,7 @@ def test_segments_may_be_moved_to_another_folder(tmp_path: Path, further: tuple[
 def test_a_folder_is_of_one_gateway_alone(tmp_path: Path, further: tuple[str, str]) -> None:
     _filled(tmp_path, further)
     shutil.copytree(tmp_path / "data", tmp_path / "copy", symlinks=True)
-    with pytest.raises(StartError, match=r"those of the data folder .*/data; give each gateway"):
+    with pytest.raises(StartError, match=r"belong to the data folder .*/data; give each gateway"):
         open_log(tmp_path / "copy", folders=further)
     assert "is there twice" in _refused(tmp_path, (further[0], further[0]))
     assert "is there twice" in _refused(tmp_path, (str(_wal(tmp_path)),))

@@ -310,7 +310,7 @@ MISTAKES = {
         {"ca_file": "{0}/server.pem", "verify_client": "optional", "crl_file": "{0}/server.pem"},
         r"tls\.crl_file: .*server\.pem holds no list of revoked certificates",
     ),
-    "no CA": ({"verify_client": "required"}, r"tls\.ca_file: .*nobody is trusted"),
+    "no CA": ({"verify_client": "required"}, r"tls\.ca_file: .*no CA is trusted"),
     "CA unreadable": ({"ca_file": "{0}/none.pem"}, r"tls\.ca_file: cannot read .*none\.pem"),
     "cipher": ({"ciphers": "ROT13"}, r"tls\.ciphers: OpenSSL knows no cipher in 'ROT13'"),
     "garbage": ({"cert_file": "{0}/garbage.pem"}, r"tls\.key_file: .*garbage\.pem and .*cannot be used"),

@@ -64,7 +64,7 @@ class Seal:
             f"the secrets of webhook '{name}' were sealed with another key",
             source=self._path,
             key=_KEY,
-            remedy="put back the file that was there, or add its key as a second line",
+            remedy="restore the old key file, or add its key as a second line",
         )
 
 

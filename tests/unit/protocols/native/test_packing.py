@@ -101,7 +101,7 @@ def test_without_the_package_there_is_no_lz4(monkeypatch: pytest.MonkeyPatch, wo
     client = packing(world, kinds.LZ4)
     assert client.session.codec.outgoing.packs == ""
     client.send(wire.produce_packed(1, 0, 2, len(BODIES), frame, 2))
-    assert "lz4 is not installed" in client.ended()["message"]
+    assert "does not have the package lz4" in client.ended()["message"]
 
 
 def test_who_does_not_ask_for_it_gets_none(world: World) -> None:

@@ -406,7 +406,7 @@ def test_a_batch_that_a_full_queue_refuses_is_in_no_queue(world: World, name: st
     ((kind, _, payload),) = client.take()
     told = json.loads(payload)
     assert (kind, told["code"], told["retryable"]) == (0x13, "full", True)
-    what = "queue 'q' is full and refuses more: record 3 of 3 has no room; none of them is kept"
+    what = "queue 'q' is full and refuses more: record 3 of 3 has no room; none is kept"
     assert told["message"] == what
     assert (small.ready_count, other.ready_count) == (0, 0)
     client.produce(1, b"a", b"b", sequence=0)

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from penstock.log_core.log import Log
     from penstock.router.arguments import Arguments
     from penstock.router.authentication.oauth import OAuth
+    from penstock.router.authentication.users import UserOptions
     from penstock.router.messages.delayed import DelayWords
     from penstock.router.queues.dead_letters import Rewrite
     from penstock.router.rows import Tables
@@ -481,6 +482,16 @@ class Broker:
         self.connections.permissions_changed(user, vhost)
         for told in self.on_permissions_changed:
             told(user, vhost)
+
+    def rights_changed(self) -> None:
+        """Ask again what users may do: it has changed for reasons other than their permissions."""
+        for user in self.users.names():
+            for vhost in self.vhosts:
+                self._permissions_changed(user, vhost)
+
+    async def follow_users(self, users: Sequence[UserOptions]) -> None:
+        """Bring users of the configuration into the tables, as a start does."""
+        await self.users.follow(users, self.authorizer, DEFAULT_VHOST)
 
     # At the end
 

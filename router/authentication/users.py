@@ -388,20 +388,33 @@ class Users:
             )
             permissions.set(options.default_user, vhost, Permission())
         for user in options.users:
-            known = self._users.get(user.name)
-            if user.password_hash is not None:
-                stored = rabbitmq_hash(user.password_hash)
-            elif (
-                known is not None
-                and verifier_of(known.stored) is not None
-                and verify_password(known.stored, (user.password or "").encode())
-            ):
-                stored = known.stored
-            else:
-                stored = hash_password((user.password or "").encode())
-            self.set_user(user.name, stored, user.tags)
-            if known is None:
-                permissions.set(user.name, vhost, Permission())
+            self._follow(user, self._hash_of(user), permissions, vhost)
+
+    async def follow(self, users: Sequence[UserOptions], permissions: Authorizer, vhost: str) -> None:
+        """The same for listed users that have changed; hashes are made in a thread."""
+        loop = asyncio.get_running_loop()
+        for user in users:
+            stored = await loop.run_in_executor(self._executor, self._hash_of, user)
+            self._follow(user, stored, permissions, vhost)
+
+    def _follow(self, user: UserOptions, stored: str, permissions: Authorizer, vhost: str) -> None:
+        is_new = user.name not in self._users
+        self.set_user(user.name, stored, user.tags)
+        if is_new:
+            permissions.set(user.name, vhost, Permission())
+
+    def _hash_of(self, user: UserOptions) -> str:
+        """The hash to be stored for a listed user: the one that is stored, if its password is right."""
+        if user.password_hash is not None:
+            return rabbitmq_hash(user.password_hash)
+        known, password = self._users.get(user.name), (user.password or "").encode()
+        if (
+            known is not None
+            and verifier_of(known.stored) is not None
+            and verify_password(known.stored, password)
+        ):
+            return known.stored
+        return hash_password(password)
 
 
 class ScramLogin:

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from dataclasses import fields as option_fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +54,7 @@ from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.protocols.tls.contexts import Tls, TlsOptions
+from penstock.reloading import Reloader
 from penstock.router.audit import AuditOptions
 from penstock.router.authentication.oauth import OAuth, OAuthOptions
 from penstock.router.authentication.users import AuthOptions
@@ -75,8 +77,8 @@ _FAILED_S: Final = 1.0
 _FAILED_DRAIN_S: Final = 0.1
 
 
-def serve(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT.
+def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; on SIGHUP `load` reads the configuration again (`reloading`).
 
     Prints one line on standard output when clients can connect:
     `ready amqp=HOST:PORT mqtt=HOST:PORT data=DIR` (only the listeners that are on; the others are amqps,
@@ -90,12 +92,16 @@ def serve(config: Config) -> int:
         StartError: a port is taken, the data folder is locked, damaged or unusable, the disk is full.
 
     """
+    # From the first moment on: the default would end a gateway that is still starting.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if config.server.workers > 1:
-        return supervise(config, work, ready_line)
-    return work(config)
+        return supervise(config, partial(work, load=load), ready_line)
+    return work(config, load=load)
 
 
-def work(config: Config, membership: Membership | None = None) -> int:
+def work(
+    config: Config, membership: Membership | None = None, *, load: Callable[[], Config] | None = None
+) -> int:
     """Serve as the only process, or as one of several workers; as `serve`.
 
     A worker says the line of `ready` to its supervisor, by `membership`.
@@ -108,7 +114,7 @@ def work(config: Config, membership: Membership | None = None) -> int:
     log = open_log(config)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, log, tls, membership))
+            return runner.run(_serve(config, log, tls, membership, load))
     except Stopped:
         return 0
     finally:
@@ -150,6 +156,7 @@ class Parts:
 
     tick: Tick
     fronts: dict[str, FrontEnd]
+    broker: Broker
 
 
 @asynccontextmanager
@@ -244,7 +251,7 @@ async def running(
             await load_parts(importing, config.management.load_definitions, registry.definitions())
         if crew is not None:
             crew.serve(fronts)
-        yield Parts(tick, fronts)
+        yield Parts(tick, fronts, broker)
     finally:
         if crew is not None:
             crew.close()
@@ -259,7 +266,13 @@ async def running(
         tick.close()
 
 
-async def _serve(config: Config, log: Log, tls: Tls | None, membership: Membership | None) -> int:
+async def _serve(
+    config: Config,
+    log: Log,
+    tls: Tls | None,
+    membership: Membership | None,
+    load: Callable[[], Config] | None,
+) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event() if membership is None else membership.stopping
 
@@ -275,7 +288,15 @@ async def _serve(config: Config, log: Log, tls: Tls | None, membership: Membersh
         membership.watch(loop)
     async with running(config, log, tls, membership) as parts:
         if tls is not None:
-            watch_files(tls, parts.tick, loop)
+            watch_files(tls, parts.tick)
+        reloader = Reloader(
+            config if membership is None or load is None else load(),
+            load or (lambda: config),
+            parts.broker,
+            tls,
+            owns_users=membership is None or membership.number == 0,
+        )
+        loop.add_signal_handler(signal.SIGHUP, reloader.reload)
         # What stands now stays: the collector need not walk it again. Per message nothing is allocated that
         # it would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
         gc.collect()
@@ -290,6 +311,9 @@ async def _serve(config: Config, log: Log, tls: Tls | None, membership: Membersh
             membership.ready(addresses)
         logger.info("ready", extra=logs.fields(**addresses))
         await stopping.wait()
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        await reloader.close()
         logger.info("stopping", extra=logs.fields(served_s=round(time.perf_counter() - started, 1)))
     if log.failed is not None:
         logger.error("the log failed: %s", log.failed)
@@ -303,8 +327,8 @@ def ready_line(addresses: Mapping[str, str], config: Config) -> str:
     return f"ready {words} data={Path(config.log.data_dir).absolute()}"
 
 
-def watch_files(tls: Tls, tick: Tick, loop: asyncio.AbstractEventLoop) -> None:
-    """Read the files of `tls` again when they change, and on SIGHUP; after a mistake the old ones hold."""
+def watch_files(tls: Tls, tick: Tick) -> None:
+    """Read the files of `tls` again when they change; after a mistake the old ones hold."""
 
     def reload() -> None:
         try:
@@ -319,7 +343,6 @@ def watch_files(tls: Tls, tick: Tick, loop: asyncio.AbstractEventLoop) -> None:
             reload()
 
     tick.every(_LOOK_AT_FILES_S, look)
-    loop.add_signal_handler(signal.SIGHUP, reload)
 
 
 def memory_share(value: int | float) -> int:

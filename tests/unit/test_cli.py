@@ -25,7 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     configs: list[Config] = []
     stand_in = ModuleType("penstock.server")
 
-    def serve(config: Config) -> int:
+    def serve(config: Config, load: object = None) -> int:
         configs.append(config)
         if config.log.data_dir == "locked":
             raise StartError.data_locked("locked", "pid 4711")

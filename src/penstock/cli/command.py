@@ -83,7 +83,7 @@ def _serve(parsed: argparse.Namespace) -> int:
         logging.getLogger("penstock.server").warning(
             "log.fsync is never: confirmed messages are lost when the power fails"
         )
-    return serve(config)
+    return serve(config, lambda: _loaded(parsed).config)
 
 
 def _config_show(parsed: argparse.Namespace) -> int:

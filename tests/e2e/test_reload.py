@@ -1,0 +1,161 @@
+"""SIGHUP reads the configuration again; a mistake in it changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pika
+import pytest
+from pika.exceptions import AMQPConnectionError
+
+from tests.support.limits import LIMIT_S
+
+pytestmark = pytest.mark.penstock_only("this is about penstock's configuration")
+
+CONFIG = """
+[log]
+data_dir = "{folder}/data"
+
+[server]
+workers = {workers}
+log_level = "{level}"
+
+[amqp]
+listen = "127.0.0.1:{amqp}"
+
+[mqtt]
+listen = "127.0.0.1:{mqtt}"
+acl_file = "{folder}/acl"
+max_packet_bytes = {packet}
+
+[auth]
+users = [{users}]
+"""
+
+
+class Served:
+    """A gateway with a configuration file."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder = folder
+        self.values = dict(folder=folder, workers=workers, level="info", packet=1_000_000, users="")
+        self.values |= dict(zip(("amqp", "mqtt"), _free_ports(2), strict=True))
+        self.acl("topic readwrite #")
+        self.write()
+        self.log = folder / "log"
+        words = [sys.executable, "-m", "penstock", "serve", "--config", str(folder / "penstock.toml")]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(words, stderr=log, stdout=log)
+        self.wait(lambda: "ready amqp=" in self.text())
+
+    def write(self, **values: object) -> None:
+        self.values |= values
+        (self.folder / "penstock.toml").write_text(CONFIG.format(**self.values))
+
+    def acl(self, *lines: str) -> None:
+        (self.folder / "acl").write_text("\n".join(lines))
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def reload(self, says: str) -> str:
+        """Send SIGHUP; the line with `says` that is new."""
+        seen = len(self.text())
+        os.kill(self.process.pid, signal.SIGHUP)
+        self.wait(lambda: says in self.text()[seen:])
+        return next(line for line in self.text()[seen:].splitlines() if says in line)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert self.process.poll() is None, self.text()
+            assert time.monotonic() < deadline, self.text()
+            time.sleep(0.01)
+
+    def logs_in(self, user: str, password: str) -> bool:
+        credentials = pika.PlainCredentials(user, password)
+        parameters = pika.ConnectionParameters("127.0.0.1", self.values["amqp"], credentials=credentials)
+        try:
+            pika.BlockingConnection(parameters).close()
+        except AMQPConnectionError:
+            return False
+        return True
+
+    def may_subscribe(self, topic: str) -> bool:
+        codes: list[bool] = []
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        client.on_subscribe = lambda *args: codes.append(not args[3][0].is_failure)
+        client.connect("127.0.0.1", int(str(self.values["mqtt"])))
+        client.loop_start()
+        client.subscribe(topic)
+        self.wait(lambda: bool(codes))
+        client.disconnect()
+        client.loop_stop()
+        return codes[0]
+
+
+def _free_ports(count: int) -> list[int]:
+    import socket
+
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@pytest.fixture(params=[1, 2], ids=["alone", "workers"])
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path, request.param)
+    try:
+        yield made
+    finally:
+        made.process.terminate()
+        assert made.process.wait(LIMIT_S) == 0, made.text()
+
+
+def test_a_configuration_that_did_not_change_changes_nothing(served: Served) -> None:
+    line = served.reload("the configuration was reloaded")
+    assert "changed=- needs_restart=-" in line
+    assert served.logs_in("guest", "guest")
+
+
+def test_users_log_level_and_acl_follow_the_files(served: Served) -> None:
+    assert not served.logs_in("ann", "first") and served.may_subscribe("secret/x")
+    served.write(users='{name = "ann", password = "first"}', level="debug")
+    served.acl("topic readwrite open/#")
+    line = served.reload("the configuration was reloaded")
+    assert "changed=server.log_level,auth.users needs_restart=-" in line
+    served.wait(lambda: served.logs_in("ann", "first"))
+    served.wait(lambda: not served.may_subscribe("secret/x"))
+    assert served.may_subscribe("open/x")
+    served.write(users='{name = "ann", password = "second"}')
+    served.reload("the configuration was reloaded")
+    served.wait(lambda: served.logs_in("ann", "second"))
+    assert not served.logs_in("ann", "first")
+
+
+def test_what_needs_a_restart_is_named(served: Served) -> None:
+    served.write(packet=2_000_000)
+    line = served.reload("the configuration was reloaded")
+    assert "changed=mqtt.max_packet_bytes needs_restart=mqtt.max_packet_bytes" in line
+
+
+@pytest.mark.parametrize("mistake", ["option", "acl"])
+def test_a_mistake_changes_nothing_and_is_named(served: Served, mistake: str) -> None:
+    served.write(
+        users='{name = "ann", password = "first"}', **({"level": "loud"} if mistake == "option" else {})
+    )
+    if mistake == "acl":
+        served.acl("topic readwrite open/#", "nonsense")
+    line = served.reload("the configuration was not reloaded")
+    assert ("server.log_level" if mistake == "option" else "acl") in line
+    assert not served.logs_in("ann", "first") and served.may_subscribe("secret/x")
+    assert served.logs_in("guest", "guest")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.readability import Measure, prose, sentences
+from tests.docs.readability import ROOT, Measure, measures, prose, sentences
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,10 @@ def test_figures_of_a_group() -> None:
     group = Measure("x", [["word"] * 40, ["word"] * 10])
     assert (group.words, group.mean, group.long) == (50, 25.0, 0.5)
     assert group.ease(lambda word: 1) == pytest.approx(206.835 - 1.015 * 25 - 84.6)
+
+
+def test_sentences_of_pages_and_docstrings_stay_short_on_average() -> None:
+    """CONTRIBUTING promises an average under 17 words; each folder of pages has to keep it by itself."""
+    found = {one.name: round(one.mean, 1) for one in measures(ROOT)}
+    assert {"README.md", "docs/reference", "docs/adr", "docstrings of log_core"} <= set(found)
+    assert {name: mean for name, mean in found.items() if mean >= 17} == {}

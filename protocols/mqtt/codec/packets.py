@@ -105,6 +105,8 @@ class Connect:
     password: bytes | None = None
     will: Will | None = None
     properties: Properties = field(default_factory=dict)
+    bridge: bool = False
+    """A broker of Mosquitto's kind connects: what it published does not come back to it, and RETAIN stays."""
 
 
 @dataclass(slots=True)
@@ -160,8 +162,10 @@ def decode_connect(body: bytes, flags: int) -> Connect:
     try:
         if flags:
             raise Malformed("CONNECT with fixed header flags")
-        version = _decode_level(body)
-        return _decode_connect(body, version)
+        version, bridge = _decode_level(body)
+        connect = _decode_connect(body, version)
+        connect.bridge = bridge
+        return connect
     except ConnectRefused:
         raise
     except MqttError as error:
@@ -171,16 +175,19 @@ def decode_connect(body: bytes, flags: int) -> Connect:
         raise ConnectRefused(error.message, error.reason, answer) from error
 
 
-def _decode_level(body: bytes) -> int:
+def _decode_level(body: bytes) -> tuple[int, bool]:
+    """The protocol level, and whether a bridge connects: one of Mosquitto's sets the highest bit with 3.x."""
     name, at = decode_binary(body, 0, len(body))
     if at >= len(body):
         raise Malformed("CONNECT without a protocol level")
     level = body[at]
     if (name, level) in ((b"MQTT", MQTT_3_1_1), (b"MQTT", MQTT_5), (b"MQIsdp", MQTT_3_1)):
-        return level
+        return level, False
+    if (name, level) in ((b"MQTT", MQTT_3_1_1 | 0x80), (b"MQIsdp", MQTT_3_1 | 0x80)):
+        return level & 0x7F, True
     if name not in (b"MQTT", b"MQIsdp"):
         raise ConnectRefused("not MQTT", reasons.UNSUPPORTED_VERSION, b"")
-    # A newer client reads a 5.0 CONNACK, an older one (and a bridge, level | 0x80) a 3.1.1 one.
+    # A newer client reads a 5.0 CONNACK, an older one a 3.1.1 one.
     dialect = MQTT_5 if MQTT_5 < level < 0x80 else MQTT_3_1_1
     refusal = encode_refusal(dialect, reasons.UNSUPPORTED_VERSION)
     raise ConnectRefused(f"protocol level {level}", reasons.UNSUPPORTED_VERSION, refusal)

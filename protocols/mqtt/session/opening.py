@@ -57,6 +57,7 @@ class Opening(ABC):
         self._host = host
         self._clients = clients
         self._options = options
+        self.bridge = False
         self._connect: packets.Connect | None = None
         self._authentication: Authentication | None = None
         self._authenticated: Properties = {}
@@ -94,7 +95,7 @@ class Opening(ABC):
         try:
             connect = packets.decode_connect(bytes(memoryview(data)[start:stop]), flags)
             self._connect = connect
-            self.version = connect.version
+            self.version, self.bridge = connect.version, connect.bridge
         except ConnectRefused as refused:
             self._host.out.write(refused.connack)
             # The first byte of TLS is that of a CONNECT with flags; it has none.

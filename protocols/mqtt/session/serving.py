@@ -66,6 +66,11 @@ class Serving(Opening):
             self._replies.send(packets.PINGRESP)
         elif kind == packets.SUBSCRIBE:
             subscribe = packets.decode_subscribe(body, flags, self.version)
+            if self.bridge:
+                # MQTT 3 has no words for it: a bridge's own messages do not come back, and RETAIN is kept.
+                for line in subscribe.filters:
+                    line.no_local = not line.topic.startswith("$share/")
+                    line.retain_as_published = True
             topics = [line.topic for line in subscribe.filters]
             self._decide("read", topics, lambda: self._on_subscribe(subscribe))
         elif kind == packets.UNSUBSCRIBE:

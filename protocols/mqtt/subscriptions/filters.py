@@ -18,6 +18,7 @@ FILTERS_MAX: Final = 10_000
 
 _RESERVED = frozenset({b"$SYS", b"$share", b"$queue", b"$delayed", b"$exclusive", b"$replay", b"$amq"})
 """First levels that have, or will have, a meaning of ours."""
+_BRIDGES = [b"$SYS", b"broker", b"connection"]
 
 
 def is_reserved(topic: bytes) -> bool:
@@ -25,9 +26,13 @@ def is_reserved(topic: bytes) -> bool:
 
     The specification (4.7.2) asks servers to keep clients from talking over topics that begin with `$`, but
     makes it no rule, and programs written for Mosquitto do it: only what the gateway itself gives a meaning
-    to is refused.
+    to is refused. Bridges of Mosquitto tell their state in `$SYS/broker/connection/NAME/state`, as a will and
+    a retained message.
     """
-    return topic.startswith(b"$") and topic.partition(b"/")[0] in _RESERVED
+    if not topic.startswith(b"$") or topic.partition(b"/")[0] not in _RESERVED:
+        return False
+    levels = topic.split(b"/")
+    return not (levels[:3] == _BRIDGES and len(levels) == 5 and levels[4] == b"state")
 
 
 def check_filter(topic_filter: str) -> None:

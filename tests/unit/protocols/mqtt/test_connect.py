@@ -44,7 +44,7 @@ def test_an_empty_client_id_is_refused_in_3_1(gateway: Gateway) -> None:
     assert gateway.peer(3).send(f.connect("", version=3)).bytes_taken() == b"\x20\x02\x00\x02"
 
 
-@pytest.mark.parametrize("level", [1, 2, 3, 6, 0x84])
+@pytest.mark.parametrize("level", [1, 2, 3, 6, 0x83, 0x85])
 def test_an_unknown_level_is_answered_in_the_nearest_dialect(gateway: Gateway, level: int) -> None:
     body = f.text("MQTT") + bytes((level, 2, 0, 0)) + f.text("a")
     peer = gateway.peer().send(f.packet(1, 0, body))

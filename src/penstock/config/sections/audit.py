@@ -13,7 +13,7 @@ _YEAR_S = 366 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """Who administered what, and whose logins were refused; see docs/reference/security.md."""
+    """The audit trail of administration and refused logins; see docs/reference/security.md."""
 
     enabled: bool = field(default=True, metadata=option(Switch(), "Whether anything is noted."))
     retention_bytes: int = field(

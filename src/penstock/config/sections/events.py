@@ -24,7 +24,7 @@ _YEAR_S = 366 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """What becomes of messages and connections, kept in the log for Spark; see docs/reference/spark.md."""
+    """Events of messages and connections, kept in the log for Spark; see docs/reference/spark.md."""
 
     kinds: tuple[str, ...] = field(
         default=(),

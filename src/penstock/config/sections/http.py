@@ -12,7 +12,7 @@ __all__ = ["Http", "Management", "Metrics"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http(TlsListener):
-    """Publishing, pulling and live tails over HTTP; see docs/reference/http.md."""
+    """The HTTP API for messages; see docs/reference/http.md."""
 
     listen: str = field(
         default="", metadata=option(Listen(), "Address for HTTP clients, for example 127.0.0.1:15680.")
@@ -25,7 +25,7 @@ class Http(TlsListener):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management(TlsListener):
-    """The management API, RabbitMQ's; see docs/reference/management.md."""
+    """RabbitMQ's management API; see docs/reference/management.md."""
 
     listen: str = field(
         default="",

@@ -12,7 +12,7 @@ __all__ = ["Native"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native(TlsListener):
-    """The native batch protocol, which the Python SDK speaks; see docs/reference/native.md."""
+    """The native protocol of the Python SDK; see docs/reference/native.md."""
 
     listen: str = field(
         default="",

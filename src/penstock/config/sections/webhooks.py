@@ -33,7 +33,7 @@ class Ports(Names):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    """Messages pushed to URLs; see docs/reference/webhooks.md. Webhooks themselves are made over HTTP."""
+    """Webhooks push messages to URLs; see docs/reference/webhooks.md. You make them over HTTP."""
 
     allow_networks: tuple[str, ...] = field(
         default=(),

@@ -1,1 +1,1 @@
-"""What is kept: batches, the write-ahead log, feeds, tables, the tail cache. Knows no protocol."""
+"""The log core: batches, the write-ahead log, feeds, tables and the tail cache. It knows no protocol."""

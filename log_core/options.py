@@ -1,4 +1,4 @@
-"""What the log core can be told; the same keys as the configuration's section `log`."""
+"""Options of the log core, with the names of the configuration's section `log`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a client speaks that came to the wrong listener, by its first bytes: errors say where to go.
+"""Detects the protocol of a client at the wrong listener by its first bytes, so that errors name the right
+one.
 
 Looked at once, when a connection is refused already. A guess that is wrong costs a hint, nothing else.
 """

@@ -1,1 +1,1 @@
-"""Where a message goes: vhosts, exchanges, bindings, topic tries, routes, who may."""
+"""The router: vhosts, exchanges, bindings, routes and permissions. It decides where a message goes."""

@@ -1,4 +1,4 @@
-"""What the router refuses, as data: kind of thing, its name, its vhost, received and current.
+"""Errors of the router, as data: kind of thing, its name, its vhost, received and current.
 
     RoutingError
     ├── NotFound                 no exchange, queue or vhost of that name

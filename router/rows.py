@@ -1,4 +1,4 @@
-"""How the router's records look in the log's tables, and what it asks of them.
+"""The router's records in the log's tables, and what it asks of them.
 
 A row's key is a digest of what names the thing, so that no name or filter is too long for a key; the row's
 value says it all again in full, as an encoded table (`arguments`):

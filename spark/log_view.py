@@ -1,4 +1,4 @@
-"""What the files of a log hold, as seen from outside: segments, positions, where the readable part ends.
+"""A view of a log's files from outside: segments, positions, the end of the readable part.
 
 Reads only, takes no lock, and may look at the folder of a running penstock, whose CPU it does not use, or be
 sent the files by one (`storage`). A view is kept by whoever plans reads (a Spark driver) and `refresh`ed:

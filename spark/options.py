@@ -1,4 +1,4 @@
-"""What a user may tell the data source, read once and checked: an unknown option or value is refused."""
+"""Options of the data source, read once and checked: an unknown option or value is refused."""
 
 from __future__ import annotations
 

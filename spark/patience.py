@@ -1,4 +1,4 @@
-"""How long a query puts up with a gateway that is gone: as long as one takes to start again, and more.
+"""How long a query waits for a gateway that is gone: as long as a restart takes, and more.
 
 Spark repeats a task at once and some times only, on one machine not at all, and it repeats no planning. So
 who talks to a gateway waits here for the next attempt.

@@ -1,4 +1,4 @@
-"""Where the files of a table or an archive lie: a folder, or a prefix of a bucket of S3.
+"""Places of the files of a table or an archive: a folder, or a prefix of a bucket of S3.
 
 Both have the methods of a `pathlib.Path` (the latter from the package universal-pathlib, over s3fs), so what
 writes and lists files is the same. What differs is here. Who asks for s3:// says the rest in the environment,

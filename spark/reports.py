@@ -1,4 +1,4 @@
-"""How far tasks are, told to the program that waits for them.
+"""Progress reports of tasks to the program that waits for them.
 
 A task sends a datagram now and then to the program that made the session; nothing waits for it, and one that
 is lost is made good by the next. So what is told is for people, and nothing depends on it.

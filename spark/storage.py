@@ -1,4 +1,4 @@
-"""Where the files of a log are read from: the data folder itself, or a gateway that sends them as they are.
+"""Sources of the files of a log: the data folder itself, or a gateway that sends them as they are.
 
 Both give the same bytes, so what reads them (`log_view`, `reading`) is the same. A storage is named by the
 path of a folder or a URL such as penstock://user:password@host:port, is cheap to pickle, and connects when it

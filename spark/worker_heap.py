@@ -1,4 +1,4 @@
-"""What PySpark does in its workers after each task, made cheap.
+"""Makes PySpark's work in its workers after each task cheap.
 
 A worker of PySpark collects garbage between two tasks, and so does one that plans behind each plan. That goes
 through all that is imported (pyspark, pyarrow and, where they are installed, numpy and pandas): 20 to 30 ms

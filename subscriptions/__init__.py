@@ -1,1 +1,1 @@
-"""Who gets a message, and when: cursors, queues, dispatch, credit, redelivery. Knows no protocol."""
+"""Subscriptions: cursors, queues, dispatch, credit, redelivery. They decide who gets a message, and when."""

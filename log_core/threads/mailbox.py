@@ -1,4 +1,4 @@
-"""How the threads of one log hand their results to the loop."""
+"""The mailbox through which the threads of one log hand their results to the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an AMQP connection tells of itself; see `penstock.protocols.net.connection_info`."""
+"""Information about an AMQP connection; see `penstock.protocols.net.connection_info`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the AMQP front end needs of the configuration: section `amqp`, under the same names."""
+"""Options of the AMQP front end, with the names of the configuration's section `amqp`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What front ends keep in vhosts and definitions carry: a port that they fill; the management API asks."""
+"""The port through which front ends add their durable things to definitions; the management API uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the keys of tokens are read from: a file, or a server by HTTPS.
+"""Sources of the keys of tokens: a file, or a server by HTTPS.
 
 By HTTPS the server's certificate is verified and redirects are not followed: the keys come from where the
 configuration says, or not at all. Neither size nor time is without a bound.

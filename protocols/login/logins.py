@@ -1,4 +1,4 @@
-"""Who logs in by a connection: one way for all front ends."""
+"""Logins of connections: one way for all front ends."""
 
 from __future__ import annotations
 

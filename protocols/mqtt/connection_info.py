@@ -1,4 +1,4 @@
-"""What an MQTT connection tells of itself; see `penstock.protocols.net.connection_info`."""
+"""Information about an MQTT connection; see `penstock.protocols.net.connection_info`."""
 
 from __future__ import annotations
 

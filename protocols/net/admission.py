@@ -1,4 +1,4 @@
-"""Who may connect, judged by address before a byte is read: one for all listeners of the process.
+"""Admission: decides by address who may connect, before a byte is read; one for all listeners of the process.
 
 Counts the connections of each address and how quickly they come (a token bucket). Peers on loopback are not
 limited. An IPv6 peer counts as its /64, which is what one customer gets. It also knows the networks of

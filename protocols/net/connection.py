@@ -1,4 +1,4 @@
-"""What every front end's connection shares: one TCP connection of a BufferedProtocol, no word of a protocol.
+"""The base of every front end's connection: one TCP connection of a BufferedProtocol, without any protocol.
 
 A front end derives its endpoint class from `Connection` and fills in the hooks; the listener that makes
 connections is in `listener.py`.

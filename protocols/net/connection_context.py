@@ -1,4 +1,4 @@
-"""What connections are given by the process and their front end: its loop, log and tick, and their bounds."""
+"""The context of a connection, from process and front end: its loop, log and tick, and its bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a front end tells of its connections, for the management API and metrics; asked seldom, never kept.
+"""Information about connections, for the management API and metrics; made when asked, never kept.
 
 Numbers are totals since the connection opened; whoever wants a rate samples them.
 """

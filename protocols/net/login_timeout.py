@@ -1,4 +1,4 @@
-"""How long a client may take until it is known: a timer that is not misled by a loop that stood still.
+"""The login timeout: how long a client may take until it is known. A loop that stood still does not count.
 
 Timers come before sockets in a turn of the loop, so one that fires late says nothing of the client: what it
 sent meanwhile is read first. Nor is it the client's time while its login is being judged, up to a minute.

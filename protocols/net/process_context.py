@@ -1,4 +1,4 @@
-"""What all listeners of the process have in common."""
+"""Objects that all listeners of the process share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TCP leaves to choose."""
+"""TCP options of accepted sockets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""How the workers of one gateway reach one another: a unix socket each, through which connections are handed
-over.
+"""Handover sockets: one unix socket per worker, through which connections are handed over.
 
 A worker gives another one an open socket (SCM_RIGHTS) and says in a record what it is; what was read of
 it already comes along. The socket may be a client's, which from then on is served there as if it had been

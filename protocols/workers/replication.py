@@ -1,4 +1,4 @@
-"""How the state that workers have in common (`router.shared_state`) gets from worker 0 to the others.
+"""Replication of shared state (`router.shared_state`) from worker 0 to the other workers.
 
 A worker asks worker 0 for it through a door (`kind` "follow") and keeps that connection: all rows first,
 then each change as it happens, in order. What it has done it acknowledges, so that worker 0 can answer a

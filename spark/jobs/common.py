@@ -1,4 +1,4 @@
-"""What the jobs share: arguments that choose messages, and a stream that shows its progress."""
+"""Shared by the jobs: arguments that choose messages, and a stream that shows its progress."""
 
 from __future__ import annotations
 

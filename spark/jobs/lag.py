@@ -1,4 +1,4 @@
-"""How much of the log each streaming job has still to read: `penstock spark lag`. Needs no Spark."""
+"""`penstock spark lag`: how much of the log each streaming job has still to read. Needs no Spark."""
 
 from __future__ import annotations
 

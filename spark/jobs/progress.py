@@ -1,4 +1,4 @@
-"""How far a long job is: a line that moves on a terminal, a line now and then in a log, or lines of JSON.
+"""Progress of a long job: a moving line on a terminal, a line at intervals in a log, or lines of JSON.
 
 Text goes to standard error, beside what the job prints; JSON (`--output json`) to standard output, an object
 a line, of which `event` says what it is: `progress`, `batch` (of a stream), `done`.

@@ -1,4 +1,4 @@
-"""What `analytics` found, as text and as one HTML page with its plots inside."""
+"""The report of `analytics`, as text and as one HTML page with its plots inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the process writes its log lines: one line per event on standard error, as text or as JSON.
+"""Log lines of the process: one line per event on standard error, as text or as JSON.
 
     2026-01-01T00:00:00.000Z INFO penstock.amqp connection opened peer=127.0.0.1:40312 user=guest
     {"time":"2026-01-01T00:00:00.000Z","level":"INFO","logger":"penstock.amqp","message":...}

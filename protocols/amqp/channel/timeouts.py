@@ -1,4 +1,4 @@
-"""How long a channel may keep deliveries unacknowledged: `x-consumer-timeout` of their queue, in ms.
+"""Consumer timeouts: how long a channel may keep deliveries unacknowledged (`x-consumer-timeout`, in ms).
 
 Nothing is noted per delivery: once a second it is noted which tags were out by then, so a channel is closed
 at most that much too late (and a hundredth of the timeout), never too early.

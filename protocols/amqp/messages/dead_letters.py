@@ -1,4 +1,4 @@
-"""What a dead letter says of its deaths: RabbitMQ's headers, in a message's property block.
+"""Dead-letter headers: RabbitMQ's account of a message's deaths, in its property block.
 
     x-death                array of tables, the last death first; one per (queue, reason), with
                            count, reason, queue, time of the first such death, exchange, routing-keys,

@@ -1,4 +1,4 @@
-"""What a message's headers say of its delay.
+"""Delay headers of AMQP messages.
 
     x-delay                      ms from now; for exchanges of type x-delayed-message only
     x-penstock-deliver-after     ms from now; on any exchange

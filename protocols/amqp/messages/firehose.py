@@ -1,4 +1,4 @@
-"""What the firehose tells of a message of an AMQP channel, in RabbitMQ's words.
+"""Firehose copies of AMQP messages, with RabbitMQ's headers.
 
     publish.EXCHANGE   exchange_name, routing_keys, properties, node, vhost, connection, channel, user,
                        routed_queues

@@ -1,4 +1,4 @@
-"""What is said and agreed before a connection runs: server properties, credentials, limits.
+"""The handshake before a connection runs: server properties, credentials, limits.
 
 Source: AMQP 0-9-1 class connection; RabbitMQ's rabbit_reader, rabbit_auth_mechanism_plain and _amqplain.
 """

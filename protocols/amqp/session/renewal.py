@@ -1,4 +1,4 @@
-"""What becomes of a login while its connection runs: connection.update-secret, and tags that were changed.
+"""Changes of a login while its connection runs: connection.update-secret, and changed tags.
 
 A client that logged in by a token sends a new one before the old one's time is over. It must be the same
 user's; what it allows counts from then on, and consumers of what it does not are cancelled. One that is not

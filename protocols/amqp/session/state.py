@@ -1,4 +1,4 @@
-"""Where a connection is on its way, and what a login asks to be checked."""
+"""The state of a connection, and the login that is to be checked."""
 
 from __future__ import annotations
 

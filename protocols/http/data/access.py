@@ -1,4 +1,4 @@
-"""What the handlers of the data plane share: who asks, for which vhost, and waiting for the disk."""
+"""Shared by the handlers of the data plane: the user, the vhost, and waiting for the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every handler of the management API works with: the broker, who may see what, waiting for the disk.
+"""The context of every handler of the management API: the broker, who may see what, waiting for the disk.
 
 Rights are the authorizer's, as on every protocol, and besides them a tag, as in RabbitMQ: without one the API
 is shut; `management` shows the vhosts the user may enter; `policymaker` also sets policies and parameters

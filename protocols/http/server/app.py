@@ -1,4 +1,4 @@
-"""What the listeners of the HTTP front end share: routes, and how refusals are told.
+"""Shared by the listeners of the HTTP front end: routes, and how refusals are answered.
 
 Under /api errors look like RabbitMQ's management API, everywhere else they are problems (RFC 9457):
 

@@ -1,4 +1,4 @@
-"""Where the body of an HTTP/1.1 request ends: by its length, or chunk by chunk. Pure.
+"""Finds the end of an HTTP/1.1 request's body: by its length, or chunk by chunk. Pure.
 
     chunked = *( size in hex [; extension] CRLF, that many bytes, CRLF ) 0 CRLF *( trailer CRLF ) CRLF
 

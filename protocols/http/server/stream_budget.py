@@ -1,4 +1,4 @@
-"""What one HTTP/2 connection may ask of us, counted from the frame headers before h2 sees a byte.
+"""Budgets of one HTTP/2 connection, counted from frame headers before h2 sees a byte.
 
 h2 parses and keeps state, but a HEADERS frame and its RST_STREAM (26 bytes) cost it some 90 us: a few hundred
 kilobytes per second of nothing would fill a core. Here a frame costs a microsecond, and what is over its

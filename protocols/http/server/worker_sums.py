@@ -1,4 +1,4 @@
-"""What several workers say, as one answer: numbers added, pages of metrics with a label for each worker."""
+"""Joins the answers of several workers: numbers are added, pages of metrics get a label for each worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer of a subscription is as far as keys are concerned, whoever it hands messages to."""
+"""A consumer of a key-shared subscription, as its keys see it."""
 
 from __future__ import annotations
 

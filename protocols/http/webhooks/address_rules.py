@@ -1,4 +1,4 @@
-"""Where webhooks may go: not into private networks, whatever a URL or the name service says. Pure.
+"""Addresses that webhooks may reach: no private networks, whatever a URL or the name service says. Pure.
 
 A URL is checked when it is configured; the addresses of its host are checked at every new connection, which
 is then made to a checked address and to no other (`client`). So a name that answers with another address the

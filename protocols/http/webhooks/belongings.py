@@ -1,4 +1,4 @@
-"""What all webhooks work with, and the queues that belong to one.
+"""Objects that all webhooks work with, and the queues that belong to one.
 
 Three queues belong to a webhook NAME, besides its source:
 

@@ -1,4 +1,4 @@
-"""What one webhook sends next, and what an answer means for it. Pure: no I/O, and time is an argument.
+"""Decides what one webhook sends next, and what an answer means. Pure: no I/O, and time is an argument.
 
 Messages wait in *lanes*: one lane for each message without ordering, one for each key, or one for all. Of a
 lane only the head is sent, alone or with what follows it in one request; a lane whose head waits for its next

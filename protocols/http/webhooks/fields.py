@@ -1,4 +1,4 @@
-"""How the settings of a webhook are read from JSON: field by field, and every mistake names its field."""
+"""Reads the settings of a webhook from JSON, field by field; every mistake names its field."""
 
 from __future__ import annotations
 

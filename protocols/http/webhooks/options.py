@@ -1,4 +1,4 @@
-"""What the configuration's section `webhooks` says of all webhooks together."""
+"""Options of all webhooks together, from the configuration's section `webhooks`."""
 
 from __future__ import annotations
 

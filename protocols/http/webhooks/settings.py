@@ -1,4 +1,4 @@
-"""What one webhook is: its source, its URL, and how it sends; read from JSON, every field checked.
+"""Settings of one webhook: its source, its URL, and how it sends; read from JSON, every field checked.
 
 {"source": {"queue": Q}                                    a queue's consumer
          | {"exchange": X, "routing_key": K}                a queue of its own, bound to X

@@ -1,4 +1,4 @@
-"""What webhooks keep in the log's tables: themselves, and how far each message that failed has got.
+"""Rows of webhooks in the log's tables: settings, and the progress of each failed message.
 
     table           key                                        value
     webhook         row_key(vhost, name)                       JSON: vhost, name, user, settings, secrets, ...

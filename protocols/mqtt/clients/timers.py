@@ -1,4 +1,4 @@
-"""When wills are due and sessions end: exact near the time, and cheap for the many that are far off.
+"""Timers of wills and session ends: exact near the time, and cheap for the many that are far off.
 
 What is due in the slot of time that has begun stands in a heap, (when, client). Everything else waits in the
 list of its slot, where a session costs a pointer; when a slot begins, its list goes into the heap. Nothing is

@@ -1,4 +1,4 @@
-"""What a 5.0 client is told besides reason codes: reason strings on acknowledgements, CONNACK and DISCONNECT.
+"""Reason strings for 5.0 clients, on acknowledgements, CONNACK and DISCONNECT.
 
 They are for people who look at a client's log, so they name the thing and the remedy. A client that said
 Request Problem Information 0 gets none (mqtt5:3.1.2-29; it leaves CONNACK and DISCONNECT to us: none either),

@@ -1,4 +1,4 @@
-"""What one connection delivers: the outlet of its session's queue, and the retained messages.
+"""Deliveries of one connection: the consumer of its session's queue, and the retained messages.
 
 The kernel (`_deliver`) encodes; this decides how much, has the packet ids put, and holds back what may not be
 seen before its packet id is durable.

@@ -1,4 +1,4 @@
-"""What the packets of an open MQTT connection ask for, one by one.
+"""Handlers of the packets of an open MQTT connection, one by one.
 
 SUBSCRIBE, UNSUBSCRIBE, AUTH and DISCONNECT come here, and the PUBLISH that the kernel leaves to Python.
 `Session` scans, and hands each of them to `_on_packet` or `_on_publish` in the order of the stream; publishes

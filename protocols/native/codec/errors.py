@@ -1,4 +1,4 @@
-"""What refusals are called on the wire: a code, a sentence, a remedy, and whether trying again may help.
+"""Errors on the wire: a code, a sentence, a remedy, and whether trying again may help.
 
 The code of an error of the broker is the name of its class, in lower case with underscores; `_RENAMED` has
 those whose class says it otherwise. docs/reference/native.md lists them all.

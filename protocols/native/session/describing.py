@@ -1,4 +1,4 @@
-"""What a native client is told of topics and their subscriptions."""
+"""Descriptions of topics and their subscriptions for native clients."""
 
 from __future__ import annotations
 

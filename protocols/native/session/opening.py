@@ -1,4 +1,4 @@
-"""Where consumers begin: places in the log that may have to be looked for on the disk, off the loop.
+"""Start positions of consumers; some must be searched for on the disk, off the loop.
 
 What a client sends to the handle of a consumer that is being opened (CREDIT behind READ, say, or the request
 to close it) keeps its order: the connection stops before that frame, and goes on when the consumer is open or

@@ -1,4 +1,4 @@
-"""What consumers gave back for later: messages that come again after a delay, whoever takes them then.
+"""Messages that consumers gave back: they come again after a delay, to any consumer.
 
 Those of a cursor that are due at the same moment share a timer, and 8 bytes each is what they cost. A peer
 that gives each message a delay of its own would still make a timer for each: when a cursor has `EXACT_MAX` of

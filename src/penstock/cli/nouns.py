@@ -1,4 +1,4 @@
-"""How a command about a running gateway is declared: nouns with verbs, their arguments, and what they share.
+"""Declares commands about a running gateway: nouns with verbs, their arguments, and what they share.
 
 Such a command speaks to the management API (`management.listen`) and prints a table, or JSON with -o json.
 """

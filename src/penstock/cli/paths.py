@@ -1,4 +1,4 @@
-"""What the commands about messages share: paths of the data plane, batches, a bar."""
+"""Shared by the commands about messages: paths of the data plane, batches, a progress bar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, and rabbitmqctl's lines with tabs."""
+"""Output of commands: tables for people, JSON for programs, and rabbitmqctl's lines with tabs."""
 
 from __future__ import annotations
 

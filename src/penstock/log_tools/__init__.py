@@ -1,1 +1,1 @@
-"""What operators do with a data folder: look into it, count, mend, carry it elsewhere. `penstock log`."""
+"""Tools for a data folder, behind `penstock log`: inspect, count, repair, copy, move."""

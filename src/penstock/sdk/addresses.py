@@ -1,4 +1,4 @@
-"""Where a producer sends to and a consumer gets from: topics, queues, exchanges, MQTT's topics and filters.
+"""Addresses of producers and consumers: topics, queues, exchanges, MQTT's topics and filters.
 
 An MQTT topic is a routing key of the exchange `amq.topic`, with `.` for `/`; a filter is a binding key there.
 """

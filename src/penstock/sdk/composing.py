@@ -1,4 +1,4 @@
-"""What one producer makes of what it is given to send: bodies and properties, and when they are due."""
+"""Composes the messages of one producer: bodies and properties, and when they are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gives out messages: loops, batches and workers, by what a consumer and a retrying one have."""
+"""Receiving messages: loops, batches and workers, for consumers and retrying consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits until a producer may have more under way: first come, first served."""
+"""The send window of a producer: senders wait in order until it may have more in flight."""
 
 from __future__ import annotations
 

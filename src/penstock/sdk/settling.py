@@ -1,4 +1,4 @@
-"""What becomes of messages that a consumer gave out: acknowledged, given back, rejected, kept for longer.
+"""Settling received messages: acknowledge, give back, reject, extend.
 
 Acknowledgements of one turn of the event loop go out together, as ranges of delivery tags.
 """

@@ -1,4 +1,4 @@
-"""Where to connect: `penstock://user:password@host:port/vhost`, `penstocks://` with TLS."""
+"""The address of a gateway: `penstock://user:password@host:port/vhost`, `penstocks://` with TLS."""
 
 from __future__ import annotations
 

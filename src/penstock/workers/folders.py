@@ -1,4 +1,4 @@
-"""Where each worker has its log."""
+"""The folder of each worker's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gateway itself has to say, for those who listen: log lines, what webhooks attempt, who does what.
+"""Events of the gateway for listeners: log lines, attempts of webhooks, the audit trail.
 
     log        each line, as `server.log_format = "json"` has it; for the tags administrator and monitoring
     audit      each entry of the audit trail; for the tags administrator and auditor

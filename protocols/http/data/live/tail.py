@@ -1,4 +1,4 @@
-"""What passes an exchange, a topic or a stream, for one listener, who takes nothing from anybody.
+"""A tail: new messages of an exchange, a topic or a stream, for one listener; it takes none from anybody.
 
 A tail of an exchange is a transient queue of its own, bound with a pattern, without acknowledgements; that of
 a stream is a reader. It slows nobody: of what a listener does not take, all above a mebibyte is dropped, and

@@ -1,4 +1,4 @@
-"""What the OpenAPI document (`openapi`) says of pulling, streams and subscriptions."""
+"""The OpenAPI document (`openapi`) of pulling, streams and subscriptions."""
 
 from __future__ import annotations
 

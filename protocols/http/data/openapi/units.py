@@ -1,4 +1,4 @@
-"""What the OpenAPI document (`openapi`) says of what happens as a whole, or once."""
+"""The OpenAPI document (`openapi`) of transactions, producers and half messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the OpenAPI document (`openapi`) says of webhooks."""
+"""The OpenAPI document (`openapi`) of webhooks."""
 
 from __future__ import annotations
 

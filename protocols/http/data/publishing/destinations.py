@@ -1,4 +1,4 @@
-"""Where the messages of a request go, and messages that are ready to go there.
+"""Destinations of the messages of a request, and messages that are ready to go there.
 
 A message is made ready once: all of it is checked and encoded then. Whether it may go where it is to go is
 asked by `route` (of what is to happen as a whole, before any of it happens) and by `append`.

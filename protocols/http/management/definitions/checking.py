@@ -1,4 +1,4 @@
-"""What is wrong with definitions that are to be imported, all of it, before anything changes.
+"""Checks definitions before an import and finds all mistakes before anything changes.
 
 A thing is judged by itself and by what is there: whether its vhost and user are there or in the file, whether
 a queue, an exchange or a policy can be so, and whether one that is there is so already. What only shows when

@@ -1,4 +1,4 @@
-"""What importing definitions would change: pure, from what there is and what the file says.
+"""Computes what importing definitions would change: pure, from the present state and the file.
 
 create     it is not there
 change     it is there, and would become what the file says

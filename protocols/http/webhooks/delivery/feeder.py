@@ -1,4 +1,4 @@
-"""How a webhook gets its messages: an outlet of a queue, a subscription, a stream's reader or a replay.
+"""Feeds a webhook with messages: as a consumer of a queue, a subscription, a stream's reader or a replay.
 
 What it took stays out in the queue until the webhook settles it. It takes no more than the webhook has room
 for, and nothing while the webhook rests as a whole.

@@ -1,4 +1,4 @@
-"""What an answer changes for good: progress, dead letters, the entry of the delivery log, and counts."""
+"""Durable effects of an answer: progress, dead letters, the entry of the delivery log, and counts."""
 
 from __future__ import annotations
 

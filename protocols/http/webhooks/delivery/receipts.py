@@ -1,4 +1,4 @@
-"""What a receiver's answer means: an outcome, how long to wait, what becomes of each message of a batch.
+"""The meaning of a receiver's answer: an outcome, a wait, and the fate of each message of a batch.
 
     2xx             done. With a batch the body may settle one by one:
                     {"results": [{"id": ..., "status": "ack" | "retry" | "reject"}]}, in the order sent

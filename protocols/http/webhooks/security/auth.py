@@ -1,4 +1,4 @@
-"""What a webhook proves to its receiver that it is, besides its signatures.
+"""Credentials of a webhook's requests, besides their signatures.
 
     {"type": "none"}                                                        the default
     {"type": "basic", "user": U, "password": P}                             Authorization: Basic

@@ -1,4 +1,4 @@
-"""What sections with listeners share: the addresses, taken apart."""
+"""Shared by sections with listeners: the addresses and their parts."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from penstock.protocols.http.server.h1 import H1Session
 from penstock.protocols.http.server.h2 import PREFACE, H2Session
 from penstock.protocols.http.server.login import bearer, credentials
 from penstock.protocols.http.server.messages import HttpError, Request, Response, log_failed
+from penstock.protocols.http.server.progress import STALLED, Progress
 from penstock.protocols.http.server.routes import Routes
 from penstock.protocols.http.server.websocket import Conversation, WsSession
 from penstock.protocols.http.server.workers import (
@@ -64,7 +65,6 @@ _IDLE_S: Final = 60.0
 _RATE_S: Final = 10.0
 _RATE_BYTES: Final = 10 * 1024
 _UNSENT_MAX: Final = 4 << 20
-_STUCK_S: Final = 30.0
 _QUICK_MAX: Final = 16
 """Requests of one read that are served in it: the others come after those of other connections."""
 
@@ -104,6 +104,7 @@ class HttpConnection(Connection):
         self._idle_since = self.last_read_at
         self._rate_since = self.last_read_at
         self._rate_bytes = 0
+        self._progress = Progress()
         self._handling = False
         self._again = False
         self._waits = False
@@ -164,6 +165,11 @@ class HttpConnection(Connection):
         session = self.session
         if session is None:
             return
+        # A WebSocket's client may be busy with a message for long, and costs no more than the mark.
+        waiting = 0 if isinstance(session, WsSession) and self.writable else self._waiting
+        if self._progress.stalled(waiting, self.bytes_out - self._waiting, now):
+            self.abort(STALLED)
+            return
         if self._head_since is not None and now - self._head_since > _HEAD_S:
             session.too_slow(begun=True)
             return
@@ -180,8 +186,6 @@ class HttpConnection(Connection):
         if not session.reading_body:
             self._rate_since, self._rate_bytes = now, self.bytes_in
         session.clock(now)
-        if not self.writable and now - self._stuck_since > _STUCK_S:
-            self.abort(f"took none of its answers for {_STUCK_S:.0f} s")
 
     def message_counts(self) -> tuple[int, int]:
         return self.requests, self.requests

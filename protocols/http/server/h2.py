@@ -22,6 +22,7 @@ import h2.settings
 import hpack
 
 from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.http.server.progress import STALLED, Progress
 from penstock.protocols.http.server.stream_budget import Abuse, Budget
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _STREAM_WINDOW: Final = 256 * 1024
 _CONNECTION_WINDOW: Final = 1 << 20
 _HEADER_LIST_MAX: Final = 16384
 _HPACK_TABLE: Final = 4096
-_BLOCKED_S: Final = 30.0
 _DEFAULT_WINDOW: Final = 65535
 _PIECE_MAX: Final = 65536
 """Unsent bytes of a stream above which a stream of pieces waits."""
@@ -54,15 +54,16 @@ class _Encoder(hpack.Encoder):
 class _Stream:
     """A request, and what of its answer was not sent yet."""
 
-    __slots__ = ("blocked_since", "ended", "granted", "pieces", "request", "unsent")
+    __slots__ = ("ended", "granted", "pieces", "progress", "request", "sent", "unsent")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.pieces: deque[memoryview] = deque()
         self.unsent = 0
+        self.sent = 0
         self.ended = False
         """Nothing comes behind `pieces`."""
-        self.blocked_since: float | None = None
+        self.progress = Progress()
         self.granted = 0
         """Bytes of the body that came and whose window was not opened again."""
 
@@ -82,6 +83,9 @@ class H2Session:
         self._closed = False
         self._stopping = False
         self._now = 0.0
+        self._sent = 0
+        """Bytes of answers that windows have let through."""
+        self._progress = Progress()
         config = h2.config.H2Configuration(
             client_side=False,
             header_encoding=None,
@@ -318,10 +322,7 @@ class H2Session:
             window = self._h2.local_flow_control_window(stream_id)
             room = min(window, self._h2.max_outbound_frame_size)
             if room <= 0:
-                if stream.blocked_since is None:
-                    stream.blocked_since = self._now
                 break
-            stream.blocked_since = None
             piece = stream.pieces[0]
             part, rest = piece[:room], piece[room:]
             if rest:
@@ -329,6 +330,8 @@ class H2Session:
             else:
                 stream.pieces.popleft()
             stream.unsent -= len(part)
+            stream.sent += len(part)
+            self._sent += len(part)
             frames += 1
             self._h2.send_data(stream_id, bytes(part), end_stream=stream.ended and not stream.pieces)
         self._budget.sent_data(frames)
@@ -359,10 +362,13 @@ class H2Session:
     # Time, and the end
 
     def clock(self, now: float) -> None:
-        """Reset streams whose peer has given no window for too long."""
+        """Reset streams whose peer takes too little, or end the connection if no other stream goes on."""
         self._now = now
+        if self._progress.stalled(self.unsent, self._sent, now):
+            self._terminate(_Codes.ENHANCE_YOUR_CALM, STALLED)
+            return
         for stream_id, stream in list(self._streams.items()):
-            if stream.blocked_since is not None and now - stream.blocked_since > _BLOCKED_S:
+            if stream.progress.stalled(stream.unsent, stream.sent, now):
                 self._reset(stream_id, _Codes.CANCEL)
         self._send()
 

@@ -111,17 +111,52 @@ def test_a_long_answer_waits_for_the_window(client: Client) -> None:
     assert client.host.session.idle
 
 
-def test_a_client_that_gives_no_window_loses_its_stream_after_30_s(client: Client) -> None:
-    client.request()
+def answered(client: Client, size: int = 200_000) -> int:
+    """A request whose answer is larger than its windows; its stream."""
+    stream = client.request()
+    client.host.session.respond(client.host.requests[-1], Response(200, b"x" * size, "text/plain"))
+    client.exchange()
+    return stream
+
+
+@pytest.mark.parametrize("each_second", [0, 1, 100])
+def test_a_client_that_takes_next_to_nothing_is_disconnected_after_30_s(
+    client: Client, each_second: int
+) -> None:
+    answered(client)
+    for second in range(1, 33):
+        assert client.terminated() is None, second
+        if each_second:
+            client.h2.increment_flow_control_window(each_second)
+            client.h2.increment_flow_control_window(each_second, 1)
+        client.host.session.clock(float(second))
+        client.exchange()
+    assert client.terminated() == CALM
+    assert client.host.requests[-1].gone
+
+
+def test_a_client_that_takes_little_but_enough_stays(client: Client) -> None:
+    answered(client)
+    for second in range(1, 200):
+        client.h2.increment_flow_control_window(200)
+        client.h2.increment_flow_control_window(200, 1)
+        client.host.session.clock(float(second))
+        client.exchange()
+    assert client.terminated() is None
+
+
+def test_a_stream_that_is_not_taken_is_reset_while_others_go_on(client: Client) -> None:
+    stalled, taken = answered(client, 30_000), answered(client)
+    client.h2.increment_flow_control_window(2**20)
+    stalled = answered(client)
     request = client.host.requests[-1]
-    client.host.session.respond(request, Response(200, b"x" * 200_000, "text/plain"))
-    client.host.session.clock(29.0)
-    client.exchange()
-    assert not any(isinstance(event, h2.events.StreamReset) for event in client.events)
-    client.host.session.clock(31.0)
-    client.exchange()
-    assert any(isinstance(event, h2.events.StreamReset) for event in client.events)
-    assert request.gone
+    for second in range(1, 33):
+        assert not request.gone
+        client.h2.increment_flow_control_window(1000, taken)
+        client.host.session.clock(float(second))
+        client.exchange()
+    assert client.terminated() is None and request.gone
+    assert [e.stream_id for e in client.events if isinstance(e, h2.events.StreamReset)] == [stalled]
 
 
 async def test_a_body_of_any_size_comes_through_windows_that_open_for_who_wants_it(client: Client) -> None:

@@ -1,0 +1,42 @@
+"""Whether a peer takes its answers. Pure.
+
+A peer that takes nothing, or next to nothing, holds the memory of its answers for as long as it likes. So
+it must take `LEAST` bytes in each `WITHIN_S` seconds while some of them wait.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LEAST", "STALLED", "WITHIN_S", "Progress"]
+
+WITHIN_S: Final = 30.0
+LEAST: Final = 4096
+STALLED: Final = f"took less than {LEAST} bytes of its answers in {WITHIN_S:.0f} s"
+"""Why a connection ends."""
+
+
+class Progress:
+    """Of one connection or stream."""
+
+    __slots__ = ("_since", "_taken")
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        """None: nothing waits."""
+        self._taken = 0
+
+    def stalled(self, waiting: int, taken: int, now: float) -> bool:
+        """Whether the peer takes too little; to be asked about once a second.
+
+        Args:
+            waiting: Bytes that wait for the peer.
+            taken: Bytes that the peer has taken since it came.
+            now: Seconds of a clock that only rises.
+
+        """
+        if not waiting:
+            self._since = None
+        elif self._since is None or taken - self._taken >= LEAST:
+            self._since, self._taken = now, taken
+        return self._since is not None and now - self._since > WITHIN_S

@@ -55,7 +55,7 @@ class Files:
 
     def create(self, path: Path) -> int:
         """Open a new or emptied file for reading and writing."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
     def write_all(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of `data` at `offset`."""

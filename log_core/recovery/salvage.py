@@ -55,6 +55,7 @@ def quarantine(files: Files, folder: Folder, path: Path) -> Path:
             return copy
     new = copy.with_name(copy.name + ".new")
     try:
+        new.touch(mode=0o600)
         shutil.copyfile(path, new)
         fd = os.open(new, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -39,6 +39,7 @@ def _export(client: Client, parsed: argparse.Namespace) -> None:
         print(text)
         return
     try:
+        Path(parsed.file).touch(mode=0o600)  # hashes of passwords are in it
         Path(parsed.file).write_text(text + "\n")
     except OSError as error:
         raise ApiError(f"cannot write {parsed.file}: {error.strerror}", 0) from error

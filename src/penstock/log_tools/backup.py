@@ -249,6 +249,7 @@ class _Run:
         done.log_id = manifest.log_id.hex()
         done.made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         note = self._target.root / NOTE
+        note.touch(mode=0o600)
         note.write_text(json.dumps(asdict(done), indent=2) + "\n")
         fd = os.open(note, os.O_RDONLY | os.O_CLOEXEC)
         try:

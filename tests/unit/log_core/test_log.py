@@ -42,6 +42,9 @@ def test_a_new_data_folder_is_its_owners_alone_and_one_that_is_there_stays_as_it
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("new", "there")] == [0o700, 0o750]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 2
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
 def test_a_record_is_in_the_feeds_of_its_target_and_in_the_tail_after_the_flush(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def _export_definitions(call: Call) -> None:
     if call.words[0] == "-":
         print(text)
     else:
+        Path(call.words[0]).touch(mode=0o600)  # hashes of passwords are in it
         Path(call.words[0]).write_text(text)
         call.say(f'Exporting definitions in JSON to a file at "{call.words[0]}" ...')
 

@@ -184,6 +184,9 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
     _refusal = ""
 
     def _answer(self, http: ServerProtocol, request: Request) -> Any:
+        if any(not f"{name}{value}".isascii() for name, value in request.headers.raw_items()):
+            self._refusal = "a header that is not ASCII"
+            return http.reject(HTTPStatus.BAD_REQUEST, "Headers of a WebSocket handshake are ASCII.\n")
         path = request.path.partition("?")[0]
         if "*" not in self._rules.paths and path not in self._rules.paths:
             self._refusal = f"no such path: {path[:200]!r}"

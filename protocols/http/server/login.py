@@ -19,8 +19,15 @@ _MAX: Final = 12 << 10
 """Bytes of credentials; a token of OAuth 2 may be long."""
 
 
+def check_ascii(header: str) -> None:
+    """Refuse an Authorization header that no scheme could have made (RFC 9110 11.4). Raises HttpError 400."""
+    if not header.isascii():
+        raise HttpError(400, "malformed", "the Authorization header has bytes that are not ASCII")
+
+
 def bearer(header: str) -> str | None:
-    """The token of an Authorization header; None: it has none."""
+    """The token of an Authorization header; None: it has none. Raises HttpError 400: it is not ASCII."""
+    check_ascii(header)
     scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" and len(token) <= _MAX else None
 
@@ -29,9 +36,10 @@ def credentials(header: str) -> tuple[str, bytes]:
     """User name and password of an Authorization header.
 
     Raises:
-        HttpError: 401, it has none, or not as Basic.
+        HttpError: 401, it has none, or not as Basic; 400, it is not ASCII.
 
     """
+    check_ascii(header)
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic" or len(encoded) > _MAX:
         raise HttpError(401, "not_authorized", "Not logged in; send a user name and password (Basic)")

@@ -1,4 +1,4 @@
-"""TCP options of accepted sockets."""
+"""Congestion control of listening sockets: connections on loopback are not paced."""
 
 from __future__ import annotations
 

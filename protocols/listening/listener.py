@@ -41,6 +41,8 @@ __all__ = ["Listener", "listening_socket"]
 _BACKLOG: Final = 1024
 _ACCEPTS_PER_TURN: Final = 64
 """Connections accepted before the loop does something else."""
+_CHECKS_AT_ONCE: Final = 256
+"""Connections looked after before the loop does something else."""
 _PAUSE_S: Final = 1.0
 _SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -303,12 +305,24 @@ class Listener:
             return
         # First of all the next one: no error may end the looking after all.
         self._timer = self._check_later()
-        held = 0
-        for connection in list(self.connections):
+        self._check_some(list(self.connections), 0, now)
+
+    def _check_some(self, waiting: list[Connection], held: int, now: float) -> None:
+        """Look after a part of them, and after the others in the loop's next iterations.
+
+        Sockets are read in between, or thousands would hold up all messages. `held`: bytes of those before.
+        """
+        now_due, later = waiting[:_CHECKS_AT_ONCE], waiting[_CHECKS_AT_ONCE:]
+        for connection in now_due:
+            if connection not in self.connections:
+                continue  # lost meanwhile
             if guarded(self._context.logger, "a connection failed; it is dropped", connection.check, now):
                 held += connection.held_bytes()
             else:
                 connection.abort("the gateway failed to look after it; see the gateway's log")
+        if later:
+            self._loop.call_soon(self._check_some, later, held, now)
+            return
         buffers = self._context.buffers
         buffers.report(self, held, now)
         if buffers.surplus:

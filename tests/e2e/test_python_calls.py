@@ -20,6 +20,7 @@ MOST = MESSAGES // 100
 
 BY_TIME = (
     "Listener._check",
+    "Listener._check_some",
     "Periodic._fire",
     "Clients._save_soiled",
     "Log.tend",

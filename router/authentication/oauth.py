@@ -30,7 +30,7 @@ from penstock.router.authorization.grants import Grants
 from penstock.router.authorization.identity import Identity
 from penstock.router.errors import AuthenticationRefused
 
-__all__ = ["OAuth", "OAuthOptions", "is_token"]
+__all__ = ["OAuth", "OAuthOptions"]
 
 logger = logging.getLogger("penstock.auth")
 
@@ -164,12 +164,6 @@ class OAuth:
     def close(self) -> None:
         """End what runs."""
         self._keys.close()
-
-
-def is_token(secret: bytes) -> bool:
-    """Whether a password has the form of a signed token: then it is one, and nothing else."""
-    # Each begins with `{"`, in base64.
-    return secret.startswith(b"eyJ") and secret.count(b".") == 2
 
 
 def _refused(why: str, name: str = "") -> AuthenticationRefused:

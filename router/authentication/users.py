@@ -17,11 +17,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.authentication.login_limit import LoginLimit
-from penstock.router.authentication.oauth import OAuth, is_token
 from penstock.router.authentication.passwords import (
     DUMMY,
     hash_password,
@@ -31,12 +30,16 @@ from penstock.router.authentication.passwords import (
     verify_password,
 )
 from penstock.router.authentication.scram import ITERATIONS, ScramError, ScramExchange, Verifier
+from penstock.router.authentication.token_form import is_token
 from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Authorizer, Permission
 from penstock.router.errors import AuthenticationRefused
 from penstock.router.limits.limits import Limits
 from penstock.router.names import wire
 from penstock.router.rows import Tables, row_key
+
+if TYPE_CHECKING:
+    from penstock.router.authentication.oauth import OAuth
 
 __all__ = ["AuthOptions", "ScramLogin", "UserOptions", "Users"]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as option_fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -44,7 +44,6 @@ from penstock.protocols.http.server.app import ErrorTexts
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.registry import Registry
-from penstock.protocols.login.key_source import key_source
 from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.native import endpoint as native
@@ -56,7 +55,6 @@ from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.protocols.tls.contexts import Tls, TlsOptions
 from penstock.reloading import Reloader
 from penstock.router.audit import AuditOptions
-from penstock.router.authentication.oauth import OAuth, OAuthOptions
 from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
@@ -66,6 +64,9 @@ from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
 
 __all__ = ["Parts", "open_log", "open_tls", "ready_line", "running", "serve", "work"]
+
+if TYPE_CHECKING:
+    from penstock.router.authentication.oauth import OAuth
 
 logger = logging.getLogger("penstock.server")
 
@@ -309,7 +310,7 @@ async def _serve(
             print(ready_line(addresses, config), flush=True)
         else:
             membership.ready(addresses)
-        logger.info("ready", extra=logs.fields(**addresses))
+        logger.info("ready", extra=logs.fields(**addresses, cpu_s=round(time.process_time(), 2)))
         await stopping.wait()
         loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -396,6 +397,10 @@ def _oauth(config: Config) -> OAuth | None:
     oauth = config.oauth
     if not oauth.issuer:
         return None
+    # Here, since they load PyJWT, and few gateways have tokens.
+    from penstock.protocols.login.key_source import key_source
+    from penstock.router.authentication.oauth import OAuth, OAuthOptions
+
     read = key_source(oauth.jwks_file, oauth.jwks_url, oauth.ca_file)
     return OAuth(_options(OAuthOptions, oauth), read)
 

@@ -45,7 +45,7 @@ from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.net.browser import own_host
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, wire
-from penstock.router.authentication.oauth import is_token
+from penstock.router.authentication.token_form import is_token
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from penstock.log_core.state.tables import Tables
 from penstock.protocols.login.key_source import key_source
 from penstock.router.authentication import key_set as key_sets
 from penstock.router.authentication.key_set import KeySet, KeySetError, read_keys
-from penstock.router.authentication.oauth import OAuth, OAuthOptions, is_token
+from penstock.router.authentication.oauth import OAuth, OAuthOptions
+from penstock.router.authentication.token_form import is_token
 from penstock.router.authentication.users import AuthOptions, Users
 from penstock.router.errors import AuthenticationRefused
 from tests.support.tokens import AUDIENCE, ISSUER, jwk, key_set, rsa_key, token, unsigned, write_keys

@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cryptography import x509
-
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 
 if TYPE_CHECKING:
@@ -43,6 +41,11 @@ def add(api: Management) -> None:
 
 def _ending(path: str, ends: datetime) -> Sequence[dict[str, Any]]:
     """What a file has that ends before then."""
+    # Here, since a start has no use for it.
+    from cryptography import x509
+
+    # Here: it takes longer to load than most of the gateway, and a start has no use for it.
+
     return [
         {
             "path": path,

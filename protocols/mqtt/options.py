@@ -47,6 +47,7 @@ class MqttOptions:
     """Levels of a topic or filter."""
     max_queued_messages: int = 0
     """Messages that wait for one session at most; 0 = any number."""
+    max_lag_bytes: int = 128 << 20
     max_queued_bytes: int = 0
     """Bytes of their payloads; 0 = any number."""
     queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = "drop-oldest"

@@ -56,8 +56,9 @@ def same_origin(origin: str, host: str) -> bool:
 def own_host(host: str, names: Collection[str]) -> bool:
     """Whether a Host header names this machine with certainty: no other owner of a name can point it here.
 
-    True for loopback names, for addresses, for the machine's own name, for `names` (in lower case, from the
-    configuration), and for no Host at all, which browsers always send.
+    True for loopback names, for addresses, for names without a dot (no public name server answers for those),
+    for the machine's own name, for `names` (in lower case, from the configuration), and for no Host at all,
+    which browsers always send.
     """
     if not host:
         return True
@@ -65,7 +66,7 @@ def own_host(host: str, names: Collection[str]) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return False
-    if name in ("localhost", _machine()) or name.endswith(".localhost") or name in names:
+    if ("." not in name and name) or name == _machine() or name.endswith(".localhost") or name in names:
         return True
     try:
         ip_address(name.partition("%")[0])

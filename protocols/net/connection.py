@@ -38,10 +38,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from penstock.log_core.errors import LogFailed
 from penstock.logs import fields
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net._stream import ARENA, Stream
@@ -281,7 +283,10 @@ class Connection(Stream, asyncio.BufferedProtocol):
         return not self.closing
 
     def failed(self) -> None:
-        """`received` raised: log it, and drop the connection."""
+        """`received` raised: log it, and drop the connection. That the log failed is said already."""
+        if isinstance(sys.exc_info()[1], LogFailed):
+            self.abort("the log failed")
+            return
         self.context.logger.exception(
             "connection dropped after an internal error",
             extra=fields(connection=self.id, peer=self.peer, user=self.user or "-"),

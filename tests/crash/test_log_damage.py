@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -81,14 +82,22 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
+def _tear(path: Path, at: int) -> None:
+    """Have nothing written from `at` on, as a power cut leaves a file whose size was reserved."""
+    size = path.stat().st_size
+    os.truncate(path, at)
+    os.truncate(path, size)
+
+
 def test_a_log_cut_at_any_byte_of_its_last_batch_starts_without_that_batch(
     scene: Scene, tmp_path: Path
 ) -> None:
     start, end = scene.ends[1], scene.ends[2]
     for at in range(start, end):
         folder, wal = scene.fresh(tmp_path / "cut")
-        with wal.open("r+b") as file:
-            file.truncate(at)
+        if not any(wal.read_bytes()[at:end]):
+            continue  # the batch is whole: it ends in zeros
+        _tear(wal, at)
         log = open_log(folder)
         assert _positions(log, scene.feed_id) == [*scene.synced, scene.written[0]], at
         assert bool(log.recovery.truncated_bytes) == (at > start)
@@ -200,8 +209,7 @@ def test_an_atomic_unit_without_its_end_is_dropped_whole(tmp_path: Path) -> None
     log.close_sync()
     for at in range(start, end, 32):
         killed = _copy(folder, tmp_path / "cut")
-        with (killed / name).open("r+b") as file:
-            file.truncate(at)
+        _tear(killed / name, at)
         again = open_log(killed)
         assert _positions(again, feed.id) == [before], at
         assert again.tables.get("t", b"k") is None
@@ -308,7 +316,7 @@ def test_both_checkpoints_and_the_beginning_lost_is_refused(large: Large) -> Non
         path.unlink()
     first = _wal(large.killed)[0]
     first.unlink()
-    with pytest.raises(StartError, match=r"no checkpoint .*--salvage"):
+    with pytest.raises(StartError, match=r"the segment is missing.*--salvage"):
         open_log(large.killed)
     open_log(large.killed, salvage=True).close_sync()
 
@@ -316,7 +324,7 @@ def test_both_checkpoints_and_the_beginning_lost_is_refused(large: Large) -> Non
 def test_a_missing_segment_is_damage(large: Large) -> None:
     gone = _wal(large.killed)[2]
     gone.unlink()
-    with pytest.raises(StartError, match=r"does not follow .*--salvage"):
+    with pytest.raises(StartError, match=r"the segment is missing.*--salvage"):
         open_log(large.killed)
 
 

@@ -24,6 +24,7 @@ from tests.support.brokers import Gateway
 from tests.support.chromium import Chromium
 from tests.support.data_plane import SERVED
 from tests.support.http_routes import http_routes
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.penstock_only("these are rules of penstock's own listeners")
 
@@ -128,7 +129,7 @@ def test_the_gateways_own_page_sends_json(gateway: Gateway) -> None:
 
 def test_a_page_gets_no_password_dialog(gateway: Gateway) -> None:
     for listener, path in (("management", "/api/whoami"), ("http", "/v1/vhosts/%2F/queues/q/tail")):
-        with httpx.Client(base_url=f"http://127.0.0.1:{gateway.ports[listener]}") as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{gateway.ports[listener]}", timeout=LIMIT_S) as http:
             for headers, scheme in (({}, "Basic"), ({"sec-fetch-site": "same-origin"}, "Bearer")):
                 answer = http.get(path, headers=headers)
                 assert answer.status_code == 401
@@ -158,7 +159,7 @@ def test_a_name_of_somebody_else_does_not_make_a_client_local(gateway: Gateway, 
             # On one connection: a login that was right says nothing about the next request's name.
             assert http.get("/api/whoami", headers={"host": host}).status_code == status, host
     with client(gateway, "metrics") as http:
-        with httpx.Client(base_url=http.base_url) as nobody:
+        with httpx.Client(base_url=http.base_url, timeout=LIMIT_S) as nobody:
             assert nobody.get("/metrics").status_code == 200
             assert nobody.get("/metrics", headers={"host": "evil.example"}).status_code == 401
 

@@ -25,6 +25,7 @@ from penstock.collector import uncollected
 from penstock.logs import fields
 from penstock.protocols.mqtt.clients.backlog import Backlog
 from penstock.protocols.mqtt.clients.client import Client, number_of
+from penstock.protocols.mqtt.clients.lag import LagLimit
 from penstock.protocols.mqtt.clients.rows import (
     OUT,
     QOS2_IN,
@@ -70,6 +71,7 @@ class Clients:
         self._clock = clock
         self.backlog = Backlog(options)
         self.shares = Shares(self.backlog, options)
+        self.lag = LagLimit(self, options.max_lag_bytes)
         self._connect_rate = options.max_connect_rate
         self._connects: Bucket | None = None
         self._disconnects = options.queue_full == "disconnect"

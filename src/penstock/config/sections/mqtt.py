@@ -141,6 +141,15 @@ class Mqtt(TlsListener):
             "message that waits costs 32 bytes of memory. 0 = any number.",
         ),
     )
+    max_lag_bytes: int = field(
+        default=128 * MIB,
+        metadata=option(
+            Bytes(0, 2**60),
+            "How far a connected session with subscriptions of QoS 0 only may lag behind, in bytes of log, "
+            "within a segment. Above it the oldest messages are dropped, so that a client that does not read "
+            "cannot fill the disk. 0 = any number.",
+        ),
+    )
     queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = field(
         default="drop-oldest",
         metadata=option(

@@ -46,11 +46,22 @@ _EMPTY: Final = b'{"o":{}}'
 
 
 def same_value(left: object, right: object) -> bool:
-    """Whether two values of tables are the same to a broker: numbers by value, a bool is no number."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
+    """Whether two values of tables are the same to a broker.
+
+    Integers of all widths are one type; floats, decimals and bools are types of their own. Decimals are the
+    same with the same digits and scale. Source: RabbitMQ's rabbit_misc:type_class.
+    """
     if isinstance(left, str | bytes) and isinstance(right, str | bytes):
         return _raw(left) == _raw(right)
+    if isinstance(left, Decimal) and isinstance(right, Decimal):
+        return left.as_tuple() == right.as_tuple()
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_value, left, right))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(same_value(left[name], right[name]) for name in left)
+    for type_ in (bool, int, float, Decimal):
+        if isinstance(left, type_) or isinstance(right, type_):
+            return isinstance(left, type_) and isinstance(right, type_) and left == right
     return left == right
 
 

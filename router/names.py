@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import uuid
+from collections.abc import Iterable
 from typing import Final
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "dotted",
     "filter_of_binding",
     "join_key_block",
+    "key_blocks_at",
     "server_name",
     "slashed",
     "split_key_block",
@@ -95,6 +97,12 @@ def join_key_block(exchange: str, key: str) -> bytes:
     """
     parts = wire(exchange), wire(key)
     return b"".join(bytes((len(part),)) + part for part in parts)
+
+
+def key_blocks_at(exchanges: Iterable[str], keys: Iterable[bytes]) -> tuple[bytes, ...]:
+    """The routing keys of these AMQP key blocks at each of `exchanges`, as key blocks, each once."""
+    routing_keys = [text(key[2 + key[0] :]) for key in keys]
+    return tuple(dict.fromkeys(join_key_block(name, key) for name in exchanges for key in routing_keys))
 
 
 def split_key_block(block: bytes) -> tuple[str, bytes] | None:

@@ -237,6 +237,11 @@ class Exchange:
         return self._behaviour == "topic"
 
     @property
+    def looks_at_key(self) -> bool:
+        """Whether each routing key of a message finds bindings of its own."""
+        return self._behaviour in ("direct", "topic")
+
+    @property
     def needs_headers(self) -> bool:
         """Whether each message decides where it goes, by its headers for example."""
         if self._behaviour in CHOOSING_TYPES:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -244,7 +244,9 @@ class Delayed:
         if vhost is None:
             self.dropped += 1
             return
-        found = [self._route(vhost, record, start) for start in starts or (record.key,)]
+        keys = starts or [record.key]
+        groups = _by_exchange(keys) if record.enc == ENC_AMQP091 else [keys]
+        found = [self._route(vhost, record, group) for group in groups]
         routes = [route for route in found if route.error is None]
         if not routes:
             self.dropped += 1
@@ -277,8 +279,14 @@ class Delayed:
             )
         self.published += 1
 
-    def _route(self, vhost: Vhost, record: Record, start: bytes) -> Route:
-        """Where it goes now; remembered while nothing changes and its headers do not matter."""
+    def _route(self, vhost: Vhost, record: Record, keys: Sequence[bytes]) -> Route:
+        """Where it goes now from one exchange, by all its keys there.
+
+        Remembered while nothing changes, when it has one key and its headers do not matter.
+        """
+        start, *copies = keys
+        if copies:
+            return vhost.route(None, record.enc, start, self._headers(record), copies=copies)
         name = (vhost.name, record.enc, start)
         changes = vhost.topology.changes
         known = self._routes.get(name)
@@ -302,6 +310,14 @@ class Delayed:
             "delayed_published": self.published,
             "delayed_dropped": self.dropped,
         }
+
+
+def _by_exchange(starts: Iterable[bytes]) -> list[list[bytes]]:
+    """AMQP's key blocks, those of each exchange together."""
+    groups: dict[bytes, list[bytes]] = {}
+    for start in starts:
+        groups.setdefault(start[: 1 + start[0]], []).append(start)
+    return list(groups.values())
 
 
 def _front(record: Record) -> tuple[int, int, str, list[bytes]]:

@@ -67,6 +67,14 @@ def _exchange_of(enc: int, key: bytes) -> str:
     return "" if parts is None else parts[0]
 
 
+def _copy(key: bytes, exchange: str, headers: Arguments | None) -> Subject:
+    """The subject of a further key block of an AMQP message to `exchange`."""
+    parts = split_key_block(key)
+    assert parts is not None  # it was made of two short strings
+    assert parts[0] == exchange
+    return Subject(parts[1], slashed(parts[1]), headers)
+
+
 class Publishing:
     """See the module."""
 
@@ -132,10 +140,12 @@ class Publishing:
         key: bytes,
         headers: Arguments | None,
         held: list[str] | None = None,
+        copies: Sequence[bytes] = (),
     ) -> Route:
         """The route of a key block, resolved anew. `identity` None is the broker, which may do anything.
 
-        `held`: see `Resolver.resolve`.
+        `copies` are further key blocks of the same exchange, AMQP's only (CC and BCC). `held`: see
+        `Resolver.resolve`.
         """
         if enc == ENC_AMQP091:
             parts = split_key_block(key)
@@ -146,12 +156,14 @@ class Publishing:
         else:
             exchange = MQTT_EXCHANGE
             subject = Subject(dotted(key), key, headers)
+        others = [_copy(one, exchange, headers) for one in copies]
         if identity is None:
-            return self._resolver.resolve(exchange, subject, from_client=False, held=held)
-        refusal = self._refusal(identity, enc, key, exchange, subject.key)
-        if refusal is not None:
-            return self._resolver.refused(refusal)
-        return self._resolver.resolve(exchange, subject, held=held)
+            return self._resolver.resolve(exchange, subject, others, from_client=False, held=held)
+        for one in (subject, *others):
+            refusal = self._refusal(identity, enc, key, exchange, one.key)
+            if refusal is not None:
+                return self._resolver.refused(refusal)
+        return self._resolver.resolve(exchange, subject, others, held=held)
 
     def route_to_filters(self, topic: bytes) -> Route:
         """The route of what the broker has to say on a topic, to those who named it by a topic filter."""

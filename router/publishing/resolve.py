@@ -3,7 +3,8 @@ them.
 
 1. The exchange published to is checked: it exists, is not internal for clients, and may be written to.
 2. From it on, each exchange is visited once, so cycles of bindings end: its slots that match give their
-   feeds, and the exchanges bound by them are visited too.
+   feeds, and the exchanges bound by them are visited too. A message with several routing keys (CC, BCC)
+   takes all of them to each exchange.
 3. An exchange where nothing matched hands over to its alternate exchange, if there is one.
 
 The route is the union, each feed once. It remembers the scopes of the exchanges visited: a change in any of
@@ -90,9 +91,18 @@ class Resolver:
         return exchange is not None and exchange.is_topic
 
     def resolve(
-        self, name: str, subject: Subject, *, from_client: bool = True, held: list[str] | None = None
+        self,
+        name: str,
+        subject: Subject,
+        copies: Sequence[Subject] = (),
+        *,
+        from_client: bool = True,
+        held: list[str] | None = None,
     ) -> Route:
         """The route of `subject` published to the exchange called `name`.
+
+        `copies` are the subjects of its further routing keys. They go with the first one to each exchange on
+        the way, as in RabbitMQ's rabbit_exchange:route.
 
         With `subject.headers` None, a route that depends on headers says `per_message` and goes nowhere; for
         clients that includes what comes to an exchange that delays. With `held`, the message is to be
@@ -126,11 +136,13 @@ class Resolver:
             slots: Iterable[Slot | Own]
             if exchange.name == "":
                 per_message = per_message or is_reply_key(subject.key)
-                default = self._default_slot(subject.key)
-                slots = () if default is None else (default,)
+                found = (self._default_slot(one.key) for one in (subject, *copies))
+                slots = [default for default in found if default is not None]
             else:
                 per_message = per_message or exchange.needs_headers
                 slots = exchange.match(subject)
+                if copies and exchange.looks_at_key:
+                    slots = dict.fromkeys((*slots, *(slot for one in copies for slot in exchange.match(one))))
             matched = False
             for slot in slots:
                 matched = True

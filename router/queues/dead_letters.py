@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 from penstock.log_core.batch._batch import PERSISTENT, Record
 from penstock.router.arguments import Arguments
-from penstock.router.names import ENC_AMQP091, join_key_block
-from penstock.router.publishing.publishing import union
+from penstock.router.names import ENC_AMQP091, join_key_block, key_blocks_at
 from penstock.router.queues.arguments import queue_type
 
 if TYPE_CHECKING:
@@ -84,27 +83,23 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
         letter = broker.rewrite(record, Death(entry.name, reason, broker.log.now_ms() // 1000, key))
         words = broker.delayed.words
         delay_ms = words.delay_ms(letter.headers) if words is not None else 0
-        found = []
-        for one in letter.keys:
-            held: list[str] | None = [] if delay_ms else None
-            key_block = join_key_block(exchange, one)
-            found.append(vhost.publishing.route(None, ENC_AMQP091, key_block, letter.headers, held))
-            if held and words is not None:
-                broker.delayed.schedule(
-                    vhost.name,
-                    broker.log.wall_ms() + delay_ms + 1,
-                    ENC_AMQP091,
-                    join_key_block(exchange, letter.keys[0]),
-                    words.served(letter.props, delay_ms),
-                    record.body,
-                    starts=[join_key_block(name, one) for name in held],
-                    flags=record.flags & PERSISTENT,
-                    priority=record.priority,
-                )
-        routes = [route for route in found if route.error is None and (route.routed or route.recents)]
-        if not routes:
+        keys = [join_key_block(exchange, one) for one in letter.keys]
+        held: list[str] | None = [] if delay_ms else None
+        route = vhost.publishing.route(None, ENC_AMQP091, keys[0], letter.headers, held, keys[1:])
+        if held and words is not None:
+            broker.delayed.schedule(
+                vhost.name,
+                broker.log.wall_ms() + delay_ms + 1,
+                ENC_AMQP091,
+                keys[0],
+                words.served(letter.props, delay_ms),
+                record.body,
+                starts=key_blocks_at(held, keys),
+                flags=record.flags & PERSISTENT,
+                priority=record.priority,
+            )
+        if route.error is not None or not (route.routed or route.recents):
             return not insists
-        route = union(routes)
         feeds = {feed for feed in route.target.feeds if feed not in broker.log.retention_feeds}
         known = (vhost.queues.get(name) for name in letter.circling)
         reads = {other: [pair for pair in other.reads() if pair[0] in feeds] for other in known if other}
@@ -122,7 +117,7 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
         broker.dead_letters[queue_type(entry.arguments, entry.name, vhost.name), reason, insists] += 1
         vhost.publishing.append(
             route,
-            join_key_block(exchange, letter.keys[0]),
+            keys[0],
             letter.props,
             record.body,
             record.flags & PERSISTENT,

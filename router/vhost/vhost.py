@@ -95,14 +95,16 @@ class Vhost(QueueMethods):
         key: bytes,
         headers: Arguments | None = None,
         held: list[str] | None = None,
+        copies: Sequence[bytes] = (),
     ) -> Route:
         """The route of a key block, resolved anew; with `headers` it decides headers exchanges too.
 
-        With `held`, exchanges that delay are listed there instead of being passed.
+        With `held`, exchanges that delay are listed there instead of being passed. `copies` are further key
+        blocks of the same exchange, which go with it from exchange to exchange: CC and BCC.
 
         `identity` None is the broker itself: it may publish anywhere, to internal exchanges too.
         """
-        return self.publishing.route(identity, enc, key, headers, held)
+        return self.publishing.route(identity, enc, key, headers, held, copies)
 
     def publish(
         self,

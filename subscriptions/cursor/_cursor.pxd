@@ -1,7 +1,7 @@
 # What other kernels cimport: `Cursor`. The words are in _cursor.pyi; what a take gave is in _taken.pxd.
 
 cimport cython
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from penstock.log_core.feeds._feed cimport Feed
 from penstock.subscriptions.cursor._cursor_limits cimport CursorLimits
@@ -33,7 +33,7 @@ cdef class Cursor(CursorLimits):
     cdef void _loose(self, Entry* entry) noexcept
     cdef void _give(self, uint64_t seq, Entry* entry) noexcept
     cdef void _missing(self, uint64_t pos)
-    cdef int _stale(self, uint64_t pos, int64_t* now) except -1
+    cdef int _stale(self, uint64_t pos, uint16_t count, int64_t* now) except -1
     cdef int _report(self) except -1
     cdef int _drop(self, uint64_t seq, str why) except -1
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept

@@ -71,6 +71,9 @@ class Cursor:
     2^64 - 1 while it is: then they do not keep the log either."""
     sent_until: int
     """Positions up to here were sent to the only client: until they are settled, they do not expire."""
+    awaited: bool
+    """All was handed out, and a consumer with credit waits: it gets what comes next even if that has a time
+    to live of 0."""
     unclean_until: int
     """Positions up to here carry the redelivered flag: the process that may have delivered them died."""
 

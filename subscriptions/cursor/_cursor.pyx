@@ -131,7 +131,7 @@ cdef class Cursor(CursorLimits):
             if not find_record(self._log, entry.pos):
                 self._missing(entry.pos)
                 return 0
-            stale = self._stale(entry.pos, now)
+            stale = self._stale(entry.pos, entry.count, now)
             if stale == FULL:
                 return 0
             self._unready()
@@ -270,7 +270,7 @@ cdef class Cursor(CursorLimits):
         if not find_record(self._log, pos):
             self._missing(pos)
             return 2
-        stale = self._stale(pos, now)
+        stale = self._stale(pos, count, now)
         if stale == FULL:
             return 2
         if self._gathers and self._rules.caps and len(self._rules.excess) >= REPORTED_MAX:
@@ -339,7 +339,7 @@ cdef class Cursor(CursorLimits):
         else:
             TAKEN.cold = pos
 
-    cdef int _stale(self, uint64_t pos, int64_t* now) except -1:
+    cdef int _stale(self, uint64_t pos, uint16_t count, int64_t* now) except -1:
         """1 when nobody may have the record: lost, its time is over, or it missed an offline session; else 0.
 
         REPORTED: its time is over, and `on_expired` is to be told. FULL: the same, but this take has told enough.
@@ -364,6 +364,8 @@ cdef class Cursor(CursorLimits):
             now[0] = self._log.now_ms()
         if until > now[0] or pos <= self.sent_until:
             return 0
+        if self.awaited and count == 0 and until == READ.base_ts + <int64_t>header.ts:
+            return 0                    # a time of 0 is long enough for a consumer that waited
         if rules is None or rules.on_expired is None:
             self.expired += 1
             if EVENTS.kinds:

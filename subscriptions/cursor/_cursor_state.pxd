@@ -1,6 +1,6 @@
 # Where a queue stands in its feeds: the fields of a cursor. The words are in _cursor.pyi.
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from penstock.log_core.feeds._feed cimport Feed
 from penstock.subscriptions.cursor._memberships cimport Member, Members, TagSets
@@ -32,7 +32,8 @@ cdef class CursorState(TakeResult):
     cdef readonly bint dirty                # state() changed since it was last persisted
     cdef public bint scheduled              # its queue is on the tick's ready list
     cdef public bint is_kept                # its state is persisted: the queue is told when it becomes dirty
-    cdef bint _gathers                      # what is ready stands in the window, to be sorted or counted
+    cdef public uint8_t awaited             # all was handed out, and a consumer with credit waits for more
+    cdef uint8_t _gathers                   # what is ready stands in the window, to be sorted or counted
 
     cpdef uint64_t ready_count(self) except? 0xFFFFFFFFFFFFFFFF
 

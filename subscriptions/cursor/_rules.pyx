@@ -33,13 +33,16 @@ cdef void let_go(CursorRules rules, Entry* entry) noexcept:
 
 
 cdef int64_t expiry_of(RecordHeader* header, int64_t base_ts, CursorRules rules) noexcept:
-    """When the record's time is over, in ms since the epoch; -1: never."""
+    """When the record's time is over, in ms since the epoch; -1: never.
+
+    A record says 1 ms for a time of 0, which would be none: both are over at once.
+    """
     cdef int64_t ttl = -1
     if header.ttl != 0 and header.ttl != TTL_NEVER:
-        ttl = header.ttl
+        ttl = 0 if header.ttl == 1 else header.ttl
     if rules is not None:
         if rules.ttl_ms == EVERLASTING:
             return -1
         if rules.ttl_ms >= 0 and (ttl < 0 or rules.ttl_ms < ttl):
-            ttl = max(rules.ttl_ms, 1)
+            ttl = rules.ttl_ms
     return -1 if ttl < 0 else base_ts + <int64_t>header.ts + ttl

@@ -321,6 +321,7 @@ class Queue(Served):
         self._sole = False
         self._unwatch()
         self.cursor.idle()
+        self.cursor.awaited = False
         self.used()
         if self._limits is not None:
             self.wake()
@@ -382,20 +383,28 @@ class Queue(Served):
                 self._limits.after()
 
     def _hand_out(self) -> None:
-        if self._getters and not self._serve_getters():
+        if self._seats and not self._serve_consumers():
             return
-        if not self._seats:
-            return
+        if self._getters:
+            self._serve_getters()
+
+    def _serve_consumers(self) -> bool:
+        """Hand out to the consumers; False: they take more in the next turn, before any getter."""
         cursor = self.cursor
         options = self._queues.options
         if cursor.outstanding >= options.outstanding_max:
             cursor.wake_below = options.outstanding_max // 2 + 1
-            return
+            cursor.awaited = False
+            return True
         pause = PUMPS[self.kind](self, options.pump_messages)
         if pause is Pause.MORE:
             self.wake()
         elif pause is Pause.CAUGHT_UP:
             self.caught_up()
+            cursor.awaited = True
+        else:
+            cursor.awaited = False
+        return pause is not Pause.MORE and not self._loading
 
     def share_out(self, budget: int) -> Pause:
         """Hand out, for kinds that only subscriptions have."""
@@ -481,7 +490,8 @@ class Queue(Served):
         """Take one message for `getter`: now, or after a load or this turn's write when it lies there.
 
         `getter` is called with the cursor, whose items[0] is the message and which is out until it is
-        settled or requeued, or with None when the queue is empty. Earlier getters come first.
+        settled or requeued, or with None when the queue is empty. Consumers with credit come first, then
+        earlier getters.
         """
         if self.deleted:
             getter(None)
@@ -494,7 +504,10 @@ class Queue(Served):
             self.wake()
             if not self._seats and not self._loading and not self._limits.shorten():
                 return
-        if len(self._getters) == 1 and not self._loading:
+        if self._seats:
+            # In this turn, once they have got what they have credit for.
+            self.wake()
+        elif len(self._getters) == 1 and not self._loading:
             self._serve_getters()
 
     @property
@@ -502,24 +515,23 @@ class Queue(Served):
         """Whether somebody waits for a message that was asked for with `get`."""
         return bool(self._getters)
 
-    def _serve_getters(self) -> bool:
-        """True when none is left; otherwise a load is under way or the write is awaited."""
+    def _serve_getters(self) -> None:
+        """Answer all, or those up to one that waits for a load or a write."""
         getters = self._getters
         while getters:
             cursor = self.cursor
             n = cursor.take(1)
             if n == 0 and self.load():
-                return False
+                return
             if n == 0 and (cursor.unwritten or cursor.more):
                 self._await_write()
-                return False
+                return
             getter = getters.pop(0)
             self.delivered += n
             self.got += n
             delivered(cursor, 0, 1, n, None)
             getter(cursor if n else None)
         self._getters = None
-        return True
 
     def low(self) -> int:
         """The lowest position of the log it still needs; 2^64 - 1 when none."""

@@ -27,11 +27,15 @@ cdef class FastPath:
     cdef int serve_all(self, bint at_once) except -1:
         """`serve`, if the queue is an ordinary one now."""
         cdef Served queue = self.queue
+        cdef int found
         # Rules, waiting getters and events of deliveries are the turn's business.
         if queue._limits is not None or queue._getters is not None or queue._loading or EVENTS.kinds >> DELIVER & 1:
             return REST
         try:
-            return self.serve(at_once)
+            found = self.serve(at_once)
+            if found != REST:
+                self.cursor.awaited = found == CAUGHT_UP
+            return found
         except Exception:
             (<object>queue).outlet_failed((<object>queue).active, 0, 1)     # detached: it waits nowhere, or was woken
             return STARVED

@@ -48,7 +48,7 @@ class CursorMachine(RuleBasedStateMachine):
     @rule(
         numbers=st.sets(feed_numbers, min_size=1),
         n=st.integers(1, 5),
-        ttl=st.sampled_from([0, 0, 0, 50, 200]),
+        ttl=st.sampled_from([0, 0, 0, 1, 50, 200]),
         persistent=st.booleans(),
     )
     def push(self, numbers: set[int], n: int, ttl: int, persistent: bool) -> None:
@@ -57,7 +57,9 @@ class CursorMachine(RuleBasedStateMachine):
             lsn = self.log.appender.append_record(
                 0, target, body=b"x" * 100, flags=PERSISTENT if persistent else 0, ttl_ms=ttl
             )
-            self.records[lsn] = Record(persistent, self.log.ms, self.log.ms + ttl if ttl else None)
+            # A record says 1 for a time to live of 0, which would be none.
+            expires = self.log.ms + (ttl if ttl > 1 else 0) if ttl else None
+            self.records[lsn] = Record(persistent, self.log.ms, expires)
             for number in numbers:
                 self.positions[number].append(lsn)
 
@@ -213,6 +215,11 @@ class CursorMachine(RuleBasedStateMachine):
     @rule(ttl_ms=st.sampled_from([-1, -1, 0, 100]))
     def limit_age(self, ttl_ms: int) -> None:
         self.cursor.rules.ttl_ms = self.reference.ttl_ms = ttl_ms
+
+    @rule(awaited=st.booleans())
+    def await_more(self, awaited: bool) -> None:
+        """A consumer begins to wait, or ends."""
+        self.cursor.awaited = self.reference.awaited = awaited
 
     # Restarts
 

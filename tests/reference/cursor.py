@@ -58,6 +58,7 @@ class ReferenceCursor:
     unclean_until: int = 0
     skip_transient_until: int = 0
     sent_until: int = 0
+    awaited: bool = False
     ttl_ms: int = -1
     expired: int = 0
     seq: int = 0
@@ -90,7 +91,7 @@ class ReferenceCursor:
         taken: list[Place] = []
         for place in self.places:
             if len(taken) < n and place.state == READY:
-                if self.stale(place.pos, now_ms):
+                if self.stale(place.pos, place.count, now_ms):
                     place.state = DONE
                 else:
                     place.state = OUT
@@ -99,7 +100,7 @@ class ReferenceCursor:
             if len(taken) == n or pos > written:
                 break
             self.frontier = pos
-            if self.stale(pos, now_ms):
+            if self.stale(pos, self.counts.get(pos, 0), now_ms):
                 self.places.append(Place(pos, frozenset(), 0, DONE, 0))
                 continue
             self.seq += 1
@@ -112,13 +113,15 @@ class ReferenceCursor:
             for p in taken
         ]
 
-    def stale(self, pos: int, now_ms: int) -> bool:
+    def stale(self, pos: int, count: int, now_ms: int) -> bool:
         record = self.records[pos]
         if pos < self.skip_transient_until and not record.persistent:
             return True
-        ends = [record.stored_ms + max(self.ttl_ms, 1)] if self.ttl_ms >= 0 else []
+        ends = [record.stored_ms + self.ttl_ms] if self.ttl_ms >= 0 else []
         if record.expires_ms is not None:
             ends.append(record.expires_ms)
+        if ends and min(ends) == record.stored_ms and self.awaited and not count:
+            return False
         if ends and min(ends) <= now_ms and pos > self.sent_until:
             self.expired += 1
             return True

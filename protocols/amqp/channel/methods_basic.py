@@ -25,6 +25,7 @@ from penstock.protocols.amqp.codec.methods import (
 from penstock.router.errors import InvalidArgument
 from penstock.router.names import server_name
 from penstock.router.publishing.direct_replies import REPLY_TO
+from penstock.router.queues.arguments import queue_type
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import ConsumerRefused
@@ -78,6 +79,11 @@ def consume(channel: Channel, method: Consume) -> None:
     source: stream.Source | replay.Source | None = None
     if isinstance(queue, Stream):
         source = stream.source(channel, queue, method)
+    elif stream.OFFSET in method.arguments:
+        type_ = queue_type(vhost.queues[name].arguments, name, vhost.name)
+        raise InvalidArgument(
+            "queue", name, vhost.name, stream.OFFSET, method.arguments[stream.OFFSET], "not_for_type", type_
+        )
     elif replay.ARGUMENT in method.arguments:
         source = replay.source(channel, queue, method)
     consumer = Consumer(

@@ -31,10 +31,10 @@ from penstock.router.exchanges.deduplication import Seen
 from penstock.router.messages.delay_names import delay_name
 from penstock.router.messages.half import HalfMessage
 from penstock.router.messages.retained import RetainedMessage
-from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block, text, wire
+from penstock.router.names import ENC_AMQP091, join_key_block, key_blocks_at, split_key_block, text, wire
 from penstock.router.publishing.capacity import Capacity
 from penstock.router.publishing.direct_replies import REPLY_TO, is_reply_key
-from penstock.router.publishing.publishing import Published, union
+from penstock.router.publishing.publishing import Published
 from penstock.router.routes._routes import Route
 
 __all__ = ["Message", "Way", "append", "check", "publish", "routed"]
@@ -196,19 +196,17 @@ class Way:
 
 def routed(channel: Channel, message: Message) -> Way:
     """Where the message goes. Raises RoutingError."""
-    routes = []
-    held = []
-    for key in message.keys:
-        names: list[str] | None = [] if message.delay_ms else None
-        route = channel.vhost.route(channel.actor.identity, ENC_AMQP091, key, message.headers, names)
-        if route.error is not None:
-            raise route.error
-        routes.append(route)
-        held += [join_key_block(name, text(key[2 + key[0] :])) for name in names or ()]
+    names: list[str] | None = [] if message.delay_ms else None
+    key, *copies = message.keys
+    route = channel.vhost.route(channel.actor.identity, ENC_AMQP091, key, message.headers, names, copies)
+    if route.error is not None:
+        raise route.error
     if message.due_ms:
-        return Way(union(routes), message.keys, message.due_ms)
-    until_ms = channel.session.log.wall_ms() + message.delay_ms + 1 if held else 0
-    return Way(union(routes), tuple(dict.fromkeys(held)), until_ms)
+        return Way(route, message.keys, message.due_ms)
+    if not names:
+        return Way(route)
+    held = key_blocks_at(names, message.keys)
+    return Way(route, held, channel.session.log.wall_ms() + message.delay_ms + 1)
 
 
 def append(channel: Channel, message: Message, way: Way) -> Published:
@@ -387,7 +385,7 @@ def _keys(key: bytes, headers: Table) -> tuple[bytes, ...]:
 
 
 def _ttl(expiration: Value) -> int:
-    """The milliseconds of an expiration property; 0 = none."""
+    """The milliseconds of an expiration property as a record has them: 0 = none, 1 = over at once."""
     if expiration is None:
         return 0
     assert isinstance(expiration, str)

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from penstock.protocols.amqp.codec.methods import Consume
     from penstock.subscriptions.streams.stream import Stream
 
-__all__ = ["Source", "source"]
+__all__ = ["OFFSET", "Source", "source"]
 
 Wanted = Callable[["Batch", int], bool]
 """Whether a consumer gets record i of a batch."""
 _Start = int | Callable[[Callable[[int | None], None]], None]
 """An offset, or a call that finds it and hands it to what it is given; None: it cannot be found."""
 
+OFFSET: Final = "x-stream-offset"
+"""The argument of basic.consume that says where to begin; other queues refuse it."""
 _FILTER_VALUE: Final = "x-stream-filter-value"
 
 
@@ -106,7 +108,7 @@ def _check(channel: Channel, stream: Stream, no_ack: bool) -> None:
 
 
 def _find_start(stream: Stream, arguments: Table, cursor_name: str, now_ms: int) -> _Start:
-    value = arguments.get("x-stream-offset")
+    value = arguments.get(OFFSET)
     if value is None and cursor_name:
         kept = stream.kept_offset(cursor_name)
         if kept is not None:
@@ -132,7 +134,7 @@ def _find_start(stream: Stream, arguments: Table, cursor_name: str, now_ms: int)
 
 
 def _no_offset(stream: Stream, value: Value) -> InvalidArgument:
-    return InvalidArgument("queue", stream.name, stream.vhost, "x-stream-offset", value, "invalid_value")
+    return InvalidArgument("queue", stream.name, stream.vhost, OFFSET, value, "invalid_value")
 
 
 def _wanted(stream: Stream, arguments: Table) -> Wanted | None:

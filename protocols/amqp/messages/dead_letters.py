@@ -70,17 +70,20 @@ def rewrite(record: Record, death: Death) -> Letter:
 
 
 def _with(known: Value, entry: Table) -> list[Value]:
-    """The deaths with one more: counted where there was one like it, and moved to the front."""
-    count = 1
+    """The deaths with one more: counted where there was one like it, and moved to the front.
+
+    The first one like it counts; a client may have written several, or one without a count. As in RabbitMQ.
+    """
+    alike: list[Table] = []
     others: list[Value] = []
     for other in known if isinstance(known, list) else []:
         if isinstance(other, dict) and all(other.get(name) == entry[name] for name in ("queue", "reason")):
-            before = other.get("count")
-            count = before + 1 if isinstance(before, int) else 2
-            entry = other
+            alike.append(other)
         else:
             others.append(other)
-    return [{**entry, "count": Long(count)}, *others]
+    first = alike[0] if alike else entry
+    before = first.get("count")
+    return [{**first, "count": Long(before + 1 if isinstance(before, int) else 1)}, *others]
 
 
 def _circling(deaths: list[Value]) -> frozenset[str]:

@@ -30,9 +30,9 @@ from penstock.protocols.http.server.messages import HttpError, log_failed
 from penstock.protocols.http.server.pending_audit import pending
 from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_REJECT, BYTE_RATE, MESSAGE_RATE
 from penstock.router.messages.half import HalfMessage
-from penstock.router.names import join_key_block, split_key_block, text
+from penstock.router.names import join_key_block, key_blocks_at, split_key_block
 from penstock.router.publishing.capacity import Capacity
-from penstock.router.publishing.publishing import Published, union
+from penstock.router.publishing.publishing import Published
 
 if TYPE_CHECKING:
     from penstock.protocols.http.server.app import ErrorTexts
@@ -254,16 +254,13 @@ class Messages:
 
     def route(self, vhost: Vhost, identity: Identity, one: Prepared) -> Route:
         """Where what was prepared would go by now, with its copies. Raises RoutingError."""
-        table = vhost.publishing.table(identity, AMQP091)
-        routes = []
-        for key in one.keys:
-            route = table.route(key)
-            if route.per_message:
-                route = vhost.route(identity, AMQP091, key, one.headers)
-            if route.error is not None:
-                raise route.error
-            routes.append(route)
-        return routes[0] if len(routes) == 1 else union(routes)
+        key, *copies = one.keys
+        route = vhost.publishing.table(identity, AMQP091).route(key)
+        if copies or route.per_message:
+            route = vhost.route(identity, AMQP091, key, one.headers, copies=copies)
+        if route.error is not None:
+            raise route.error
+        return route
 
     def straight(
         self, vhost: Vhost, identity: Identity, exchange: str, routing_key: str, *, mandatory: bool = False
@@ -403,18 +400,14 @@ class Messages:
             if published.route.error is not None:
                 raise published.route.error
             return published
-        held: list[bytes] = []
-        routes = []
-        for key in one.keys:
-            names: list[str] = []
-            route = vhost.route(identity, AMQP091, key, one.headers, names if delay_ms else None)
-            if route.error is not None:
-                raise route.error
-            routes.append(route)
-            held += [join_key_block(name, text(key[2 + key[0] :])) for name in names]
+        names: list[str] = []
+        key, *copies = one.keys
+        way = vhost.route(identity, AMQP091, key, one.headers, names if delay_ms else None, copies)
+        if way.error is not None:
+            raise way.error
         if one.due_ms:
-            return Published(self._keep(vhost, one, one.due_ms, one.block, one.keys), union(routes))
-        way = union(routes)
+            return Published(self._keep(vhost, one, one.due_ms, one.block, one.keys), way)
+        held = key_blocks_at(names, one.keys)
         published = Published(0, way)
         if way.routed or not held:
             published = vhost.publishing.append(
@@ -423,7 +416,7 @@ class Messages:
         if held and words is not None:
             until_ms = vhost.broker.log.wall_ms() + delay_ms + 1
             block = words.served(one.block, delay_ms)
-            lsn = self._keep(vhost, one, until_ms, block, tuple(dict.fromkeys(held)))
+            lsn = self._keep(vhost, one, until_ms, block, held)
             published = Published(lsn, way, published.refused)
         return published
 

@@ -69,7 +69,15 @@ def test_different_tables_have_different_encodings() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "same"),
     [
-        (1, 1.0, True),
+        (1, 1.0, False),
+        (1, Decimal(1), False),
+        (1.0, Decimal(1), False),
+        (Decimal("1.0"), Decimal("1.0"), True),
+        (Decimal("1.0"), Decimal(1), False),
+        ([1], [1.0], False),
+        ({"a": [1]}, {"a": [True]}, False),
+        ({"a": {"b": 1}}, {"a": {"b": 1}}, True),
+        ({"a": 1}, {"a": 1, "b": 1}, False),
         (1, True, False),
         (0, False, False),
         (True, True, True),

@@ -8,7 +8,7 @@ from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Permission
 from penstock.router.errors import AccessRefused, InternalExchange, InvalidMatch, NotFound
 from penstock.router.names import ENC_AMQP091, join_key_block
-from tests.unit.router.conftest import World
+from tests.unit.router.conftest import PERSISTENT, World
 
 
 def test_the_default_exchange_routes_to_the_queue_of_that_name(world: World) -> None:
@@ -46,6 +46,33 @@ def test_fanout_ignores_the_key_and_several_bindings_deliver_once(world: World) 
     world.vhost.unbind_queue("q", "amq.fanout", "b", world.actor)
     assert not world.publish("amq.fanout", "c", "3")
     assert world.read(queue) == ["2"]
+
+
+def test_further_keys_go_on_with_the_first_one_from_exchange_to_exchange(world: World) -> None:
+    """As RabbitMQ's CC and BCC: each exchange on the way sees all keys."""
+    for name in ("first", "second"):
+        world.exchange(name)
+    queue = world.queue("q")
+    world.vhost.bind_exchange("second", "first", "a", world.actor)
+    world.bind("q", "second", "b")
+    block, copy = join_key_block("first", "a"), join_key_block("first", "b")
+    assert not world.vhost.route(world.guest, ENC_AMQP091, block).routed
+    assert not world.vhost.route(world.guest, ENC_AMQP091, copy).routed
+    route = world.vhost.route(world.guest, ENC_AMQP091, block, copies=[copy])
+    world.vhost.publishing.append(route, block, b"", b"1", PERSISTENT, 0, ENC_AMQP091)
+    assert world.read(queue) == ["1"]
+
+
+def test_an_alternate_exchange_takes_what_no_key_of_a_message_matches(world: World) -> None:
+    world.exchange("first", arguments={"alternate-exchange": "amq.fanout"})
+    queue, other = world.queue("q"), world.queue("other")
+    world.bind("q", "first", "b")
+    world.bind("other", "amq.fanout")
+    for keys, expected in (("ab", (["1"], [])), ("ba", (["1"], [])), ("ac", ([], ["1"]))):
+        block, copy = (join_key_block("first", key) for key in keys)
+        route = world.vhost.route(world.guest, ENC_AMQP091, block, copies=[copy])
+        world.vhost.publishing.append(route, block, b"", b"1", PERSISTENT, 0, ENC_AMQP091)
+        assert (world.read(queue), world.read(other)) == expected
 
 
 def test_topic_patterns_that_overlap_deliver_once(world: World) -> None:

@@ -44,6 +44,13 @@ class Published:
     """A queue that it was to go to has no room for it; the others got it."""
     repeated: bool = False
     """Its producer had sent it before: nothing was appended, and `lsn` is of then."""
+    waits: bool = False
+    """It is kept until it is due, and goes its way then."""
+
+    @property
+    def routed(self) -> bool | None:
+        """Whether a queue or subscription gets it; None: that is not known yet, or any more."""
+        return None if self.waits or self.repeated else self.route.routed
 
 
 def union(routes: Sequence[Route]) -> Route:

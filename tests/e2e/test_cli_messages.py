@@ -46,6 +46,7 @@ class Run:
         found = main(words)
         said = self._capsys.readouterr()
         assert found == code, (words, said)
+        self.errors = said.err
         return said.out
 
     def json(self, *words: str) -> Any:
@@ -194,3 +195,13 @@ def test_every_command_is_in_the_completions_of_all_shells(run: Run) -> None:
         text = run("completion", shell)
         for word in ("serve", "topics", "redrive", "rabbitmqctl", "doctor"):
             assert word in text
+
+
+def test_what_reaches_no_queue_is_said(run: Run, unique: str) -> None:
+    words = ("pub", "--exchange", "amq.topic", "--routing-key", unique, "a", "b")
+    assert run(*words) == ""
+    assert "2 of the messages reached no queue" in run.errors and "'amq.topic'" in run.errors
+    run(*words, "--mandatory", code=1)
+    assert f"with key '{unique}'" in run.errors
+    run("pub", "--queue", unique, "a", code=1)
+    assert f"there is no queue or stream '{unique}'" in run.errors

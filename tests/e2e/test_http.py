@@ -518,3 +518,77 @@ def test_a_token_logs_in_until_it_is_revoked(http: httpx.Client, gateway: Gatewa
         assert client.post(path, json={"value": "x"}).status_code == 401
     assert http.delete(f"{base}/ci").status_code == 404
     assert http.post(base, json={"name": ""}).status_code == 400
+
+
+def test_what_becomes_of_a_message_is_said(http: httpx.Client, gateway: Gateway, unique: str) -> None:
+    """A queue or stream that is named must be there; through an exchange, `routed` tells."""
+    api = Api(gateway)
+    remedy = f"PUT /v1/vhosts/%2F/queues/{unique}"
+    refused = [
+        http.post(f"queues/{unique}/messages", json={"value": "a"}),
+        http.post(f"queues/{unique}/messages", json={"value": "a", "message_id": "looked at"}),
+        http.post(f"queues/{unique}/messages", json={"value": "a", "delay_ms": 60_000}),
+        http.post(f"queues/{unique}/messages", json={"value": "a"}, headers={"idempotency-key": unique}),
+        http.post(f"queues/{unique}/messages?ack=none", content=b"a"),
+        http.post(f"streams/{unique}/messages", json={"value": "a"}),
+        http.post("transactions", json={"publish": [{"queue": unique, "value": "a"}]}),
+        http.post("half", json={"queue": unique, "message": {"value": "a"}}),
+    ]
+    for answer in refused:
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), answer.text
+        assert f"'{unique}'" in answer.json()["detail"] and remedy in answer.json()["detail"]
+
+    def routed(path: str, *items: dict[str, Any], **headers: str) -> list[object]:
+        answer = http.post(path, json={"messages": items}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return [result.get("routed", "not said") for result in answer.json()["results"]]
+
+    plain, seen, later = {"value": "a"}, {"value": "a", "priority": 1}, {"value": "a", "delay_ms": 60_000}
+    through = f"exchanges/amq.topic/messages?routing_key={unique}"
+    assert routed(through, plain, seen, later) == [False, False, "not said"]
+    assert routed(through, plain, seen, **{"idempotency-key": f"{unique}-x"}) == [False, False]
+    assert routed(through, plain, seen, **{"idempotency-key": f"{unique}-x"}) == [False, False], "again"
+    assert http.post(f"{through}&mandatory=true", json=plain).json()["code"] == "unroutable"
+    assert routed(f"mqtt/messages?topic={unique}", plain) == [False]
+
+    assert http.put(f"queues/{unique}").status_code == 201
+    binding = {"routing_key": unique}
+    assert api.status("POST", f"bindings/%2F/e/amq.topic/q/{unique}", binding) == 201
+    assert routed(through, plain, seen, later) == [True, True, "not said"]
+    assert routed(through, plain, **{"idempotency-key": f"{unique}-y"}) == [True]
+    assert routed(f"mqtt/messages?topic={unique}", plain) == [True]
+    assert routed(f"queues/{unique}/messages", plain, seen) == [True, True]
+    sent = {"exchange": "amq.topic", "value": "a"}
+    done = http.post("transactions", json={"publish": [{**sent, "routing_key": unique}, sent]}).json()
+    assert [result["routed"] for result in done["results"]] == [True, False]
+    api.close()
+
+
+def test_queues_are_resources(http: httpx.Client, gateway: Gateway, unique: str) -> None:
+    path = f"queues/{unique}"
+    made = http.put(path, json={"arguments": {"x-max-length": 2}})
+    assert made.status_code == 201, made.text
+    empty = {"ready": 0, "unacked": 0, "consumers": 0}
+    shape = {"name": unique, "durable": True, "auto_delete": False, "arguments": {"x-max-length": 2}}
+    assert made.json() == {**shape, **empty}
+    assert http.put(path, json={"arguments": {"x-max-length": 2}}).status_code == 200, "the same again"
+    assert http.put(path).json()["code"] == "inequivalent"
+    http.post(f"{path}/messages", json={"messages": [{"value": str(at)} for at in range(3)]})
+    until(lambda: http.get(path).json()["ready"] == 2)
+    assert [one["value"] for one in pull(http, unique)] == ["1", "2"]
+    assert http.get(path).json()["unacked"] == 2
+    assert unique in [one["name"] for one in http.get("queues").json()["queues"]]
+    stream = f"{unique}-s"
+    assert http.put(f"streams/{stream}").status_code == 201
+    assert stream not in [one["name"] for one in http.get("queues").json()["queues"]]
+    for wrong in (http.get(f"queues/{stream}"), http.delete(f"queues/{stream}")):
+        assert (wrong.status_code, wrong.json()["code"]) == (409, "wrong_mode")
+    for body in (
+        {"durable": 1},
+        {"arguments": []},
+        {"arguments": {"x-queue-type": "stream"}},
+        {"durabel": True},
+    ):
+        assert http.put(f"queues/{unique}-no", json=body).json()["code"] == "bad_field", body
+    assert http.delete(path).status_code == 204
+    assert (http.get(path).status_code, http.delete(path).status_code) == (404, 204), "as over AMQP"

@@ -137,7 +137,13 @@ def test_requests_made_from_the_document_find_what_it_says(
         """What the paths are about, as far as the request before has ended it."""
         if method == "DELETE" or not statuses:
             webhook = {**WEBHOOK, "verify": "options"} if path.endswith("/verify") else WEBHOOK
-            for what, body in (("webhooks/w", webhook), ("streams/s", {}), ("streams/s/subscriptions/n", {})):
+            things: tuple[tuple[str, Any], ...] = (
+                ("queues/q", {}),
+                ("webhooks/w", webhook),
+                ("streams/s", {}),
+                ("streams/s/subscriptions/n", {}),
+            )
+            for what, body in things:
                 made = client.put(what, json=body)
                 # What is there and was made by the document's words may be otherwise.
                 assert made.status_code in (200, 201) or made.json()["code"] == "inequivalent", made.text

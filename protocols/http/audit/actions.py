@@ -27,6 +27,7 @@ __all__ = ["ACTIONS", "NOT_NOTED", "Noting"]
 Names = Mapping[str, str]
 
 _HOOK: Final = "/v1/vhosts/{vhost}/webhooks/{name}"
+_QUEUE: Final = "/v1/vhosts/{vhost}/queues/{queue}"
 _STREAM: Final = "/v1/vhosts/{vhost}/streams/{stream}"
 _SUBSCRIPTION: Final = f"{_STREAM}/subscriptions/{{subscription}}"
 _BINDINGS: Final = "/api/bindings/{vhost}/e/{source}"
@@ -73,6 +74,8 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("PUT", "/api/nodes/{node}/application"): ("application.set", "accepting"),
     ("POST", "/v1/tokens"): ("token.issue", ""),
     ("DELETE", "/v1/tokens/{token}"): ("token.revoke", ""),
+    ("PUT", _QUEUE): ("queue.declare", "queue"),
+    ("DELETE", _QUEUE): ("queue.delete", "queue"),
     ("PUT", _STREAM): ("stream.put", "queue"),
     ("DELETE", _STREAM): ("stream.delete", "queue"),
     ("PUT", _SUBSCRIPTION): ("subscription.put", ""),

@@ -23,6 +23,7 @@ from penstock.protocols.http.data.pulling.members import Members
 from penstock.protocols.http.data.pulling.polls import Polls
 from penstock.protocols.http.data.pulling.pull import Puller
 from penstock.protocols.http.data.pulling.reader import StreamReader
+from penstock.protocols.http.data.queues import QueueHandlers
 from penstock.protocols.http.data.redrive import Redrive
 from penstock.protocols.http.data.streams import StreamHandlers
 from penstock.protocols.http.data.tokens import TokenHandlers
@@ -68,6 +69,7 @@ class DataPlane:
         self.tails = TailHandlers(access, tails, self.reader, events)
         self.sockets = Sockets(access, self.publisher, tails, self.reader, events)
         self.streams = StreamHandlers(access)
+        self.queues = QueueHandlers(access)
         self.tokens = TokenHandlers(access)
         self.webhooks = WebhookHandlers(access, webhooks, self.reader)
 
@@ -84,6 +86,10 @@ class DataPlane:
         app.routes.add("GET", f"{vhost}/tail", self.tails.of_query)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)
         app.routes.add("GET", f"{stream}/tail", self.tails.stream)
+        app.routes.add("GET", f"{vhost}/queues", self.queues.index)
+        app.routes.add("PUT", queue, self.queues.put)
+        app.routes.add("GET", queue, self.queues.show)
+        app.routes.add("DELETE", queue, self.queues.delete)
         app.routes.add("POST", f"{queue}/messages", self.publisher.to_queue, quick=True)
         app.routes.add("POST", f"{queue}/redrive", self.redrive.redrive)
         for source in (queue, subscription):

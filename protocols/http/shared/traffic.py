@@ -263,20 +263,20 @@ class Messages:
         return route
 
     def straight(
-        self, vhost: Vhost, identity: Identity, exchange: str, routing_key: str, *, mandatory: bool = False
-    ) -> Callable[[str, bytes], int] | None:
+        self, vhost: Vhost, identity: Identity, exchange: str, routing_key: str, *, must_route: bool = False
+    ) -> tuple[Callable[[str, bytes], int], bool] | None:
         """How to append plain messages, which have a content type and are persistent, one after the other.
 
-        Takes the content type, of at most 255 bytes, and the body; gives the LSN. It holds until the loop
-        does something else. None: each of these messages needs a look of its own (`publish`), which may
-        refuse it.
+        Returns a function and whether a queue gets the messages. The function takes the content type, of at
+        most 255 bytes, and the body, and returns the LSN. It holds until the loop does something else. None:
+        each of these messages needs a look of its own (`publish`), which may refuse it.
         """
         try:
             key = _key_block(exchange, routing_key)
         except ValueError:
             return None
         route = vhost.publishing.table(identity, AMQP091).route(key)
-        if route.error is not None or route.special or (mandatory and not route.routed):
+        if route.error is not None or route.special or (must_route and not route.routed):
             return None
         append, block = vhost.broker.log.appender.append_record, self._plain_block
         lp, target = route.lp, route.target
@@ -289,7 +289,7 @@ class Messages:
             charge(user, name, 1, len(body))
             return append(lp, target, key, block(content_type, 2), body, PERSISTENT, 0, AMQP091)
 
-        return one
+        return one, route.routed
 
     def half(
         self,
@@ -406,7 +406,8 @@ class Messages:
         if way.error is not None:
             raise way.error
         if one.due_ms:
-            return Published(self._keep(vhost, one, one.due_ms, one.block, one.keys), way)
+            lsn = self._keep(vhost, one, one.due_ms, one.block, one.keys)
+            return Published(lsn, way, waits=True)
         held = key_blocks_at(names, one.keys)
         published = Published(0, way)
         if way.routed or not held:
@@ -417,7 +418,7 @@ class Messages:
             until_ms = vhost.broker.log.wall_ms() + delay_ms + 1
             block = words.served(one.block, delay_ms)
             lsn = self._keep(vhost, one, until_ms, block, held)
-            published = Published(lsn, way, published.refused)
+            published = Published(lsn, way, published.refused, waits=not way.routed)
         return published
 
     def _keep(self, vhost: Vhost, one: Prepared, due_ms: int, block: bytes, starts: tuple[bytes, ...]) -> int:

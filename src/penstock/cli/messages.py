@@ -50,6 +50,9 @@ def _add_pub(commands: Any) -> None:
     to.add_argument("--topic", help="into this topic")
     to.add_argument("--exchange", help="through this exchange")
     pub.add_argument("--routing-key", default="", help="for an exchange")
+    pub.add_argument(
+        "--mandatory", action="store_true", help="fail if an exchange passes a message to no queue"
+    )
     pub.add_argument("--key", help="the ordering key")
     pub.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
     pub.add_argument(
@@ -84,11 +87,12 @@ def _add_tail(commands: Any) -> None:
 def _pub(client: Client, parsed: argparse.Namespace) -> None:
     headers = dict(_pair(text) for text in parsed.header)
     if parsed.queue is not None:
-        path = f"{base(parsed)}/queues/{segment(parsed.queue)}/messages?mandatory=true"
+        path = f"{base(parsed)}/queues/{segment(parsed.queue)}/messages"
     elif parsed.topic is not None:
         path = f"{base(parsed)}/streams/{segment(parsed.topic)}/messages"
     else:
         path = f"{base(parsed)}/exchanges/{segment(parsed.exchange or 'amq.default')}/messages"
+        path += "?mandatory=true" if parsed.mandatory else ""
 
     def item(text: str) -> Item:
         found: Item = {"value": text}
@@ -108,6 +112,7 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
     if not parsed.messages and isinstance(sys.stdin, TextIOBase) and sys.stdin.isatty():
         print("each line is a message; Ctrl-D ends", file=sys.stderr)
     lines = parsed.messages or (line.rstrip("\n") for line in sys.stdin)
+    lost = 0
     with progress(len(parsed.messages) or None, "published") as bar:
         for batch in batches(map(item, lines)):
             answer = client.request("POST", path, {"messages": batch})
@@ -115,7 +120,14 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
             if refused:
                 first = refused[0].get("detail") or refused[0]["code"]
                 raise ApiError(f"{len(refused)} of {len(batch)} messages were refused: {first}", 0)
+            lost += sum(one.get("routed") is False for one in answer["results"])
             bar.update(len(batch))
+    if lost:
+        print(
+            f"penstock: {lost} of the messages reached no queue: nothing is bound to exchange "
+            f"'{parsed.exchange}' with their routing keys. Bind a queue, or use --mandatory to fail instead.",
+            file=sys.stderr,
+        )
 
 
 def _pair(text: str) -> tuple[str, str]:

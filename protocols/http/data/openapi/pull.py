@@ -6,7 +6,7 @@ from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, obj
 from penstock.protocols.http.data.openapi.units import txn
 from penstock.protocols.http.data.openapi.words import HANDLES, listed, operation
 
-__all__ = ["pulled", "redrive", "streams"]
+__all__ = ["pulled", "queues", "redrive", "streams"]
 
 
 def pulled(source: str) -> Json:
@@ -61,6 +61,21 @@ def pulled(source: str) -> Json:
                     {"handles": HANDLES, "lease_ms": number(1000, 43200000, 30000)}, "handles", closed=True
                 ),
             )
+        },
+    }
+
+
+def queues() -> Json:
+    """Queues as resources."""
+    shown = ref("Queue")
+    arguments = {"type": "object", "description": "AMQP's, such as x-max-length."}
+    made = object_({"durable": {"type": "boolean", "default": True}, "arguments": arguments}, closed=True)
+    return {
+        "/queues": {"get": listed("All queues that are no streams.", "queues", shown)},
+        "/queues/{queue}": {
+            "get": operation("What it has.", {200: shown}),
+            "put": operation("Make one.", {200: shown, 201: shown}, body=made, optional=True),
+            "delete": operation("End it, with its messages.", {204: None}),
         },
     }
 

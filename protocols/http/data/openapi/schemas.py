@@ -61,6 +61,10 @@ def schemas() -> Json:
     result = object_(
         {
             "id": TEXT,
+            "routed": {
+                "type": "boolean",
+                "description": "Whether a queue or subscription gets it; not of delayed messages.",
+            },
             "duplicate": {"type": "boolean"},
             "staged": {"type": "integer", "description": "Its place in the results of the commit."},
             "error": object_({"code": TEXT, "detail": TEXT}, "code"),
@@ -104,6 +108,24 @@ def schemas() -> Json:
             "detail",
             "code",
             "retryable",
+        ),
+        "Queue": object_(
+            {
+                "name": TEXT,
+                "durable": {"type": "boolean"},
+                "auto_delete": {"type": "boolean"},
+                "arguments": {"type": "object"},
+                "ready": {"type": "integer"},
+                "unacked": {"type": "integer"},
+                "consumers": {"type": "integer"},
+            },
+            "name",
+            "durable",
+            "auto_delete",
+            "arguments",
+            "ready",
+            "unacked",
+            "consumers",
         ),
         "Stream": object_(
             {

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.server.messages import HttpError
+from penstock.router.names import wire
 from penstock.router.publishing.capacity import Capacity, full
+from penstock.router.publishing.direct_replies import is_reply_key
 from penstock.router.publishing.refused_numbers import RefusedNumbers
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.router.routes._routes import Route
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["Destination", "Ready", "Run", "ready"]
+__all__ = ["Destination", "Ready", "Run", "absent", "ready"]
 
 
 class Ready(Protocol):
@@ -59,6 +62,7 @@ class Destination:
     default: str
     """The routing key of messages without one, or of all when `fixed`."""
     fixed: bool
+    """They go to the queue or stream that is called `default`, which must be there."""
     mandatory: bool
     unsent: RefusedNumbers = field(default_factory=RefusedNumbers)
     """Numbered messages of the request that were refused."""
@@ -68,6 +72,17 @@ class Destination:
     def key_of(self, message: Outgoing) -> str:
         """The routing key of a message."""
         return self.default if self.fixed or message.routing_key is None else message.routing_key
+
+
+def absent(vhost: Vhost, name: str) -> HttpError:
+    """The refusal of a message to a queue or stream that is not there."""
+    place = f"/v1/vhosts/{quote(vhost.name, safe='')}/queues/{quote(name, safe='')}"
+    return HttpError(
+        404,
+        "not_found",
+        f"there is no queue or stream '{name}' in vhost '{vhost.name}': correct the name, or create the "
+        f"queue with PUT {place}",
+    )
 
 
 def ready(access: Access, way: Destination, message: Outgoing) -> Ready:
@@ -107,8 +122,10 @@ class _Routed:
                 "unroutable",
                 f"no queue is bound to exchange '{way.exchange}' with key '{self._key}'"
                 if way.exchange
-                else f"there is no queue '{self._key}' in vhost '{way.vhost.name}'",
+                else absent(way.vhost, self._key).detail,
             )
+        if way.fixed and self._key not in way.vhost.queues and not is_reply_key(wire(self._key)):
+            raise absent(way.vhost, self._key)
         return route
 
     def append(self) -> Published:
@@ -154,6 +171,8 @@ class Run:
         self._broker = broker
         self._messages = messages
         self._routes: dict[tuple[int, bytes], Route] = {}
+        self.routed: list[bool | None] = []
+        """Of each message that was appended: see `Published.routed`."""
 
     def check(self) -> None:
         """Whether all of these could be appended now.
@@ -184,8 +203,11 @@ class Run:
             plain = message.plain
             route = None if plain is None else routes.get(plain)
             if route is None or route.special or route.recents:
-                lsns.append(message.append().lsn)
+                published = message.append()
+                lsns.append(published.lsn)
+                self.routed.append(published.routed)
             else:
                 lsns.append(message.append_to(route))
+                self.routed.append(route.routed)
         self._broker.tick.schedule()
         return lsns

@@ -7,7 +7,8 @@ or, the oldest first, when there are more than 100,000 or their answers take mor
 remembers what came of transactions.
 
     table http_idempotency   key row_key(vhost, user, K)
-    value: kept at i64, ms | digest of path and body, 16 bytes | n times: LSN u64, 0 = refused
+    value: kept at i64, ms | digest of path and body, 16 bytes | n times: result u64
+    result: the LSN, 0 = refused; bit 63: no queue got it; bit 62: whether one gets it was not known
 
 Source: the IETF draft "The Idempotency-Key HTTP Header Field" (draft-ietf-httpapi-idempotency-key-header).
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +28,10 @@ from penstock.router.rows import row_key
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
 
-__all__ = ["Idempotency", "Once"]
+__all__ = ["Idempotency", "Kept", "Once"]
+
+Kept = tuple[int, bool | None]
+"""What came of a message: its LSN, 0 = refused; whether a queue got it, None: that was not known."""
 
 _TABLE: Final = "http_idempotency"
 _HEAD: Final = struct.Struct("<q16s")
@@ -35,6 +40,9 @@ _MOST: Final = 100_000
 _BYTES_MAX: Final = 64 << 20
 _SWEEP_S: Final = 60.0
 _KEY_MAX: Final = 255
+_UNROUTED: Final = 1 << 63
+_UNKNOWN: Final = 1 << 62
+_LSN: Final = _UNKNOWN - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,8 @@ class Idempotency:
         """The commit of a transaction, whose id is as good as a key."""
         return Once(row_key(vhost, user, "transaction", id), bytes(16))
 
-    def known(self, once: Once) -> list[int] | None:
-        """What came of the request when it was sent first: an LSN for each message, 0 = refused.
+    def known(self, once: Once) -> list[Kept] | None:
+        """What came of the request when it was sent first, for each message.
 
         Raises:
             HttpError: 422, that was another request.
@@ -92,12 +100,18 @@ class Idempotency:
         if digest != once.digest:
             raise HttpError(422, "idempotency_key_reused", "Idempotency-Key: it was used for another request")
         count = (len(row) - _HEAD.size) // 8
-        return list(struct.unpack_from(f"<{count}Q", row, _HEAD.size))
+        return [
+            (word & _LSN, None if word & _UNKNOWN else not word & _UNROUTED)
+            for word in struct.unpack_from(f"<{count}Q", row, _HEAD.size)
+        ]
 
-    def keep(self, once: Once, lsns: list[int]) -> None:
+    def keep(self, once: Once, results: Sequence[Kept]) -> None:
         """Remember what came of a request; inside the unit of its messages."""
         now_ms = self._log.wall_ms()
-        row = _HEAD.pack(now_ms, once.digest) + struct.pack(f"<{len(lsns)}Q", *lsns)
+        words = [
+            lsn | (_UNKNOWN if routed is None else 0 if routed else _UNROUTED) for lsn, routed in results
+        ]
+        row = _HEAD.pack(now_ms, once.digest) + struct.pack(f"<{len(words)}Q", *words)
         self._log.tables.put(_TABLE, once.key, row)
         self._known[once.key] = now_ms, len(row)
         self._size += len(row)

@@ -84,8 +84,14 @@ class NumberedProducers:
         numbers = _whole(epoch, "Penstock-Epoch"), _whole(first, "Penstock-Sequence")
         return Number(name, _key(vhost, user, name), *numbers)
 
-    def append(self, number: Number, messages: Sequence[Ready]) -> tuple[list[int], int, bool]:
-        """Append a request: the LSN of each message (0: unknown), the LSN to wait for, whether it came again.
+    def append(
+        self, number: Number, messages: Sequence[Ready]
+    ) -> tuple[list[tuple[int, bool | None]], int, bool]:
+        """Append a request.
+
+        Returns:
+            The LSN of each message (0: unknown) and whether a queue gets it (None: unknown; of a request that
+            came again, whether one would get it now), the LSN to wait for, whether the request came again.
 
         Raises:
             HttpError: 409, it is fenced off, or messages before it are missing; what its messages are refused
@@ -119,11 +125,15 @@ class NumberedProducers:
                     f"producer '{number.producer}' sent {number.first} and the next is {error.expected}: "
                     "send what is missing first",
                 ) from error
-            return [0] * count, known, True
+            return [(0, None)] * count, known, True
         if known:
             # They were appended one after the other; what waits until it is due has no id of its own.
             plain = not any(message.waits for message in messages)
-            return [known + at if plain else 0 for at in range(count)], known + count - 1, True
+            again: list[tuple[int, bool | None]] = [
+                (known + at, _is_routed(message)) if plain else (0, None)
+                for at, message in enumerate(messages)
+            ]
+            return again, known + count - 1, True
         run = Run(self._access.broker, messages)
         run.check()
         producers.open()
@@ -132,7 +142,14 @@ class NumberedProducers:
             producers.note(number.key, number.first, last, lsns[0], epoch=number.epoch)
         finally:
             producers.close()
-        return lsns, max(lsns), False
+        return list(zip(lsns, run.routed, strict=True)), max(lsns), False
+
+
+def _is_routed(message: Ready) -> bool:
+    try:
+        return message.route().routed
+    except HttpError:
+        return False
 
 
 def _key(vhost: str, user: str, name: str) -> bytes:

@@ -10,22 +10,24 @@
 With `Idempotency-Key` it is one atomic unit, and sent again it is appended once (`idempotency`); so it is
 when a producer numbers it (`producers`).
 
-200 when all are kept, 207 when some were refused, the status of the first refusal when all were.
+200 when all are kept, 207 when some were refused, the status of the first refusal when all were. Each result
+says whether a queue or subscription gets the message (`routed`), unless it waits for its time or was sent
+before. A queue or stream that is named in the path must be there: 404.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.publishing.bodies import Outgoing, messages_of
-from penstock.protocols.http.data.publishing.destinations import Destination, Ready, ready
+from penstock.protocols.http.data.publishing.destinations import Destination, Ready, absent, ready
 from penstock.protocols.http.data.publishing.idempotency import Idempotency, Once
 from penstock.protocols.http.data.publishing.producers import Number, NumberedProducers
 from penstock.protocols.http.server.messages import BODY_MAX, HttpError, Request, Response, json_response
-from penstock.router.errors import AccessRefused, NotFound
+from penstock.router.errors import AccessRefused
 from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -38,6 +40,13 @@ _AT_ONCE: Final = 500
 """Messages appended before the loop does something else."""
 _ONCE_MAX: Final = 1000
 """Messages of one atomic unit."""
+
+Marks = dict[int, Mapping[str, bool]]
+"""What the result of a message says besides its id, by its place; a message that is not there was routed."""
+_ROUTED: Final = {"routed": True}
+_UNROUTED: Final[Mapping[str, bool]] = {"routed": False}
+_REPEATED: Final[Mapping[str, bool]] = {"duplicate": True}
+_WAITS: Final[Mapping[str, bool]] = {}
 
 
 class Publisher:
@@ -69,7 +78,7 @@ class Publisher:
             raise AccessRefused("exchange", "", vhost.name, identity.username, "write")
         entry = vhost.queues.get(name)
         if entry is None or not isinstance(entry.queue, Stream):
-            raise NotFound("queue", name, vhost.name)
+            raise absent(vhost, name)
         return await self._publish(request, "", request.names["stream"], fixed=True)
 
     async def _publish(
@@ -112,9 +121,14 @@ class Publisher:
             raise HttpError(400, "bad_field", "a numbered request has messages")
         _check_unit(messages, "Penstock-Sequence")
         access = self._access
-        lsns, lsn, repeated = self._producers.append(number, [ready(access, way, one) for one in messages])
+        kept, lsn, repeated = self._producers.append(number, [ready(access, way, one) for one in messages])
         results = [
-            {**({"id": f"0:{at}"} if at else {}), **({"duplicate": True} if repeated else {})} for at in lsns
+            {
+                **({"id": f"0:{at}"} if at else {}),
+                **_routed(routed),
+                **({"duplicate": True} if repeated else {}),
+            }
+            for at, routed in kept
         ]
         return self._when_kept(json_response({"results": results}, 202 if ack == "none" else 200), lsn, ack)
 
@@ -163,20 +177,18 @@ class Publisher:
 
         """
         if once is not None:
-            lsns, refusals, repeated = self._once(once, way, messages)
+            lsns, refusals, marks = self._once(once, way, messages)
         else:
-            lsns, refusals, repeated = await self._all(way, messages)
+            lsns, refusals, marks = await self._all(way, messages)
         if refusals and not any(lsns):
             raise next(iter(refusals.values()))
         status = 202 if ack == "none" else 200
-        if not refusals and not repeated and all(lsns):
-            return [{"id": f"0:{lsn}"} for lsn in lsns], status, lsns[-1] if lsns else 0
+        if not refusals and not marks and all(lsns):
+            return [{"id": f"0:{lsn}", "routed": True} for lsn in lsns], status, lsns[-1] if lsns else 0
         results: list[dict[str, Any]] = []
         for at, lsn in enumerate(lsns):
             if lsn:
-                results.append({"id": f"0:{lsn}"})
-                if at in repeated:
-                    results[-1]["duplicate"] = True
+                results.append({"id": f"0:{lsn}", **marks.get(at, _ROUTED)})
             else:
                 error = refusals.get(at)
                 told = {"code": error.code, "detail": error.detail} if error else {"code": "refused"}
@@ -185,13 +197,13 @@ class Publisher:
 
     async def _all(
         self, way: Destination, messages: list[Outgoing]
-    ) -> tuple[list[int], dict[int, HttpError], Collection[int]]:
-        """Append them one by one: the LSN of each (0: refused), why, and which had been sent before."""
+    ) -> tuple[list[int], dict[int, HttpError], Marks]:
+        """Append them one by one: the LSN of each (0: refused), why, and what else their results say."""
         lsns: list[int] = []
         refusals: dict[int, HttpError] = {}
-        repeated: set[int] = set()
+        marks: Marks = {}
         known: str | None = None
-        straight: Callable[[str, bytes], int] | None = None
+        straight: tuple[Callable[[str, bytes], int], bool] | None = None
         for at, message in enumerate(messages):
             if at and at % _AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -201,31 +213,37 @@ class Publisher:
                 if key != known:
                     known = key
                     straight = self._access.messages.straight(
-                        way.vhost, way.identity, way.exchange, key, mandatory=way.mandatory
+                        way.vhost, way.identity, way.exchange, key, must_route=way.mandatory or way.fixed
                     )
                 if straight is not None:
-                    lsns.append(straight(message.properties["content_type"], message.body))
+                    append, routed = straight
+                    lsns.append(append(message.properties["content_type"], message.body))
+                    if not routed:
+                        marks[at] = _UNROUTED
                     continue
-            self._one(way, at, message, lsns, refusals, repeated)
-        return lsns, refusals, repeated
+            self._one(way, at, message, lsns, refusals, marks)
+        return lsns, refusals, marks
 
     def _once(
         self, once: Once, way: Destination, messages: list[Outgoing]
-    ) -> tuple[list[int], dict[int, HttpError], Collection[int]]:
+    ) -> tuple[list[int], dict[int, HttpError], Marks]:
         """The same in one unit, or what came of it the first time."""
         known = self._idempotency.known(once)
         if known is not None:
-            return known, {}, range(len(known))
+            marks: Marks = {at: {**_REPEATED, **_routed(routed)} for at, (_, routed) in enumerate(known)}
+            return [lsn for lsn, _ in known], {}, marks
         _check_unit(messages, "Idempotency-Key")
         lsns: list[int] = []
         refusals: dict[int, HttpError] = {}
-        repeated: set[int] = set()
+        marks = {}
         with self._access.broker.log.unit():
             for at, message in enumerate(messages):
-                self._one(way, at, message, lsns, refusals, repeated)
+                self._one(way, at, message, lsns, refusals, marks)
             if any(lsns):
-                self._idempotency.keep(once, lsns)
-        return lsns, refusals, repeated
+                self._idempotency.keep(
+                    once, [(lsn, marks.get(at, _ROUTED).get("routed")) for at, lsn in enumerate(lsns)]
+                )
+        return lsns, refusals, marks
 
     def _one(
         self,
@@ -234,11 +252,11 @@ class Publisher:
         message: Outgoing,
         lsns: list[int],
         refusals: dict[int, HttpError],
-        repeated: set[int],
+        marks: Marks,
     ) -> None:
         try:
             one = ready(self._access, way, message)
-            if way.mandatory:
+            if way.mandatory or way.fixed:
                 one.route()
             published = one.append()
             if published.refused:
@@ -249,7 +267,13 @@ class Publisher:
             return
         lsns.append(published.lsn)
         if published.repeated:
-            repeated.add(at)
+            marks[at] = _REPEATED
+        elif not published.routed:
+            marks[at] = _UNROUTED if published.routed is False else _WAITS
+
+
+def _routed(routed: bool | None) -> Mapping[str, bool]:
+    return _WAITS if routed is None else _ROUTED if routed else _UNROUTED
 
 
 def _check_unit(messages: list[Outgoing], header: str) -> None:

@@ -56,7 +56,7 @@ class TopicPublisher:
             raise HttpError(400, "bad_field", "qos is 0, 1 or 2")
         if request.flag("retain"):
             flags |= RETAIN
-        way = Destination(identity, vhost, "", "", True, request.flag("mandatory"))
+        way = Destination(identity, vhost, "", "", False, request.flag("mandatory"))
         way.ready = partial(self._ready, way, topic, flags)
         return await self._publisher.serve(request, way)
 
@@ -141,7 +141,7 @@ class _ToTopic:
                     ttl_ms=ttl_ms,
                     name=self._delay_name,
                 )
-                return Published(lsn, route)
+                return Published(lsn, route, waits=True)
             published = vhost.publish(
                 self._way.identity, MQTT5, self._topic, self._block, self._body, flags=flags, ttl_ms=ttl_ms
             )

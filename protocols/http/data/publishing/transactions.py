@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.publishing.bodies import message_of
 from penstock.protocols.http.data.publishing.destinations import Destination, Ready, Run, ready
-from penstock.protocols.http.data.publishing.idempotency import Idempotency, Once
+from penstock.protocols.http.data.publishing.idempotency import Idempotency, Kept, Once
 from penstock.protocols.http.data.pulling.leases import Lease, Leases, settle
 from penstock.protocols.http.server.messages import (
     BODY_MAX,
@@ -104,8 +104,8 @@ class Transactions:
             # What only settles makes room, and is never refused.
             access.accepting(vhost, identity)
         leases = self._leases(request, body.get("ack", []))
-        lsns = self._do(messages, [(lease, settle) for lease in leases], once)
-        return await self._answer(lsns, repeated=False)
+        results = self._do(messages, [(lease, settle) for lease in leases], once)
+        return await self._answer(results, repeated=False)
 
     def _leases(self, request: Request, value: Any) -> list[Lease]:
         if not isinstance(value, list):
@@ -175,9 +175,9 @@ class Transactions:
                     f"a handle of '{settling.queue.name}' is not leased any more: roll back, and begin again",
                 )
             ending.append((lease, settling.how))
-        lsns = self._do(one.messages, ending, once)
+        results = self._do(one.messages, ending, once)
         self._staged.end(one)
-        return await self._answer(lsns, repeated=False)
+        return await self._answer(results, repeated=False)
 
     async def rollback(self, request: Request) -> Response:
         """Nothing that is staged happens. What is gone already is none the worse for it."""
@@ -192,8 +192,9 @@ class Transactions:
         messages: Sequence[Ready],
         ending: Sequence[tuple[Lease, Callable[[Taken], None]]],
         once: Once | None,
-    ) -> list[int]:
-        """Do it, as one unit: the LSN of each message, and that of what queues keep of their deliveries.
+    ) -> list[Kept]:
+        """Do it, as one unit: the result of each message, and last the LSN of what queues keep of their
+        deliveries.
 
         Raises:
             HttpError: it cannot be done; nothing was.
@@ -206,17 +207,22 @@ class Transactions:
             for lease, how in ending:
                 self._all_leases.end(lease, how)
             queues = list(dict.fromkeys(lease.taken.queue for lease, _ in ending))
-            lsns.append(max((queue.promise() for queue in queues), default=0))
+            results: list[Kept] = list(zip(lsns, run.routed, strict=True))
+            results.append((max((queue.promise() for queue in queues), default=0), None))
             if once is not None:
-                self._idempotency.keep(once, lsns)
+                self._idempotency.keep(once, results)
         for queue in queues:
             queue.credit_gained()
-        return lsns
+        return results
 
-    async def _answer(self, lsns: list[int], *, repeated: bool) -> Response:
-        """`lsns` as `_do` has them."""
-        await self._access.kept(max(lsns), "fsync")
-        return json_response({"results": [{"id": f"0:{lsn}"} for lsn in lsns[:-1]], "duplicate": repeated})
+    async def _answer(self, results: list[Kept], *, repeated: bool) -> Response:
+        """`results` as `_do` has them."""
+        await self._access.kept(max(lsn for lsn, _ in results), "fsync")
+        told = [
+            {"id": f"0:{lsn}", **({} if routed is None else {"routed": routed})}
+            for lsn, routed in results[:-1]
+        ]
+        return json_response({"results": told, "duplicate": repeated})
 
 
 def _messages(vhost: Vhost, identity: Identity, value: Any) -> list[tuple[Destination, Any]]:

@@ -51,10 +51,11 @@ class Model:
         if packet.kind == f.PUBLISH:
             self.publish(f.parse_publish(packet, self.version))
         elif f.PUBACK <= packet.kind <= f.PUBCOMP:
-            packet_id, _ = f.parse_ack(packet, self.version)
+            packet_id, reason = f.parse_ack(packet, self.version)
             if packet.kind == f.PUBREC:
-                # Nothing is under way to this client: every id is unknown.
-                self.answer(f.PUBREL, packet_id, 0x92)
+                # Nothing is under way to this client: every id is unknown. A refusal gets no PUBREL.
+                if reason < 0x80:
+                    self.answer(f.PUBREL, packet_id, 0x92)
             elif packet.kind == f.PUBREL:
                 known = packet_id in self.received
                 self.received.discard(packet_id)

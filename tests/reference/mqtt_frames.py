@@ -225,7 +225,7 @@ def parse_block(block: bytes, allowed: frozenset[int]) -> dict[int, list[object]
         if identifier not in KNOWN:
             raise Fault(0x81)
         if identifier not in allowed:
-            raise Fault(0x82)
+            raise Fault(0x82 if identifier == 11 and allowed is IN_PUBLISH else 0x81)
         if identifier in found and identifier not in (11, 0x26):
             raise Fault(0x82)
         value: object
@@ -293,8 +293,8 @@ def parse_publish(found: Packet, version: int, allowed: frozenset[int] = IN_PUBL
 
 def parse_ack(found: Packet, version: int) -> tuple[int, int]:
     """(packet id, reason)."""
-    if found.flags != (2 if found.kind == PUBREL else 0):
-        raise Fault(0x82)
+    if found.flags != (2 if found.kind == PUBREL else 0) and version != 3:
+        raise Fault(0x81)
     reader = Reader(found.body)
     packet_id = reader.number(2)
     if not packet_id:

@@ -160,7 +160,7 @@ cdef class Inflight:
         """0: send PUBREL; NOT_FOUND: send it with that reason; 1: send nothing; else the fault."""
         cdef Flight* flight = self.find(packet_id)
         if flight == NULL:
-            return NOT_FOUND
+            return NOT_FOUND if reason < 0x80 else 1  # mqtt5:4.3.3-4: a PUBREC that refuses gets no PUBREL
         if flight.state == WAIT_ACK:
             return VIOLATION
         if flight.state == WAIT_REC:
@@ -172,6 +172,8 @@ cdef class Inflight:
                 self.free_entry(flight)
                 return 1
             flight.state = WAIT_COMP
+        elif reason >= 0x80:
+            return 1  # the PUBREL that was sent for the first PUBREC is still answered
         return 0
 
     cdef int on_pubcomp(self, uint32_t packet_id):

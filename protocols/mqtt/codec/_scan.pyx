@@ -352,8 +352,9 @@ cdef class Scanner(QuickReader):
         cdef Py_ssize_t width
         cdef int fault = 0, verdict
         cdef Block found
-        if self.flags != (2 if self.kind == 6 else 0):
-            return self.refuse(REASON_VIOLATION, "flags of an acknowledgement")
+        # 3.1 does not say that a server looks at them, and its clients set DUP in a PUBREL sent again.
+        if self.flags != (2 if self.kind == 6 else 0) and self.version != 3:
+            return self.refuse(REASON_MALFORMED, "flags of an acknowledgement")  # mqtt5:2.1.3-1
         if end - at < 2:
             return self.refuse(REASON_MALFORMED, "an acknowledgement is cut off")
         packet_id = u16(data + at)

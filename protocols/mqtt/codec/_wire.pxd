@@ -152,7 +152,6 @@ cdef inline uint64_t _known() noexcept nogil:
 cdef inline uint64_t _allowed(int packet) noexcept nogil:
     if packet == ACKNOWLEDGEMENT:
         return _bit(0x1F) | _bit(0x26)
-    # A subscription identifier in a PUBLISH from a client is a protocol error (mqtt5:3.3.4-6).
     return (_bit(0x01) | _bit(0x02) | _bit(0x03) | _bit(0x08) | _bit(0x09) | _bit(0x23) | _bit(0x26))
 
 cdef inline Py_ssize_t _text_end(const uint8_t* p, Py_ssize_t i, Py_ssize_t n, bint check) noexcept nogil:
@@ -179,7 +178,8 @@ cdef inline int walk_block(const uint8_t* p, Py_ssize_t n, int packet, bint chec
         if identifier > 0x2A or not _known() & _bit(identifier):
             return MALFORMED
         if not allowed & _bit(identifier):
-            return VIOLATION
+            # A subscription identifier is one of PUBLISH, but no client may send it (mqtt5:3.3.4-6).
+            return VIOLATION if identifier == 0x0B and packet == FROM_CLIENT else MALFORMED  # mqtt5:2.2.2.2
         if seen & _bit(identifier) and identifier != 0x26:
             return VIOLATION
         seen |= _bit(identifier)

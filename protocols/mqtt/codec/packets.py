@@ -160,9 +160,9 @@ def decode_connect(body: bytes, flags: int) -> Connect:
     """
     version = 0
     try:
-        if flags:
-            raise Malformed("CONNECT with fixed header flags")
         version, bridge = _decode_level(body)
+        if flags and version != MQTT_3_1:
+            raise Malformed("CONNECT with fixed header flags")
         connect = _decode_connect(body, version)
         connect.bridge = bridge
         return connect
@@ -201,7 +201,7 @@ def _decode_connect(body: bytes, version: int) -> Connect:
     flags = body[at]
     keep_alive_s = body[at + 1] << 8 | body[at + 2]
     at += 3
-    if flags & 0x01:
+    if flags & 0x01 and version != MQTT_3_1:  # 3.1: "bit 0 is not used"
         raise Malformed("CONNECT with the reserved flag")  # mqtt5:3.1.2-3
     properties: Properties = {}
     if version == MQTT_5:

@@ -175,9 +175,9 @@ def decode_properties(data: bytes, at: int, end: int, packet: str) -> tuple[Prop
         The properties by name, and the position after the block.
 
     Raises:
-        Malformed: the block does not fit its packet, or has an unknown identifier or a broken value.
-        Violation: a property that this packet may not carry, that occurs twice, or whose value is not
-        allowed.
+        Malformed: the block does not fit its packet, or has an identifier that this packet may not carry,
+            or a broken value.
+        Violation: a property that occurs twice, or whose value is not allowed.
 
     """
     length, at = decode_varint(data, at, end)
@@ -191,7 +191,7 @@ def decode_properties(data: bytes, at: int, end: int, packet: str) -> tuple[Prop
         if entry is None:
             raise Malformed(f"unknown property 0x{identifier:02x}")
         if packet not in entry.packets:
-            raise Violation(f"property {entry.name} in {packet}")
+            raise Malformed(f"property {entry.name} in {packet}")  # mqtt5:2.2.2.2
         value, at = _decode_value(data, at, end, entry)
         if entry.repeats:
             found.setdefault(entry.name, []).append(value)

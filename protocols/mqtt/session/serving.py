@@ -60,6 +60,9 @@ class Serving(Opening):
 
     def _on_packet(self, kind: int, flags: int, body: bytes) -> None:
         self._packets += 1
+        if self.version == packets.MQTT_3_1:
+            # 3.1 says that flags without a meaning are not looked at; DUP has one for what is sent again.
+            flags = 2 if kind in (packets.SUBSCRIBE, packets.UNSUBSCRIBE) else 0
         if kind == packets.PINGREQ:
             if flags or body:
                 raise reasons.Malformed("PINGREQ with flags or a body")
@@ -77,10 +80,12 @@ class Serving(Opening):
             self._on_unsubscribe(packets.decode_unsubscribe(body, flags, self.version))
         elif kind == packets.DISCONNECT:
             self._on_disconnect(packets.decode_disconnect(body, flags, self.version))
-        elif kind == packets.CONNECT:
-            raise Violation("a second CONNECT")  # mqtt5:3.1.0-2
         elif kind == packets.AUTH and self.version == packets.MQTT_5:
             self._on_auth(*packets.decode_auth(body, flags))
+        elif flags:
+            raise reasons.Malformed("a packet with wrong fixed header flags")  # mqtt5:2.1.3-1
+        elif kind == packets.CONNECT:
+            raise Violation("a second CONNECT")  # mqtt5:3.1.0-2
         else:
             raise Violation("a packet that only servers send")
 

@@ -419,7 +419,7 @@ def test_mqtt5_3_1_3_12__a_user_name_that_is_no_text_is_malformed(gate: Gate) ->
         (raw_connect(0x02, f.text("c") + b"x"), MALFORMED),
         (raw_connect(0x02, f.text("c"), block=b"\x02\x7e\0"), MALFORMED),
         (raw_connect(0x02, f.text("c"), block=b"\x05\x11\0\0"), MALFORMED),
-        (raw_connect(0x02, f.text("c"), block=b"\x02\x01\0"), PROTOCOL_ERROR),
+        (raw_connect(0x02, f.text("c"), block=b"\x02\x01\0"), MALFORMED),
         (raw_connect(0x02, f.text("c"), block=b"\x0a" + props(session_expiry=[1, 1])), PROTOCOL_ERROR),
         (raw_connect(0x02, f.text("c"), block=b"\x03" + props(receive_maximum=0)), PROTOCOL_ERROR),
         (raw_connect(0x02, f.text("c"), block=b"\x05" + props(maximum_packet_size=0)), PROTOCOL_ERROR),
@@ -434,7 +434,7 @@ def test_mqtt5_3_1_3_12__a_user_name_that_is_no_text_is_malformed(gate: Gate) ->
         (raw_connect(0x02, f.text("c"), block=b"\x04" + props(authentication_data=b"x")), PROTOCOL_ERROR),
         (
             raw_connect(0x06, f.text("c") + b"\x05" + props(session_expiry=1) + f.text("t") * 2),
-            PROTOCOL_ERROR,
+            MALFORMED,
         ),
         (
             raw_connect(0x06, f.text("c") + b"\x02" + props(payload_format=2) + f.text("t") * 2),
@@ -442,7 +442,7 @@ def test_mqtt5_3_1_3_12__a_user_name_that_is_no_text_is_malformed(gate: Gate) ->
         ),
         (raw_connect(0x06, f.text("c") + b"\0" + f.text("a/#") + f.text("m")), MALFORMED),
         (raw_connect(0x06, f.text("c") + b"\0" + f.text("") + f.text("m")), MALFORMED),
-        (b"\x11" + f.connect("c", version=5)[1:], b""),
+        (b"\x11" + f.connect("c", version=5)[1:], MALFORMED),
     ],
     ids=["incomplete", "no-flags", "no-keep-alive", "long-id", "surplus", "unknown-property"]
     + ["cut-property", "foreign-property", "twice", "receive-maximum-0", "packet-size-0", "problem-2"]

@@ -79,7 +79,7 @@ def test_what_is_no_connect_is_closed_without_a_byte(gateway: Gateway, first: by
     [
         (b"\5\2\0\0\x05\x11\0\0\0", 0x81),  # a block longer than the packet
         (b"\5\2\0\0\x02\x7f\0" + f.text("a"), 0x81),  # an unknown property
-        (b"\5\2\0\0\x03\x13\0\1" + f.text("a"), 0x82),  # server keep alive
+        (b"\5\2\0\0\x03\x13\0\1" + f.text("a"), 0x81),  # server keep alive
         (b"\5\2\0\0\x06\x21\0\1\x21\0\1" + f.text("a"), 0x82),  # twice
         (b"\5\2\0\0\x03\x21\0\0" + f.text("a"), 0x82),  # receive maximum 0
         (b"\5\2\0\0\x05\x27\0\0\0\0" + f.text("a"), 0x82),  # maximum packet size 0

@@ -130,6 +130,22 @@ def test_pubrec_of_an_unknown_id_is_released(gateway: Gateway) -> None:
     assert gateway.connect("t", 4).send(f.ack(f.PUBREC, 8)).bytes_taken() == f.ack(f.PUBREL, 8)
 
 
+@pytest.mark.parametrize("reason", [0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99])
+def test_a_pubrec_that_refuses_gets_no_pubrel(gateway: Gateway, reason: int) -> None:
+    """In every state: of an unknown id, of a message under way, and again after its PUBREL (mqtt5:4.3.3)."""
+    sub = gateway.connect("s", 5)
+    sub.subscribe(("t", 2))
+    assert sub.send(f.ack(f.PUBREC, 8, reason)).bytes_taken() == b""
+    gateway.connect("p").publish("t", b"1", qos=1, packet_id=1).publish("t", b"2", qos=2, packet_id=2)
+    gateway.connect("q").publish("t", b"3", qos=2, packet_id=1)
+    first, second = (m for m in sub.publishes() if m.qos == 2)
+    assert sub.send(f.ack(f.PUBREC, first.packet_id, reason)).bytes_taken() == b""
+    assert [p.kind for p in sub.send(f.ack(f.PUBREC, second.packet_id)).take()] == [f.PUBREL]
+    assert sub.send(f.ack(f.PUBREC, second.packet_id, reason)).bytes_taken() == b""
+    sub.send(f.ack(f.PUBCOMP, second.packet_id))
+    assert not sub.closed
+
+
 def test_packet_ids_rise_from_one_and_come_round(gateway: Gateway) -> None:
     sub = gateway.connect("s")
     sub.subscribe(("t", 1))

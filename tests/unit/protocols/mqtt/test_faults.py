@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.protocols.mqtt.codec.properties import PROPERTIES
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.logs import BROKEN, FailingFiles
@@ -39,7 +40,7 @@ CASES = {
     "too many levels": (f.publish("/" * 128, props=b""), 0x90),
     "an unknown property": (f.publish("t", props=b"\x7e\0"), 0x81),
     "a property of two bytes' identifier": (f.publish("t", props=b"\x81\x00\0"), 0x81),
-    "a property of CONNECT": (f.publish("t", props=b"\x11\0\0\0\1"), 0x82),
+    "a property of CONNECT": (f.publish("t", props=b"\x11\0\0\0\1"), 0x81),
     "a subscription identifier": (f.publish("t", props=b"\x0b\x01"), 0x82),
     "a property twice": (f.publish("t", props=b"\x01\0\x01\0"), 0x82),
     "payload format 2": (f.publish("t", props=b"\x01\x02"), 0x82),
@@ -51,13 +52,13 @@ CASES = {
     "NUL in a user property": (f.publish("t", props=b"\x26" + f.text("k") + f.text("\0")), 0x81),
     "a content type that is no UTF-8": (f.publish("t", props=b"\x03" + f.text(b"\xff")), 0x81),
     # Acknowledgements
-    "flags on PUBACK": (f.packet(4, 1, b"\0\1"), 0x82),
-    "no flags on PUBREL": (f.packet(6, 0, b"\0\1"), 0x82),
+    "flags on PUBACK": (f.packet(4, 1, b"\0\1"), 0x81),
+    "no flags on PUBREL": (f.packet(6, 0, b"\0\1"), 0x81),
     "PUBACK of one byte": (f.packet(4, 0, b"\1"), 0x81),
     "PUBACK of id 0": (f.ack(4, 0), 0x82),
     "PUBACK with another packet's reason": (f.ack(4, 1, 0x92), 0x82),
     "PUBCOMP with PUBREC's reason": (f.ack(7, 1, 0x80), 0x82),
-    "PUBACK with a property of PUBLISH": (f.ack(4, 1, 0, b"\x01\x01"), 0x82),
+    "PUBACK with a property of PUBLISH": (f.ack(4, 1, 0, b"\x01\x01"), 0x81),
     "PUBACK with properties that are cut": (f.packet(4, 0, b"\0\1\0\5"), 0x81),
     "PUBACK with something behind": (f.packet(4, 0, b"\0\1\0\0\0"), 0x81),
     # SUBSCRIBE and the rest
@@ -82,6 +83,55 @@ CASES = {
     "DISCONNECT with a reason of servers": (f.disconnect(0x8E), 0x82),
     "an expiry in DISCONNECT after none": (f.disconnect(0, b"\x11\0\0\0\5"), 0x82),
 }
+
+
+REQUIRED_FLAGS = {6: 2, 8: 2, 10: 2}
+
+
+@pytest.mark.parametrize("kind", [k for k in range(1, 16) if k != 3])
+def test_wrong_flags_are_malformed_on_every_packet(gateway: Gateway, kind: int) -> None:
+    """Before anything else of the packet is judged (mqtt5:2.1.3); flags of PUBLISH have a meaning each."""
+    for flags in set(range(16)) - {REQUIRED_FLAGS.get(kind, 0)}:
+        peer = gateway.connect(f"a{flags}", 5).send(f.packet(kind, flags, b"\0\1"))
+        assert (peer.bytes_taken(), peer.closed) == (b"\xe0\x01\x81", True), flags
+
+
+PROPERTIES_OF = {
+    "SUBSCRIBE": (lambda block: f.subscribe(1, ("t", 0), version=5, props=block), {0x0B, 0x26}),
+    "UNSUBSCRIBE": (
+        lambda block: f.packet(10, 2, b"\0\1" + f.varint(len(block)) + block + f.text("t")),
+        {0x26},
+    ),
+    "DISCONNECT": (lambda block: f.disconnect(0, block), {0x11, 0x1F, 0x26}),
+    "PUBLISH": (lambda block: f.publish("t", props=block), {1, 2, 3, 8, 9, 0x0B, 0x23, 0x26}),
+    "PUBACK": (lambda block: f.ack(f.PUBACK, 1, 0, block), {0x1F, 0x26}),
+    "PUBREC": (lambda block: f.ack(f.PUBREC, 1, 0, block), {0x1F, 0x26}),
+    "PUBREL": (lambda block: f.ack(f.PUBREL, 1, 0, block), {0x1F, 0x26}),
+    "PUBCOMP": (lambda block: f.ack(f.PUBCOMP, 1, 0, block), {0x1F, 0x26}),
+}
+
+
+@pytest.mark.parametrize("name", PROPERTIES_OF)
+def test_a_property_of_another_packet_is_malformed(gateway: Gateway, name: str) -> None:
+    """Each of the 27 in each packet of a client that may not carry it (mqtt5:2.2.2.2)."""
+    build, allowed = PROPERTIES_OF[name]
+    for identifier in sorted(set(PROPERTIES) - allowed):
+        peer = gateway.connect(f"a{identifier}", 5).send(build(bytes((identifier,)) + bytes(8)))
+        assert peer.bytes_taken() == b"\xe0\x01\x81", PROPERTIES[identifier].name
+
+
+def test_3_1_does_not_look_at_flags_without_a_meaning(gateway: Gateway) -> None:
+    """DUP is set in PUBREL, SUBSCRIBE and UNSUBSCRIBE that are sent again, and bit 0 of CONNECT is free."""
+    connect = bytearray(f.connect("old", version=3))
+    connect[connect.index(b"MQIsdp") + 7] |= 1
+    peer = gateway.peer(3).send(bytes(connect))
+    assert [p.kind for p in peer.take()] == [f.CONNACK]
+    peer.send(f.packet(8, 0xA, b"\0\1" + f.text("t") + b"\2"))
+    peer.send(f.packet(10, 0xA, b"\0\2" + f.text("t")))
+    peer.publish("t", b"m", qos=2, packet_id=3)
+    peer.send(f.packet(6, 0xA, b"\0\3")).send(f.packet(12, 1, b"")).send(f.packet(6, 0xA, b"\0\3"))
+    assert [p.kind for p in peer.take()] == [9, 11, f.PUBREC, f.PUBCOMP, 13, f.PUBCOMP]
+    assert not peer.closed
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -202,7 +202,7 @@ def test_every_property_comes_back_where_it_is_allowed_and_nowhere_else(identifi
         else:
             with pytest.raises(MqttError) as refused:
                 decode_properties(raw, 0, len(raw), packet)
-            assert refused.value.reason == 0x82
+            assert refused.value.reason == 0x81
 
 
 def test_the_table_has_every_property_of_the_specification() -> None:

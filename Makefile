@@ -75,6 +75,10 @@ asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined
 	PYTHONMALLOC=malloc PYTHONPATH=build/asan/lib \
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/{log_core,subscriptions,router,protocols} tests/property $(ARGS)
 
+.PHONY: compare-rabbitmq
+compare-rabbitmq: $(STAMPS)/extras kernels  ## run 10,000 random programs of AMQP's methods against RabbitMQ, too
+	$(BIN)/python -m tests.compare.rabbitmq $(ARGS)
+
 .PHONY: powercut
 powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the gateway 50 times (needs root)
 	$(BIN)/python -m tests.crash.powercut $(ARGS)

@@ -221,7 +221,8 @@ class ExchangeMethods(VhostState):
         self._not_default(source)
         self._permit(actor, "write", "exchange", destination)
         self._permit(actor, "read", "exchange", source)
-        return self._exchange(destination), self._exchange(source)
+        from_ = self._exchange(source)  # RabbitMQ names this one when both are missing
+        return self._exchange(destination), from_
 
     def _unbind(self, binding: Binding | None) -> int:
         if binding is None:

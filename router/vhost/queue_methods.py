@@ -283,7 +283,7 @@ class QueueMethods(ExchangeMethods):
         self.broker.queues.declared += 1
         # The last declaration was this one, or a later one, which is synced no sooner.
         lsn = self._declared_lsn if queue.durable else 0
-        return Declared(entry.name, queue, queue.ready_count, queue.consumer_count, lsn)
+        return Declared(entry.name, queue, queue.count_ready(), queue.consumer_count, lsn)
 
     def queue(self, name: str, actor: Actor, operation: Operation = "read") -> Queue:
         """The queue of this name, for consume, get and purge.
@@ -314,7 +314,7 @@ class QueueMethods(ExchangeMethods):
         entry = self._entry(name, actor.owner)
         if if_unused and entry.queue.consumer_count:
             raise InUse("queue", name, self.name)
-        if if_empty and entry.queue.ready_count:
+        if if_empty and entry.queue.count_ready():
             raise NotEmpty(name, self.name)
         return self._delete(entry)
 

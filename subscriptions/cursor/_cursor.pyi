@@ -249,6 +249,9 @@ class Cursor:
     def position(self, seq: int) -> int:
         """Where the record of a delivery is; 0: it is not out."""
 
+    def trim(self) -> None:
+        """Drop what has expired at the head, as far as memory tells. The result of the last take stays."""
+
     def deadline(self) -> int:
         """When the first item of the last take expires, in ms since the epoch; -1: never."""
 

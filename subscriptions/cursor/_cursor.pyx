@@ -33,6 +33,7 @@ from penstock.subscriptions.cursor._memberships cimport (
 from penstock.subscriptions.cursor._rules cimport CursorRules, expiry_of, let_go
 from penstock.subscriptions.cursor._ranges cimport Run, run_of
 from penstock.subscriptions.cursor._take_result cimport (
+    KeptResult,
     COUNTED,
     MATCH_SET,
     MAX_TAKE,
@@ -378,6 +379,14 @@ cdef class Cursor(CursorLimits):
             return FULL
         self.expired += 1
         return REPORTED
+
+    def trim(self):
+        cdef KeptResult kept = KeptResult()
+        try:
+            if self.take(1):
+                self.put_back(0)
+        finally:
+            kept.restore()
 
     def deadline(self):
         cdef Item* item = TAKEN.items

@@ -64,5 +64,16 @@ cdef inline RecordHeader* header_of(uint64_t pos) noexcept:
     return READ.headers + (pos - READ.base)
 
 
+cdef class KeptResult:          # may be restored behind a take of one item
+    cdef Taken taken
+    cdef Item first
+    cdef Reading reading
+    cdef list held
+    cdef object log
+    cdef Feed feed
+
+    cdef void restore(self) noexcept
+
+
 cdef class TakeResult:
     pass

@@ -68,6 +68,27 @@ cdef bint read_batch(object log, uint64_t pos) except -1:
     return True
 
 
+cdef class KeptResult:
+    """The last take's result, while another take is made in the middle of its use."""
+
+    def __cinit__(self):
+        self.taken = TAKEN
+        self.first = ITEMS[0]
+        self.reading = READ
+        self.held = HELD.copy()
+        self.log = READ_LOG
+        self.feed = COLD
+
+    cdef void restore(self) noexcept:
+        global TAKEN, READ, READ_LOG, COLD
+        TAKEN = self.taken
+        ITEMS[0] = self.first
+        READ = self.reading
+        HELD[:] = self.held
+        READ_LOG = self.log
+        COLD = self.feed
+
+
 cdef class TakeResult:
     """What is told of the last take in Python, by the cursor that took."""
 

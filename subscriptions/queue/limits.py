@@ -130,6 +130,7 @@ class Limits:
         "_on_evicted",
         "_queue",
         "_refused",
+        "_requeued",
         "_retry",
         "_retry_s",
         "_rules",
@@ -146,6 +147,8 @@ class Limits:
         self._retry_s = _RETRY_MIN_S
         self._evict_before = 0
         self._on_evicted: Callable[[int], object] = int
+        self._requeued = queue.cursor.requeued
+        """Messages that had come back when it was shortened last."""
         self._behind = False
         """What is over the limits is being read from the disk."""
 
@@ -205,7 +208,12 @@ class Limits:
         if not self._bury_refused():
             return False
         serves_getters = queue.has_getters and not queue.consumer_count
-        return not (self._behind or serves_getters) or self.shorten()
+        # What came back counts as waiting, what is new does not before the consumers had their turn.
+        came_back = queue.cursor.requeued != self._requeued
+        if (self._behind or serves_getters or came_back) and not self.shorten():
+            return False
+        self._requeued = queue.cursor.requeued
+        return True
 
     def _bury_refused(self) -> bool:
         """Let go of what was refused; False: some of it must be loaded first."""

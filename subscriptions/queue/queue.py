@@ -549,12 +549,25 @@ class Queue(Served):
         n = self.cursor.ready_count()
         return n if self._limits is None else self._limits.ready_count(n)
 
+    def count_ready(self) -> int:
+        """`ready_count`, once what has expired at the head is dropped, as far as memory tells."""
+        if not self._loading and not self.deleted:
+            self.cursor.trim()
+        return self.ready_count
+
     def refuses(self, size: int, *, before: int = 0, before_bytes: int = 0) -> bool:
         """Whether one more message, with a body of `size` bytes, is too many.
 
         What consumers would take at once is not counted as waiting: it will be gone when this turn ends.
-        `before` messages, with bodies of `before_bytes`, are to be appended before it.
+        Neither is what has expired. `before` messages, with bodies of `before_bytes`, are to be appended
+        before it.
         """
+        if not self._is_full(size, before, before_bytes):
+            return False
+        self.cursor.trim()
+        return self._is_full(size, before, before_bytes)
+
+    def _is_full(self, size: int, before: int, before_bytes: int) -> bool:
         cursor, rules = self.cursor, self.cursor.rules
         waiting = cursor.ready_count() + before
         for consumer in self._served():
@@ -580,7 +593,7 @@ class Queue(Served):
 
         What was over the limit, and only waited to be dropped, goes too; it is not told as ready.
         """
-        n = self.ready_count
+        n = self.count_ready()
         self.purged += self.cursor.purge()
         self._reap()
         self.persist()
@@ -608,7 +621,7 @@ class Queue(Served):
         """
         if self.deleted:
             return 0, 0
-        n = self.ready_count
+        n = self.count_ready()
         self.deleted = True
         self.fast_path = None
         self._unwatch()

@@ -217,3 +217,26 @@ def test_deaths_that_a_client_wrote_are_counted_on(
     channel.basic_reject(method.delivery_tag, requeue=False)
     _, properties, _ = get(channel, dead)
     assert [death["count"] for death in properties.headers["x-death"]] == counts
+
+
+def test_what_has_expired_keeps_no_place_in_a_full_queue(channel: BlockingChannel) -> None:
+    name = queue(channel, max_length=1, overflow="reject-publish")
+    channel.basic_publish("", name, b"old", pika.BasicProperties(expiration="0"))
+    channel.basic_publish("", name, b"new")
+    assert get(channel, name)[2] == b"new"
+
+
+def test_a_message_that_comes_back_counts_before_the_next_consumer_gets_it(channel: BlockingChannel) -> None:
+    name = queue(channel, max_length_bytes=2)
+    seen: list[bool] = []
+
+    def give_back(on: BlockingChannel, method: Any, _properties: object, _body: bytes) -> None:
+        seen.append(method.redelivered)
+        on.basic_nack(method.delivery_tag, requeue=True)
+
+    channel.basic_consume(name, give_back)
+    channel.basic_publish("", name, b"long")
+    until(lambda: channel.connection.process_data_events(0) or seen, bool)
+    assert count(channel, name) == 0
+    channel.connection.process_data_events(0)
+    assert seen == [False]

@@ -166,7 +166,7 @@ def get(channel: Channel, method: Get) -> None:
             channel.core.get_empty += 1
             answer = encode("basic.get-empty", channel.number, "")
         else:
-            answer = channel.core.encode_get(cursor, method.no_ack, queue.ready_count)
+            answer = channel.core.encode_get(cursor, method.no_ack, queue.count_ready)
         channel.session.hold_answer(len(answer))
         if waited:
             leave()

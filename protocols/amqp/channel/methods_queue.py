@@ -39,7 +39,7 @@ def declare(channel: Channel, method: QueueDeclare) -> None:
         def answer() -> None:
             if not method.nowait:
                 queue = declared.queue
-                channel.send("queue.declare-ok", declared.name, queue.ready_count, queue.consumer_count)
+                channel.send("queue.declare-ok", declared.name, queue.count_ready(), queue.consumer_count)
 
         channel.after(declared.history, answer)
         return

@@ -82,7 +82,7 @@ class Channel(Confirms):
     def pump(self) -> None:
         """The tick has served the queues of those that got a share: others get what is left of it."""
 
-    def encode_get(self, cursor: Cursor, no_ack: bool, left: int) -> bytes:
+    def encode_get(self, cursor: Cursor, no_ack: bool, left: Callable[[], int]) -> bytes:
         """basic.get-ok and the content of the cursor's first item; `left` messages remain in the queue.
 
         It gets a delivery tag and awaits its acknowledgement, or is settled with `no_ack`.

@@ -27,7 +27,7 @@ from libc.string cimport memcpy
 
 from penstock.log_core.batch._batch cimport ENC_AMQP091, Batch, RecordHeader
 from penstock.log_core.feeds._feed cimport Feed
-from penstock.protocols.properties._tables cimport store32, store64
+from penstock.protocols.properties._tables cimport load32, store32, store64
 from penstock.protocols.properties._translated cimport translated
 from penstock.protocols.amqp.codec._frames cimport (
     DELIVER, FRAME_END, GET_OK, METHOD_HEAD, begin_method, count_entry, offset_entry, put_content, put_return, with_entry,
@@ -404,13 +404,18 @@ cdef class Channel(Confirms):
         return put_content(out, self.number, self.body_max, props, props_size, blob + record.key + record.props,
                            <uint64_t>(record.size - record.key - record.props))
 
-    def encode_get(self, Cursor cursor not None, bint no_ack, uint32_t left):
-        """basic.get-ok of TAKEN.items[0] as bytes; `left` messages remain. Without acknowledgement it is settled."""
+    def encode_get(self, Cursor cursor not None, bint no_ack, left not None):
+        """basic.get-ok of TAKEN.items[0] as bytes. Without acknowledgement it is settled.
+
+        `left` tells how many messages remain; it may look at the queue, which overwrites TAKEN.
+        """
         cdef OutBuffer out = OutBuffer()
         cdef uint8_t tail[4]
+        cdef uint8_t* p
         cdef Item* item = &TAKEN.items[0]
         cdef uint64_t tag, seq = item.seq
-        store32(tail, left)
+        cdef bytes answer
+        store32(tail, 0)
         tag = self.skip_tag() if no_ack else self.hold(<PyObject*>cursor, NULL, seq)
         self.encode(out, GET_OK, NULL, 0, cursor, item, tail, 4, tag, None)
         if self.tap is not None:
@@ -420,7 +425,10 @@ cdef class Channel(Confirms):
         if no_ack:
             self.got_auto += 1
             cursor.settle(seq)
-        return out.take()
+        answer = out.take()
+        p = <uint8_t*>PyBytes_AS_STRING(answer)     # nobody else has it yet; the count ends the method's frame
+        store32(p + METHOD_HEAD + load32(p + 3) - 8, <uint32_t>left())
+        return answer
 
     def encode_direct(self, bytes tag not None, bytes key not None, bytes props not None, bytes body not None):
         """basic.deliver of a message that is in no queue, into the output. It awaits no acknowledgement."""

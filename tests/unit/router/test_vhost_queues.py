@@ -6,6 +6,9 @@ import gc
 import re
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +28,7 @@ from penstock.router.errors import (
     UnknownType,
 )
 from penstock.subscriptions.cursor._cursor import Cursor
+from tests.support.limits import LIMIT_S
 from tests.unit.router.conftest import World
 
 
@@ -394,8 +398,15 @@ def test_other_rules_take_hold_of_a_live_queue(world: World) -> None:
     assert world.vhost.declare_queue("q", world.actor, arguments={"x-max-length": 3}).queue is queue
 
 
-def test_an_idle_durable_queue_costs_less_than_a_kibibyte(world: World) -> None:
+def test_an_idle_durable_queue_costs_less_than_a_kibibyte(tmp_path: Path) -> None:
+    """In a process of its own: dicts that other tests left larger would be counted, too."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        assert pool.submit(_bytes_per_queue, tmp_path).result(LIMIT_S) < 1024
+
+
+def _bytes_per_queue(folder: Path) -> float:
     """As a start finds them; while they are declared, the open part of the log is in memory too."""
+    world = World(folder)
 
     def started() -> int:
         world.close()
@@ -412,4 +423,7 @@ def test_an_idle_durable_queue_costs_less_than_a_kibibyte(world: World) -> None:
     without = started()
     for i in range(count):
         world.queue(f"queue-{i:06}", durable=True)
-    assert (started() - without) / count < 1024
+    try:
+        return (started() - without) / count
+    finally:
+        world.close()

@@ -107,13 +107,16 @@ class Authorizer:
         `key` is a message's routing key for "write" and a binding's for "read", as AMQP has it: who has a
         topic or a filter turns it into a key first (`names.dotted`, `names.binding_key`). For "write" it may
         be a binding's, too: one that leads to the exchange. `topic` is the topic or filter itself, where the
-        peer named that and nothing wider is meant; the guard is asked about it.
+        peer named that and nothing wider is meant; the guard is asked about it. A filter is a session's
+        then, whose deliveries are looked at one by one if the guard `filters`.
         """
         if not self._may_use_key(identity, vhost, operation, exchange, key):
             return False
         guard = self.topic_guard
         if guard is None or exchange != MQTT_EXCHANGE or identity is BROKER or not identity.guarded:
             return True
+        if topic is not None and operation == "read":
+            return guard.may_subscribe(identity, topic, vhost=vhost)
         if topic is not None:
             return guard.allow(identity, operation, topic, vhost=vhost)
         return guard.allow(identity, operation, text(filter_of_binding(key)), by_key=True, vhost=vhost)

@@ -28,6 +28,17 @@ class TopicGuard(Protocol):
         front end has waited for the decision.
         """
 
+    @property
+    def filters(self) -> bool:
+        """Whether a session may have a filter that is wider than what its user may read. Its front end then
+        asks `allow` about the topic of each delivery.
+        """
+
+    def may_subscribe(self, identity: Identity, topic_filter: str, *, vhost: str = "") -> bool:
+        """Whether a session of the identity may subscribe to this filter: with `filters` if it may read
+        something of what the filter matches, else if it may read all of it.
+        """
+
     def allow(
         self,
         identity: Identity,
@@ -37,8 +48,8 @@ class TopicGuard(Protocol):
         by_key: bool = False,
         vhost: str = "",
     ) -> bool:
-        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read") in
-        `vhost`.
+        """Whether the identity may publish to this topic ("write") or read all that this filter matches
+        ("read") in `vhost`.
 
         With `by_key` the topic stands for a routing key, or a filter for a binding key, and each key stands
         for several topics: a dot is then no other than a slash, and a wildcard in front matches topics that

@@ -6,14 +6,14 @@
     # ...                                        a comment, at the beginning of a line
 
 Without a word of access a line means readwrite. What no line allows is denied, so an empty file denies
-everything; `deny` goes before what other lines allow. `read` allows a subscription when the line's filter
-covers all that the subscription can match; it is asked at SUBSCRIBE, not per message, so a subscription
-wider than what one line allows is refused (Mosquitto accepts it, and then delivers a part). Rights on the
+everything; `deny` goes before what other lines allow. A subscription is granted when the user may read some
+of what it matches. When it may not read all of it, each delivery is looked at, as in Mosquitto; a
+subscription that could bring nothing is refused (Mosquitto accepts it, and delivers nothing). Rights on the
 MQTT exchange and topic permissions hold besides.
 
 The lines hold for the topics, by whichever protocol they are reached: a routing key of `amq.topic` is the
 topic with `/` for `.`, and a binding key the filter. What reaches a queue that somebody
-bound is the queue's.
+bound is the queue's, so a binding needs a line that covers all that it matches, and none that denies a part.
 
 %u and %c stand for the name as one literal level or part of one: a name with `+`, `#` or `/` in it matches no
 pattern that uses it. Clients without a user name are the default user, and have that user's lines as well.
@@ -69,11 +69,15 @@ class _RulesOf:
     def deny(self, topic: str, by_key: bool, meaning: Meaning) -> bool:
         return (self._denying_by_key if by_key else self._denying).meets(topic, meaning)
 
+    def deny_all(self, topic_filter: str, meaning: Meaning) -> bool:
+        return self._denying.covers(topic_filter, meaning)
+
 
 class AclFile:
     """The rules of one file; a `TopicGuard` of the router."""
 
     slow = False
+    filters = True
 
     def __init__(self, text: str, name: str, default_user: str) -> None:
         """Read the text of the file called `name`, for errors.
@@ -130,14 +134,24 @@ class AclFile:
         by_key: bool = False,
         vhost: str = "",
     ) -> bool:
-        """Whether the identity may publish to this topic ("write") or subscribe to this filter ("read");
-        `by_key`: see `TopicGuard`.
+        """Whether the identity may publish to this topic ("write") or read all that this filter matches
+        ("read"); `by_key`: see `TopicGuard`.
         """
-        own, meaning = self._users.get(identity.username), _meaning(identity)
-        all_rules = (self._patterns,) if own is None else (own, self._patterns)
+        all_rules, meaning = self._rules_of(identity), _meaning(identity)
         if any(rules.deny(topic, by_key, meaning) for rules in all_rules):
             return False
         return any(rules.allowing[operation].covers(topic, meaning) for rules in all_rules)
+
+    def may_subscribe(self, identity: Identity, topic_filter: str, *, vhost: str = "") -> bool:
+        """Whether the identity may read something of what a session's filter matches."""
+        all_rules, meaning = self._rules_of(identity), _meaning(identity)
+        if any(rules.deny_all(topic_filter, meaning) for rules in all_rules):
+            return False
+        return any(rules.allowing["read"].meets(topic_filter, meaning) for rules in all_rules)
+
+    def _rules_of(self, identity: Identity) -> tuple[_RulesOf, ...]:
+        own = self._users.get(identity.username)
+        return (self._patterns,) if own is None else (own, self._patterns)
 
 
 def _wrong(name: str, number: int, what: str) -> StartError:

@@ -203,6 +203,12 @@ class AmqttHost:
         key = client, "write", topic
         self._remember(key, await asyncio.wrap_future(self._in_thread(self._decide(identity, key))))
 
+    filters = False
+
+    def may_subscribe(self, identity: Identity, topic_filter: str, *, vhost: str = "") -> bool:
+        """Whether the plugins allow a filter as it is written: they are asked at SUBSCRIBE."""
+        return self.allow(identity, "read", topic_filter, vhost=vhost)
+
     def allow(
         self,
         identity: Identity,

@@ -312,7 +312,9 @@ class Clients:
                 extra=fields(client=client.client_id, user=client.username, filter=topic),
             )
             self.unsubscribe(client, topic)
-        if lost and client.connection is not None:
+        guard = self.broker.authorizer.topic_guard
+        filters = guard is not None and guard.filters
+        if (lost or filters) and client.connection is not None:
             client.connection.subscriptions_changed()
 
     def _asked_before(self, client: Client) -> Identity:

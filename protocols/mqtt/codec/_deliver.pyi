@@ -62,6 +62,14 @@ class Deliverer(PublishEncoder):
     def forget_choices(self) -> None:
         """The subscriptions changed."""
 
+    def filter(self, guard: Callable[[bytes], bool] | None) -> None:
+        """Ask `guard` about each topic before it is sent, once for 4,096 topics each; messages under a topic
+        that it denies are settled without being sent. What was begun before is completed. None: ask nobody.
+        """
+
+    def may_send(self, topic: bytes) -> bool:
+        """What the guard of `filter` says of a topic."""
+
     def deliver(
         self,
         cursor: Cursor,
@@ -96,7 +104,7 @@ class Deliverer(PublishEncoder):
         duplicate: bool,
         elapsed_s: int,
     ) -> bool:
-        """Encode one message that is no item of a cursor; False: too large or expired."""
+        """Encode one message that is no item of a cursor; False: too large or expired. No guard is asked."""
 
     def take_pubrels(self) -> list[int]:
         """Packet ids for which PUBREL is to be sent, their messages being gone."""

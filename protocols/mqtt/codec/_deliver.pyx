@@ -13,7 +13,7 @@ would give the same message another id, and the client would take it for another
 Source: MQTT 5.0 sections 4.3, 4.9.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -28,6 +28,7 @@ from penstock.subscriptions.cursor._take_result cimport MAX_TAKE, TAKEN, Item
 from penstock.subscriptions.tick._fast_path cimport CAUGHT_UP, REST, STARVED, FastPath
 
 cdef uint32_t NO_MATCH = 0xFFFFFFFF
+cdef Py_ssize_t VERDICTS_MAX = 4096    # topics that a connection remembers the verdict of its guard about
 
 
 cdef class Choice:
@@ -50,6 +51,7 @@ cdef class Deliverer(PublishEncoder):
         self.inflight = inflight
         self.held = OutBuffer()
         self.choices = {}
+        self.verdicts = {}
         self.pubrels = []
         self.claimed = []
         self.choose = choose
@@ -58,6 +60,22 @@ cdef class Deliverer(PublishEncoder):
     def forget_choices(self):
         self.choices.clear()
         self.memo_match = NO_MATCH
+
+    def filter(self, object guard):
+        self.guard = guard
+        self.verdicts.clear()
+
+    def may_send(self, bytes topic not None):
+        return self.guard is None or self.is_readable(topic)
+
+    cdef bint is_readable(self, bytes topic) except -1:
+        """Whether the guard lets the client have the topic; asked once, until the guard is set anew."""
+        found = self.verdicts.get(topic)
+        if found is None:
+            if len(self.verdicts) >= VERDICTS_MAX:
+                self.verdicts.clear()
+            found = self.verdicts[topic] = bool(self.guard(topic))
+        return found
 
     cdef Choice choice_of(self, Cursor cursor, uint32_t match):
         cdef Choice choice
@@ -141,7 +159,7 @@ cdef class Deliverer(PublishEncoder):
         if first < 0 or step < 1:
             raise ValueError("first is at least 0, step at least 1")
         if (shared is None and step == 1 and first == 0 and TAKEN.run_count > 1 and TAKEN.run_count == TAKEN.n
-                and self.inflight.unsent == 0 and room > 0 and not self.alias_maximum):
+                and self.inflight.unsent == 0 and room > 0 and not self.alias_maximum and self.guard is None):
             item = &TAKEN.items[0]
             batch = <Batch>item.batch
             choice = self.choice_of(cursor, item.match)
@@ -183,7 +201,9 @@ cdef class Deliverer(PublishEncoder):
                 choice = COMPLETE
             # What was sent does not expire any more (mqtt5:4.3.3-7).
             if (choice is None or batch.kind == KIND_LOST
-                    or self.read(batch, item.index, now_ms, flight != NULL, &message) == 0):
+                    or self.read(batch, item.index, now_ms, flight != NULL, &message) == 0
+                    or (self.guard is not None and flight == NULL and not self.is_readable(
+                        PyBytes_FromStringAndSize(<const char*>message.topic, message.topic_size)))):
                 self.drop(cursor, item.seq, flight, packet_id)
                 took += 1
                 i += step

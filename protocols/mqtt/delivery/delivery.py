@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt.codec._deliver import Choice, Deliverer, SessionFastPath
 from penstock.protocols.mqtt.codec._share_keys import topic_slots
+from penstock.protocols.mqtt.delivery.readable import guard_of
 from penstock.protocols.mqtt.delivery.replays import Replays
 from penstock.protocols.mqtt.delivery.retained import RetainedDelivery
 from penstock.protocols.mqtt.delivery.subscribing import choice_of_shared, choose
@@ -20,7 +21,7 @@ from penstock.protocols.mqtt.subscriptions.shared import Member, filter_of
 from penstock.protocols.properties.translate import mqtt5_from_amqp091
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Buffer
 
@@ -96,6 +97,7 @@ class Delivery:
         self._shared_again = deque(shared) if shared else None
         self._loading = False
         self._retained = RetainedDelivery(client, deliverer, again)
+        self._is_filtered = False
         self.replays = Replays(host, client, version, deliverer.max_packet, levels_max)
         """What the client reads of the past."""
         self.subscribed()
@@ -139,9 +141,17 @@ class Delivery:
             member.share.detach(member)
         self._members.clear()
 
-    def subscribed(self) -> None:
-        """The client's subscriptions changed."""
+    def subscribed(self, added: Iterable[str] | None = None) -> None:
+        """The client's subscriptions changed: these were added, or None: any, and the rights as well."""
         self._deliverer.forget_choices()
+        if added is None:
+            self._is_filtered = False
+            self._deliverer.filter(None)
+        if not self._is_filtered:
+            guard = guard_of(self._client, self._client.subscriptions if added is None else added)
+            if guard is not None:
+                self._is_filtered = True
+                self._deliverer.filter(guard)
         self._qos_above_0 = any(s.qos for s in self._client.by_tag.values())
         if self._way is not None:
             self._way.needs_ids = self._qos_above_0

@@ -24,6 +24,7 @@ from penstock.protocols.mqtt.codec._deliver import Choice, Deliverer
 from penstock.protocols.mqtt.codec._packet_ids import Inflight
 from penstock.protocols.mqtt.codec.properties import encode_block
 from penstock.protocols.mqtt.codec.reasons import Malformed
+from penstock.protocols.mqtt.delivery.readable import guard_of
 from penstock.protocols.mqtt.publishing.sys_topics import is_sys
 from penstock.protocols.mqtt.subscriptions.filters import check_filter, refusal_of
 from penstock.protocols.mqtt.subscriptions.shared import is_shared
@@ -123,6 +124,7 @@ class Replay:
     ) -> None:
         self._host = host
         self._vhost = client.vhost
+        self._client = client
         self._identity = client.identity
         self._topic = line.topic
         self._version = version
@@ -142,6 +144,7 @@ class Replay:
 
     def start(self, topic_filter: str, since: StartPosition) -> None:
         """Find the history, then deliver. Raises AccessRefused, InvalidPattern."""
+        self._deliverer.filter(guard_of(self._client, (topic_filter,)))
         self._queue.attach(self)
         self._vhost.replay(self._name, topic_filter, since, self._identity, self._found)
 

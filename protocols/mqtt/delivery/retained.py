@@ -87,8 +87,10 @@ class RetainedDelivery:
                 return
 
     def _send(self, entry: RetainedMessage, subscription: Subscription, now_ms: int) -> bool:
-        """Deliver one; False when the client's window is full."""
+        """Deliver one, or pass over one that may not be read; False when the client's window is full."""
         packet_ids, deliverer = self._ids, self._deliverer
+        if not deliverer.may_send(entry.topic):
+            return True
         published = 0 if not entry.flags & _F_PERSISTENT else 2 if entry.flags & _F_EXACTLY_ONCE else 1
         qos = min(published, subscription.qos)
         ids = ids_of((subscription.identifier,))

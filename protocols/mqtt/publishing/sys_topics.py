@@ -97,7 +97,7 @@ def check_reader(vhost: Vhost, identity: Identity, topic_filter: str) -> None:
     guard = vhost.broker.authorizer.topic_guard
     if identity.tags.isdisjoint(_READERS) and not (
         guard is not None
-        and (not identity.guarded or guard.allow(identity, "read", topic_filter, vhost=vhost.name))
+        and (not identity.guarded or guard.may_subscribe(identity, topic_filter, vhost=vhost.name))
     ):
         key = topic_filter.encode("utf-8", "surrogateescape")
         raise TopicRefused(vhost.mqtt_exchange.name, vhost.name, identity.username, "read", key)

@@ -102,7 +102,7 @@ class Serving(Opening):
         results, wanted, lsn = subscribe(
             self._clients, self._options, self.client, delivery.replays, packet, self.version
         )
-        delivery.subscribed()
+        delivery.subscribed([line.topic for line in packet.filters])
         suback = words.suback(packet.packet_id, results, [line.topic for line in packet.filters])
         begun = self.client.vhost.retained.begin() if wanted else 0
         self._replies.send(suback, lsn, lambda: delivery.retained(wanted, begun))
@@ -112,7 +112,7 @@ class Serving(Opening):
         assert self.client is not None and self._delivery is not None and words is not None
         self._check_room_for_answer(len(packet.filters))
         results, lsn = unsubscribe(self._clients, self.client, self._delivery.replays, packet)
-        self._delivery.subscribed()
+        self._delivery.subscribed(())
         self._replies.send(words.unsuback(packet.packet_id, results, packet.filters), lsn)
 
     def _on_disconnect(self, packet: packets.Disconnect) -> None:

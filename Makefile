@@ -28,9 +28,8 @@ install: $(STAMPS)/extras kernels  ## build .venv with penstock and all that its
 
 .PHONY: run
 run: $(STAMPS)/project kernels  ## start the gateway on its own log in ./data
-	@echo "AMQP clients:  amqp://guest:guest@127.0.0.1:5672/       MQTT clients: 127.0.0.1:1883, no login needed"
-	@echo "Try:           mosquitto_sub -t 'weather/#' -v           and in another terminal"
-	@echo "               mosquitto_pub -t weather/oslo -m 4.5      Ctrl-C stops the gateway."
+	@echo "Try:  mosquitto_sub -t 'weather/#' -v      and in another terminal"
+	@echo "      mosquitto_pub -t weather/oslo -m 4.5      Ctrl-C stops the gateway."
 	@$(BIN)/python -m compileall -q src/penstock $(FOLDERS)  # where PYTHONDONTWRITEBYTECODE is set, a start would compile it all
 	@exec $(BIN)/penstock serve --data data $(ARGS)
 

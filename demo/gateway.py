@@ -18,6 +18,8 @@ def gateway() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         command = [sys.executable, "-m", "penstock", "serve", "--data", folder, "--log-level", "warning"]
         command += ["--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=127.0.0.1:0"]
+        for name in ("http", "management", "native", "metrics"):
+            command += ["--set", f"{name}.listen="]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:

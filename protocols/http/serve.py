@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.protocols.http import problems
+from penstock.protocols.http import health, problems
 from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.data.openapi import document as openapi
@@ -55,7 +55,12 @@ class HttpOptions:
 
 def _is_open(request: Request) -> bool:
     """Whether a request needs no login: for what is no secret."""
-    return openapi.is_open(request) or problems.is_open(request)
+    return openapi.is_open(request) or problems.is_open(request) or health.is_open(request)
+
+
+def _is_open_page(request: Request) -> bool:
+    """The same, of the listener of metrics."""
+    return health.is_open(request) or needs_no_login(request)
 
 
 def serve(
@@ -82,6 +87,8 @@ def serve(
     messages = Messages(words)
     data = HttpApp(words, needs_no_login=_is_open)
     problems.add(data)
+    pages_of_health = health.Health(broker, registry)
+    pages_of_health.add(data)
     webhooks = Webhooks(broker, messages, options.webhooks)
     front.definitions["webhooks"] = webhooks.definitions
     front.before_drain.append(webhooks.drain)
@@ -98,6 +105,7 @@ def serve(
     app = HttpApp(words, needs_no_login=_is_open)
     app.routes.around = noting.around
     problems.add(app)
+    pages_of_health.add(app)
     api = Management(
         app,
         broker,
@@ -116,7 +124,8 @@ def serve(
         plane.add(app)
         front.serve("management", app, options.management, options.management_tls, shared.tls)
     if options.metrics is not None:
-        pages = HttpApp(words, needs_no_login=needs_no_login)
+        pages = HttpApp(words, needs_no_login=_is_open_page)
+        pages_of_health.add(pages)
         add_metrics(pages, api)
         front.serve("metrics", pages, options.metrics, None, None)
     return front

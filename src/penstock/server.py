@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -70,6 +71,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.server")
 
+_LISTENERS: Final = {
+    "amqp": ("amqp://", "/", "RabbitMQ's clients; guest with password guest on this machine"),
+    "amqps": ("amqps://", "/", "RabbitMQ's clients, with TLS"),
+    "mqtt": ("mqtt://", "", "MQTT clients; on this machine they need no login"),
+    "mqtts": ("mqtts://", "", "MQTT clients, with TLS"),
+    "native": ("penstock://", "/", "the Python SDK and other native clients"),
+    "natives": ("penstocks://", "/", "native clients, with TLS"),
+    "http": ("http://", "/v1/", "publish and pull over HTTP; GET /openapi.json describes it"),
+    "management": ("http://", "/api/", "RabbitMQ's management API, which the commands use"),
+    "metrics": ("http://", "/metrics", "Prometheus"),
+}
+"""Scheme and path of the address of a listener, and what it is for."""
 _LOOK_AT_FILES_S: Final = 2.0
 """How often the files of certificates are looked at for changes."""
 
@@ -323,9 +336,20 @@ async def _serve(
 
 
 def ready_line(addresses: Mapping[str, str], config: Config) -> str:
-    """What is printed when clients can connect."""
+    """What is printed when clients can connect: the line of `ready`, and for a person one line before it for
+    each listener."""
     words = " ".join(f"{name}={address}" for name, address in addresses.items())
-    return f"ready {words} data={Path(config.log.data_dir).absolute()}"
+    line = f"ready {words} data={Path(config.log.data_dir).absolute()}"
+    return "\n".join((*listener_lines(addresses), line)) if sys.stdout.isatty() else line
+
+
+def listener_lines(addresses: Mapping[str, str]) -> list[str]:
+    """What each listener is for, with the address that its clients need."""
+    lines = []
+    for name, address in addresses.items():
+        scheme, path, text = _LISTENERS.get(name, ("", "", ""))
+        lines.append(f"  {name:<12}{scheme + address + path:<33}{text}".rstrip())
+    return lines
 
 
 def watch_files(tls: Tls, tick: Tick) -> None:

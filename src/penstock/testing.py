@@ -179,6 +179,7 @@ class Gateway:
         try:
             listen = {"amqp": 0, "mqtt": 0, "http": 0, "native": port}
             settings = {f"{name}.listen": f"127.0.0.1:{port}" for name, port in listen.items()}
+            settings |= {"management.listen": "", "metrics.listen": ""}
             settings |= {"log.data_dir": str(folder), "log.fsync": "never", "log.min_free_bytes": "0"}
             config = load(
                 sets=[f"{key}={value}" for key, value in {**settings, **self._settings}.items()]

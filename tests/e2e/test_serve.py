@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pika
 import pika.exceptions
 import pytest
 
-from tests.support.brokers import ROOT
+from tests.support.brokers import DEFAULT_LISTENERS, ROOT
 from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
 
 READY = re.compile(r"ready amqp=(\S+) mqtt=(\S+) data=(\S+)\n")
 STOP_TIMEOUT_S = LIMIT_S
-FREE = ("--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=127.0.0.1:0")
+OFF = tuple(word for name in DEFAULT_LISTENERS for word in ("--set", f"{name}="))
+FREE = ("--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=127.0.0.1:0", *OFF)
 
 Serve = Callable[..., "subprocess.Popen[str]"]
 
@@ -129,7 +131,7 @@ def test_it_starts_again_on_what_it_left(serve: Serve) -> None:
 
 
 def test_a_listener_can_be_off(serve: Serve) -> None:
-    process = serve("--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=")
+    process = serve(*OFF, "--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=")
     assert process.stdout is not None
     line = process.stdout.readline()
     assert re.match(r"ready amqp=127\.0\.0\.1:\d+ data=", line), line
@@ -142,7 +144,7 @@ def test_it_listens_on_ipv6(serve: Serve) -> None:
             probe.bind(("::1", 0))
     except OSError as error:
         pytest.skip(f"no IPv6 here: {error}")
-    process = serve("--set", "amqp.listen=[::1]:0", "--set", "mqtt.listen=[::1]:0")
+    process = serve(*OFF, "--set", "amqp.listen=[::1]:0", "--set", "mqtt.listen=[::1]:0")
     address = ready(process)[0]
     assert address.startswith("[::1]:")
     amqp(address).close()
@@ -182,7 +184,9 @@ def test_users_of_the_configuration_may_log_in(serve: Serve) -> None:
 
 def test_guest_may_log_in_from_this_machine_only(serve: Serve) -> None:
     outside = own_address()
-    process = serve("--set", "amqp.listen=0.0.0.0:0", "--set", "mqtt.listen=", "--set", "log.data_dir=d")
+    process = serve(
+        *OFF, "--set", "amqp.listen=0.0.0.0:0", "--set", "mqtt.listen=", "--set", "log.data_dir=d"
+    )
     assert process.stdout is not None
     port = re.match(r"ready amqp=0\.0\.0\.0:(\d+) ", process.stdout.readline())
     assert port is not None
@@ -257,3 +261,58 @@ def test_a_mistake_in_the_configuration(serve: Serve) -> None:
     code, line = failed(serve("--set", "log.segment_byte=1"))
     assert code == 2
     assert line.endswith("did you mean log.segment_bytes?")
+
+
+def test_http_management_native_and_metrics_are_on_by_default(serve: Serve, tmp_path: Path) -> None:
+    """Each at its address or, where another program has that, off with a warning; the gateway starts."""
+    process = serve("--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=127.0.0.1:0")
+    assert process.stdout is not None
+    words = dict(word.split("=", 1) for word in process.stdout.readline().split()[1:])
+    second = serve("--data", "2", "--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=127.0.0.1:0")
+    assert second.stdout is not None
+    others = dict(word.split("=", 1) for word in second.stdout.readline().split()[1:])
+    _, _, warned = stop(second)
+    for name, port in (("http", 15680), ("management", 15672), ("native", 15690), ("metrics", 15692)):
+        # Another program of this machine may have the port while the test runs.
+        assert words.get(name, f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
+        assert name not in others
+        assert f"{name} is off: {name}: 127.0.0.1:{port} is taken by another process" in warned
+    for name in ("http", "management", "metrics"):
+        if name in words:
+            for page in ("healthz", "readyz"):
+                answer = httpx.get(f"http://{words[name]}/{page}", timeout=LIMIT_S)
+                assert (answer.status_code, answer.text) == (200, "ok\n"), (name, page)
+    assert stop(process)[0] == 0
+
+
+def test_an_address_that_was_asked_for_must_be_free(serve: Serve) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        code, line = failed(serve(*FREE, "--set", f"management.listen={address}"))
+    assert code == 1 and f"management: {address} is taken by another process" in line
+
+
+def test_a_terminal_gets_a_line_for_each_listener(tmp_path: Path) -> None:
+    terminal, own = os.openpty()
+    words = [sys.executable, "-m", "penstock", "serve", "--data", str(tmp_path / "d"), *FREE]
+    process = subprocess.Popen(
+        [*words, "--set", "management.listen=127.0.0.1:0"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdin=subprocess.DEVNULL,
+        stdout=own,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(own)
+    try:
+        text = b""
+        while b"\nready " not in text:
+            text += os.read(terminal, 4096)
+        lines = [line.split() for line in text.decode().splitlines()]
+        assert ["amqp", "mqtt", "management"] == [line[0] for line in lines[:3]]
+        assert lines[0][1].startswith("amqp://127.0.0.1:") and lines[2][1].endswith("/api/")
+    finally:
+        process.terminate()
+        process.wait()
+        os.close(terminal)

@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 MOSQUITTO_PLACES = ("mosquitto", "/usr/sbin/mosquitto")
 
+DEFAULT_LISTENERS = ("http.listen", "management.listen", "native.listen", "metrics.listen")
+"""They are on by default, at ports that several gateways at a time cannot have."""
+
 READY_LINE = re.compile(
     r"^ready\b(?=.*\bamqp=(?P<amqp>\S+))(?=.*\bmqtt=(?P<mqtt>\S+))(?=.*\bdata=(?P<data>\S+))", re.MULTILINE
 )
@@ -260,6 +263,7 @@ class Gateway(Broker):
         listeners = {
             "amqp.listen": f"127.0.0.1:{self.amqp_port}",
             "mqtt.listen": f"127.0.0.1:{self.mqtt_port}",
+            **dict.fromkeys(DEFAULT_LISTENERS, ""),
         }
         words = [sys.executable, "-m", "penstock", "serve", "--data", str(self.data_dir)]
         for key, value in {**listeners, **self.settings}.items():

@@ -102,7 +102,7 @@ class Client:
         return ApiError(
             f"no answer from the management API at {self.address}: {error}",
             0,
-            remedy="start penstock with management.listen set, or name another one with --url",
+            remedy="start one with penstock serve, or name the address of its management API with --url",
         )
 
     def request(self, method: str, path: str, body: object = None, **headers: str) -> Any:

@@ -74,16 +74,19 @@ def _of_kernels(error: ImportError | ValueError) -> bool:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
-    config = _loaded(parsed).config
-    from penstock import logs
+    loaded = _loaded(parsed)
+    config = loaded.config
+    from penstock import default_listeners, logs
     from penstock.server import serve
 
     logs.configure(config.server.log_level, config.server.log_format)
+    taken = default_listeners.taken(loaded)
+    config = default_listeners.without(config, taken)
     if config.log.fsync == "never":
         logging.getLogger("penstock.server").warning(
             "log.fsync is never: confirmed messages are lost when the power fails"
         )
-    return serve(config, lambda: _loaded(parsed).config)
+    return serve(config, lambda: default_listeners.without(_loaded(parsed).config, taken))
 
 
 def _config_show(parsed: argparse.Namespace) -> int:

@@ -15,7 +15,8 @@ class Http(TlsListener):
     """The HTTP API for messages; see docs/reference/http.md."""
 
     listen: str = field(
-        default="", metadata=option(Listen(), "Address for HTTP clients, for example 127.0.0.1:15680.")
+        default="127.0.0.1:15680",
+        metadata=option(Listen(), "Address for HTTP clients. Everybody logs in, except for health pages."),
     )
     tls_listen: str = field(
         default="",
@@ -28,8 +29,10 @@ class Management(TlsListener):
     """RabbitMQ's management API; see docs/reference/management.md."""
 
     listen: str = field(
-        default="",
-        metadata=option(Listen(), "Address of the management API; RabbitMQ's port is 15672."),
+        default="127.0.0.1:15672",
+        metadata=option(
+            Listen(), "Address of the management API, which `penstock` and `rabbitmqctl` commands use."
+        ),
     )
     tls_listen: str = field(
         default="",
@@ -52,9 +55,9 @@ class Metrics(Listener):
     """Metrics for Prometheus; see docs/reference/metrics.md."""
 
     listen: str = field(
-        default="",
+        default="127.0.0.1:15692",
         metadata=option(
             Listen(),
-            "Address of the metrics pages; RabbitMQ's port is 15692. Clients on this machine need no login.",
+            "Address of the metrics pages. Clients on this machine need no login.",
         ),
     )

@@ -15,8 +15,8 @@ class Native(TlsListener):
     """The native protocol of the Python SDK; see docs/reference/native.md."""
 
     listen: str = field(
-        default="",
-        metadata=option(Listen(), "Address for native clients; the SDK's default port is 15690."),
+        default="127.0.0.1:15690",
+        metadata=option(Listen(), "Address for native clients, such as the Python SDK."),
     )
     tls_listen: str = field(
         default="",

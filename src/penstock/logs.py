@@ -9,7 +9,8 @@ between two lines of the same event goes into fields, not into the message:
     logger.info("connection opened", extra=fields(peer=peer, user=user))
 
 Whatever a peer chose (user names, client ids, topics) may stand in a field or a message: line breaks and
-other control characters are escaped, so that no peer can forge a line.
+other control characters are escaped, so that no peer can forge a line. A text in a field, or put into a
+message by an argument, is cut after 256 bytes, and a message after 2,048, so that no peer can fill the disk.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ __all__ = ["as_json", "configure", "fields"]
 
 _FIELDS: Final = "penstock_fields"
 _PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_FIELD_BYTES: Final = 256
+_MESSAGE_BYTES: Final = 2048
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -77,9 +80,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = (
-            f"{_time(record)} {record.levelname} {record.name} {_CONTROL.sub(_escape, record.getMessage())}"
-        )
+        line = f"{_time(record)} {record.levelname} {record.name} {_CONTROL.sub(_escape, _message(record))}"
         pairs = "".join(f" {key}={_value(value)}" for key, value in _fields(record).items())
         trouble = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
         return line + pairs + trouble
@@ -93,7 +94,7 @@ class _Json(logging.Formatter):
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
             **_fields(record),
         }
         if record.exc_info:
@@ -112,7 +113,29 @@ def as_json() -> logging.Formatter:
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     found: dict[str, Any] = getattr(record, _FIELDS, {})
-    return {**_common, **found}
+    return {name: cut(value) for name, value in {**_common, **found}.items()}
+
+
+def _message(record: logging.LogRecord) -> str:
+    arguments = record.args
+    if isinstance(arguments, tuple):
+        text = str(record.msg) % tuple(map(cut, arguments)) if arguments else str(record.msg)
+    else:
+        text = record.getMessage()
+    return str(cut(text, _MESSAGE_BYTES))
+
+
+def cut(value: Any, limit: int = _FIELD_BYTES) -> Any:
+    """A text, bytes or error of more than `limit` bytes cut there, and how many it has; all else as it is."""
+    if not isinstance(value, str | bytes | Exception):
+        return value
+    text = str(value)
+    if len(text) <= limit // 4:
+        return value
+    raw = text.encode("utf-8", "backslashreplace")
+    if len(raw) <= limit:
+        return value
+    return f"{raw[:limit].decode('utf-8', 'ignore')}... ({len(raw)} bytes)"
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -70,6 +70,33 @@ def test_bytes_that_are_no_text_do_not_break_a_json_line() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("letter", ["x", "\u00fc", "\U0001f600", "\x01", "\udcff"])
+def test_a_peer_cannot_fill_the_disk(form: str, letter: str) -> None:
+    """Neither by a field, nor by an argument of a message, an error in it, or the message itself."""
+    long = letter * 65000
+    configure("info", "json" if form == "json" else "text", stream=(stream := io.StringIO()))
+    log = logging.getLogger("penstock.mqtt")
+    for write, limit in (
+        (lambda: log.info("opened", extra=fields(client=long, raw=long.encode("utf-8", "replace"))), 2),
+        (lambda: log.info("refused: %s, %r, %d", long, ValueError(long), 7), 2),
+        (lambda: log.info(f"closed: {long}"), 8),
+        (lambda: log.info("closed: %(why)s", {"why": long}), 8),
+    ):
+        stream.seek(0)
+        stream.truncate()
+        write()
+        (line,) = stream.getvalue().splitlines()
+        assert len(line) <= limit * 256 * 6 + 250  # a control character is six letters as it is escaped
+        assert re.search(r"\(\d{5,6} bytes\)", line)
+
+
+def test_a_short_text_is_whole() -> None:
+    configure("info", "text", stream=(stream := io.StringIO()))
+    logging.getLogger("penstock.mqtt").info("%s", "m" * 256, extra=fields(client="c" * 256, error=OSError(2)))
+    assert stream.getvalue().endswith(f" {'m' * 256} client={'c' * 256} error=2\n")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
 def test_an_exception_is_shown(form: str) -> None:
     stream = io.StringIO()
     configure("info", "json" if form == "json" else "text", stream=stream)

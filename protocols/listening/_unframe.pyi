@@ -25,5 +25,15 @@ class Unframer:
         Returns how many bytes of payload there are now at buffer[0:]. What is behind them has no meaning.
         """
 
+class PacketFramer:
+    """Gives each MQTT packet of a stream a binary frame of its own: some clients read one packet per frame.
+
+    A packet is one byte, a variable byte integer with the length of what follows, and that. A packet that is
+    cut between two calls has a frame for each part.
+    """
+
+    def frame(self, data: Buffer) -> bytes:
+        """The frames of what comes next in the stream."""
+
 def frame_header(opcode: int, size: int) -> bytes:
     """The header of one whole frame of a server, 2, 4 or 10 bytes; `size` is that of the payload, >= 0."""

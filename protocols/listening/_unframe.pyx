@@ -24,6 +24,11 @@ cdef enum:
     PONG = 10
     CONTROL_MAX = 125
 
+cdef enum:                      # where a `PacketFramer` is in a packet
+    _FIRST = 0
+    _LENGTH = 1
+    _BODY = 2
+
 
 cdef class Unframer:
     cdef uint8_t _head[14]
@@ -182,6 +187,42 @@ cdef class Unframer:
             to[i] = data[i] ^ turned[i & 7]
             i += 1
         self._at = (self._at + <unsigned int>(n & 3)) & 3
+
+
+cdef class PacketFramer:
+    cdef int _state, _shift
+    cdef Py_ssize_t _rest       # of the packet's body, in _LENGTH what is known of it
+
+    def __cinit__(self):
+        self._state = _FIRST
+
+    def frame(self, const unsigned char[::1] data not None):
+        cdef Py_ssize_t n = data.shape[0], i = 0, start = 0, step
+        cdef list parts = []
+        while i < n:
+            if self._state == _FIRST:
+                i += 1
+                self._state, self._rest, self._shift = _LENGTH, 0, 0
+            elif self._state == _LENGTH:
+                self._rest |= <Py_ssize_t>(data[i] & 0x7F) << self._shift
+                self._shift += 7
+                if data[i] < 0x80:
+                    self._state = _BODY if self._rest else _FIRST
+                i += 1
+            else:
+                step = min(n - i, self._rest)
+                i += step
+                self._rest -= step
+                if self._rest == 0:
+                    self._state = _FIRST
+            if self._state == _FIRST:
+                parts.append(frame_header(BINARY, i - start))
+                parts.append(data[start:i])
+                start = i
+        if start < n:
+            parts.append(frame_header(BINARY, n - start))
+            parts.append(data[start:])
+        return b"".join(parts)
 
 
 def frame_header(int opcode, Py_ssize_t size):

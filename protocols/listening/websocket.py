@@ -3,12 +3,13 @@ transport. RFC 6455, server side, for protocols that send bytes in binary frames
 
     below --HTTP request--> handshake, at most 8 KiB, one answer
     below --frames--> the connection's own buffer, unmasked there in place --> received()
-    below <--one binary frame per flush--- out
+    below <--binary frames---------------- out
 
 The connection is told of its transport when the socket is there: its limits before login hold for the
-handshake too. Frames carry a stream: packets may span frames, and one frame may hold several. There are no
-extensions, so nothing is ever decompressed. Of the pings in one read the last is answered, as the RFC allows,
-and none while the peer does not take its output.
+handshake too. Frames of a client carry a stream: packets may span frames, and one frame may hold several.
+What is sent has a frame for each MQTT packet, as other brokers send it: Eclipse's C client waits for ever if
+a frame has more than one. There are no extensions, so nothing is ever decompressed. Of the pings in one read
+the last is answered, as the RFC allows, and none while the peer does not take its output.
 
 Closing. We say close and wait a little for the peer's; a peer that says it is answered. A frame that breaks
 the protocol ends the connection with its close code.
@@ -31,7 +32,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from penstock.protocols.listening._unframe import Unframer, frame_header
+from penstock.protocols.listening._unframe import PacketFramer, Unframer, frame_header
 from penstock.protocols.net.browser import own_host, same_origin
 from penstock.protocols.net.connection import Connection
 
@@ -56,6 +57,8 @@ class WebSocketRules:
     """The client must offer one of them; the first one here is chosen."""
     origins: Sequence[str] = ()
     """Pages that may connect, such as "https://example.org"; () = all. Without an Origin: always."""
+    mqtt_packets: bool = False
+    """What is sent is MQTT: each packet has a frame of its own. Else a frame has what one flush sends."""
 
 
 class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
@@ -75,6 +78,7 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
         """The handshake is done."""
         self._closing = False
         self._frames = Unframer()
+        self._packets = PacketFramer() if rules.mqtt_packets else None
         self._close_frame = frame_header(_CLOSE, 2) + (1000).to_bytes(2, "big")
         self._wait: asyncio.TimerHandle | None = None
 
@@ -204,7 +208,11 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # Towards the connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._open and not self._closing:
+        if not self._open or self._closing:
+            return
+        if self._packets is not None:
+            self._below.write(self._packets.frame(data))
+        else:
             self._below.writelines((frame_header(_BINARY, len(data)), data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:

@@ -461,7 +461,10 @@ async def serve(
         address = Address.parse(options.tls_listen)
         front.open("mqtts", address, connection, option="tls_listen", tls=shared.tls.layer("mqtt"))
     rules = WebSocketRules(
-        paths=options.ws_paths, subprotocols=("mqtt", "mqttv3.1"), origins=options.ws_origins
+        paths=options.ws_paths,
+        subprotocols=("mqtt", "mqttv3.1"),
+        origins=options.ws_origins,
+        mqtt_packets=True,
     )
     if options.ws_listen:
         address = Address.parse(options.ws_listen)

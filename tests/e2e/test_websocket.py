@@ -11,11 +11,12 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 
+from tests.reference import mqtt_frames as f
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
 from tests.support.node_programs import NODE, packages, run
-from tests.support.websocket_wire import request
+from tests.support.websocket_wire import WebSocketWire, request
 
 __all__ = ["packages"]
 
@@ -81,6 +82,20 @@ def test_plain_mqtt_on_the_websocket_port_is_told_so(made: Made) -> None:
     with socket.create_connection(("127.0.0.1", gateway.ports["ws"]), timeout=LIMIT_S) as client:
         client.sendall(b"\x10\x0c\0\4MQTT\4\2\0<\0\0" + b"\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+def test_an_answer_has_one_packet_in_each_frame(made: Made) -> None:
+    """Also what is answered to packets that came in one frame, and what one turn delivers."""
+    wire = WebSocketWire(made[0].ports["ws"], 4)
+    pings = [f.packet(12, 0, b"")] * 3
+    wire.send(f.connect("frames"), f.subscribe(1, ("frames/#", 1)), *pings)
+    frames = [wire.receive() for _ in range(5)]
+    assert [frame[0] >> 4 for frame in frames] == [2, 9, 13, 13, 13]
+    wire.send(*(f.publish("frames/a", b"x" * size, qos=1, packet_id=1 + size) for size in range(200)))
+    for _ in range(400):
+        (packet,), rest = f.split(wire.receive())
+        assert packet.kind in (3, 4) and not rest
+    wire.close()
 
 
 def test_anonymous_pages_of_other_machines_are_refused(made: Made) -> None:

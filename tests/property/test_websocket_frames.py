@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.listening._unframe import Unframer, frame_header
+from penstock.protocols.listening._unframe import PacketFramer, Unframer, frame_header
+from tests.reference import mqtt_frames as f
 from tests.reference.websocket_frames import Stream, encode, read
 
 EDGES = [124, 125, 126, 127, 300, 65535, 65536]
@@ -77,3 +80,31 @@ def test_headers_of_a_server_say_the_size_in_its_shortest_form(size: int) -> Non
     form = head[1]
     assert size == (form if form < 126 else int.from_bytes(head[2:], "big"))
     assert len(head) == (2 if size < 126 else 4 if size < 65536 else 10)
+
+
+@given(
+    st.lists(st.binary(max_size=300) | st.integers(0, 40000).map(bytes), max_size=8),
+    st.lists(st.integers(0, 400), max_size=5),
+)
+def test_each_packet_has_a_frame_of_its_own(bodies: list[bytes], places: list[int]) -> None:
+    """Whatever lies in one write; a packet that is cut between two has a frame for each part."""
+    packets = [f.packet(3, 0, body) for body in bodies]
+    stream = b"".join(packets)
+    assert sent(PacketFramer().frame(stream)) == packets
+    framer, parts = PacketFramer(), []
+    for piece in cut(stream, places):
+        parts += sent(framer.frame(piece))
+    assert b"".join(parts) == stream
+    ends = set(itertools.accumulate(map(len, parts)))
+    assert ends >= set(itertools.accumulate(map(len, packets)))
+
+
+def sent(data: bytes) -> list[bytes]:
+    """The payloads of a server's frames."""
+    found, reader = [], f.Reader(data)
+    while reader.rest:
+        assert reader.number(1) == 0x82
+        size = reader.number(1)
+        size = reader.number({126: 2, 127: 8}[size]) if size > 125 else size
+        found.append(reader.take(size))
+    return found

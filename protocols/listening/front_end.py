@@ -114,6 +114,12 @@ class FrontEnd:
         listener.backpressure(self._backpressure, self._full)
         self.listeners[name] = listener
 
+    def change_max(self, max_connections: int) -> None:
+        """Another limit for connections that come from now on; 0 = none."""
+        self._max = max_connections
+        for listener in self.listeners.values():
+            listener.change_max(max_connections)
+
     @property
     def addresses(self) -> dict[str, str]:
         """HOST:PORT really listened on, by name."""

@@ -338,6 +338,10 @@ class Listener:
             buffers.cut(connection.held_bytes())
             connection.abort("took none of its output while buffers were short (server.buffer_budget)")
 
+    def change_max(self, max_connections: int) -> None:
+        """Another limit for connections that come from now on; 0 = none."""
+        self._max = max_connections
+
     def backpressure(self, paused: bool, full: frozenset[str]) -> None:
         """Have publishers wait, or those to the vhosts that are `full`; passed on to every connection."""
         self._backpressure, self._full = paused, full

@@ -48,12 +48,16 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`proxy_networks` in CIDR notation; `rate_per_address` per second; 0 = no limit."""
-        self._proxies: Final[list[Network]] = [ipaddress.ip_network(network) for network in proxy_networks]
-        self._max = max_per_address
-        self._rate = rate_per_address
         self._clock = clock
         self._peers: dict[str, _Peer] = {}
         self._sweep_at = _SWEEP_AT
+        self.change(proxy_networks, max_per_address, rate_per_address)
+
+    def change(self, proxy_networks: Sequence[str], max_per_address: int, rate_per_address: float) -> None:
+        """Other limits for connections that come from now on."""
+        self._proxies: list[Network] = [ipaddress.ip_network(network) for network in proxy_networks]
+        self._max = max_per_address
+        self._rate = rate_per_address
 
     def is_proxy(self, host: str) -> bool:
         """Whether a peer with this numeric address must begin with a PROXY header."""
@@ -69,7 +73,7 @@ class Admission:
             None, or why it is refused: the option that says so.
 
         """
-        if not (self._max or self._rate) or (not proxied and is_loopback(host)):
+        if not proxied and is_loopback(host):
             return None
         key = _key(host)
         now = self._clock()

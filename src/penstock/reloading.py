@@ -4,6 +4,7 @@
     tls.*               the files of certificates; new connections get them
     mqtt.acl_file       the rules in the file, also for what goes on
     auth.users          listed users follow the configuration, as at a start
+    limits              those of connections and of memory in `server`; connections that are open stay
 
 A mistake in any source changes nothing. Other options that changed are named in the log: they need a restart.
 """
@@ -25,9 +26,18 @@ if TYPE_CHECKING:
     from penstock.protocols.tls.contexts import Tls
     from penstock.router.broker import Broker
 
-__all__ = ["Reloader"]
+__all__ = ["LIMITS", "Reloader"]
 
-_LIVE: Final = frozenset({"server.log_level", "auth.users"})
+LIMITS: Final = frozenset(
+    {
+        "server.max_connections",
+        "server.max_connections_per_address",
+        "server.accept_rate_per_address",
+        "server.proxy_networks",
+        "server.memory_high_watermark",
+    }
+)
+_LIVE: Final = LIMITS | {"server.log_level", "auth.users"}
 
 logger = logging.getLogger("penstock.server")
 
@@ -42,9 +52,19 @@ class Reloader:
         broker: Broker,
         tls: Tls | None,
         *,
+        limits: Callable[[Config], None],
         owns_users: bool = True,
     ) -> None:
-        """`config` is in force. `load` raises ConfigError. `owns_users`: this process has them in its log."""
+        """Args:
+        config: What is in force.
+        load: Reads the sources; raises ConfigError.
+        broker: Whose users and rights change.
+        tls: The certificates; None: there are none.
+        limits: Puts the options of LIMITS in force.
+        owns_users: This process has the users in its log.
+
+        """
+        self._limits = limits
         self._config = config
         self._load = load
         self._broker = broker
@@ -74,6 +94,8 @@ class Reloader:
         before, self._config = self._config, config
         changed = _changed(before, config)
         logging.getLogger("penstock").setLevel(config.server.log_level.upper())
+        if LIMITS.intersection(changed):
+            self._limits(config)
         if self._tls is not None:
             logger.info("the certificates were reloaded")
         if acl is not None:

@@ -171,6 +171,18 @@ class Parts:
     tick: Tick
     fronts: dict[str, FrontEnd]
     broker: Broker
+    admission: Admission
+    memory: MemoryAlarm
+
+    def change_limits(self, config: Config) -> None:
+        """Put the limits of connections and of memory in force, for what comes from now on."""
+        server = config.server
+        self.admission.change(
+            server.proxy_networks, server.max_connections_per_address, server.accept_rate_per_address
+        )
+        for front in self.fronts.values():
+            front.change_max(server.max_connections)
+        self.memory.change(_memory_limit(config))
 
 
 @asynccontextmanager
@@ -234,7 +246,7 @@ async def running(
     )
     broker.headers_of = headers_of
     registry = Registry()
-    registry.memory = watch_memory(config, log, tick)
+    registry.memory = memory = watch_memory(config, log, tick)
     fronts = registry.fronts
     importing: Import | None = None
     try:
@@ -265,7 +277,7 @@ async def running(
             await load_parts(importing, config.management.load_definitions, registry.definitions())
         if crew is not None:
             crew.serve(fronts)
-        yield Parts(tick, fronts, broker)
+        yield Parts(tick, fronts, broker, shared.admission, memory)
     finally:
         if crew is not None:
             crew.close()
@@ -308,6 +320,7 @@ async def _serve(
             load or (lambda: config),
             parts.broker,
             tls,
+            limits=parts.change_limits,
             owns_users=membership is None or membership.number == 0,
         )
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
@@ -375,9 +388,14 @@ def memory_share(value: int | float) -> int:
     return int(value * available_bytes()) if isinstance(value, float) else value
 
 
+def _memory_limit(config: Config) -> int:
+    """Bytes of this process above which publishers wait."""
+    return memory_share(config.server.memory_high_watermark) // config.server.workers
+
+
 def watch_memory(config: Config, log: Log, tick: Tick) -> MemoryAlarm:
     """Have publishers wait while the process uses more memory than `server.memory_high_watermark`."""
-    limit = memory_share(config.server.memory_high_watermark) // config.server.workers
+    limit = _memory_limit(config)
     caches = config.log.tail_cache_bytes + config.log.read_cache_bytes + config.log.feed_cache_bytes
     if limit and caches > limit // 2:
         logger.warning(

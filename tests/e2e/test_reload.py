@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ data_dir = "{folder}/data"
 [server]
 workers = {workers}
 log_level = "{level}"
+max_connections = {connections}
 
 [amqp]
 listen = "127.0.0.1:{amqp}"
@@ -46,6 +48,7 @@ class Served:
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
         self.values = dict(folder=folder, workers=workers, level="info", packet=1_000_000, users="")
+        self.values["connections"] = 0
         self.values |= dict(zip(("amqp", "mqtt"), _free_ports(2), strict=True))
         self.acl("topic readwrite #")
         self.write()
@@ -78,6 +81,13 @@ class Served:
             assert self.process.poll() is None, self.text()
             assert time.monotonic() < deadline, self.text()
             time.sleep(0.01)
+
+    def connected(self) -> pika.BlockingConnection | None:
+        """A connection of guest; None: it is refused."""
+        try:
+            return pika.BlockingConnection(pika.ConnectionParameters(port=self.values["amqp"]))
+        except AMQPConnectionError:
+            return None
 
     def logs_in(self, user: str, password: str) -> bool:
         credentials = pika.PlainCredentials(user, password)
@@ -125,6 +135,27 @@ def test_a_configuration_that_did_not_change_changes_nothing(served: Served) -> 
     line = served.reload("the configuration was reloaded")
     assert "changed=- needs_restart=-" in line
     assert served.logs_in("guest", "guest")
+
+
+def test_limits_hold_for_what_comes_from_now_on(served: Served) -> None:
+    with contextlib.closing(
+        pika.BlockingConnection(pika.ConnectionParameters(port=served.values["amqp"]))
+    ) as held:
+        served.write(connections=1)
+        line = served.reload("the configuration was reloaded")
+        assert "changed=server.max_connections needs_restart=-" in line
+        workers = int(str(served.values["workers"]))
+        with contextlib.ExitStack() as others:
+            # The limit holds for each worker, and the system chooses among them.
+            for _ in range(workers - 1):
+                while not (more := served.connected()):
+                    pass
+                others.callback(more.close)
+            served.wait(lambda: served.connected() is None)
+        held.process_data_events(0)  # what is open stays
+    served.write(connections=0)
+    served.reload("the configuration was reloaded")
+    served.wait(lambda: served.logs_in("guest", "guest"))
 
 
 def test_users_log_level_and_acl_follow_the_files(served: Served) -> None:

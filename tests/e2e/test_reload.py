@@ -39,6 +39,19 @@ max_packet_bytes = {packet}
 
 [auth]
 users = [{users}]
+
+# By default they are at ports that other tests' gateways may have.
+[http]
+listen = ""
+
+[management]
+listen = ""
+
+[native]
+listen = ""
+
+[metrics]
+listen = ""
 """
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from penstock.protocols.mqtt.codec._pairs import read_pairs
 from penstock.protocols.mqtt.codec.reasons import Malformed, Violation
 
 __all__ = [
@@ -89,6 +90,8 @@ PROPERTIES: Final[dict[int, Property]] = {
     _property("shared_subscription_available", "byte", "CONNACK", high=1),
 }  # fmt: skip
 
+_USER_PROPERTY: Final = 0x26
+_PAIR_FAULTS: Final = {-1: "a user property is cut off", -2: "a user property is no text"}
 _BY_NAME: Final = {entry.name: (identifier, entry) for identifier, entry in PROPERTIES.items()}
 
 
@@ -186,6 +189,11 @@ def decode_properties(data: bytes, at: int, end: int, packet: str) -> tuple[Prop
     end = at + length
     found: Properties = {}
     while at < end:
+        if data[at] == _USER_PROPERTY and packet in PROPERTIES[_USER_PROPERTY].packets:
+            at = read_pairs(data, at, end, found.setdefault("user_properties", []))
+            if at < 0:
+                raise Malformed(_PAIR_FAULTS[at])
+            continue
         identifier, at = decode_varint(data, at, end)
         entry = PROPERTIES.get(identifier)
         if entry is None:
@@ -211,10 +219,6 @@ def _decode_value(data: bytes, at: int, end: int, entry: Property) -> tuple[Any,
         return text, at
     if kind == "binary":
         return decode_binary(data, at, end)
-    if kind == "pair":
-        name, at = decode_text(data, at, end)
-        value, at = decode_text(data, at, end)
-        return (name, value), at
     if kind == "varint":
         number, at = decode_varint(data, at, end)
     else:

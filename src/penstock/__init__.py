@@ -92,6 +92,11 @@ _MODULES = {
 """Where what is not an error is."""
 
 
+def __dir__() -> list[str]:
+    """What is there when it is asked for, too, so that a shell can complete it."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -20,7 +20,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
@@ -38,6 +38,8 @@ from penstock.sdk import transaction as aio_transaction
 from penstock.sdk.errors import Closed
 from penstock.sdk.loop_affinity import of_parent
 from penstock.sdk.message import Message, MessageId
+from penstock.sdk.outbox import Row
+from penstock.sdk.outbox import sent as aio_sent
 from penstock.sdk.receiving import Receiving
 from penstock.sdk.worker_pool import By, given_back, handling
 
@@ -55,7 +57,20 @@ else:
     V = TypeVar("V")
     Sent = TypeVar("Sent")
 
-__all__ = ["Admin", "Client", "Consumer", "Half", "Producer", "Table", "Transaction", "connect"]
+__all__ = [
+    "Admin",
+    "Client",
+    "Consumer",
+    "Half",
+    "Producer",
+    "Reader",
+    "RetryingConsumer",
+    "Table",
+    "TopicsConsumer",
+    "Transaction",
+    "connect",
+    "sent",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -272,6 +287,20 @@ class Producer(_Face[aio_producer.Producer[Sent]], Generic[Sent]):
 
 
 Taking = TypeVar("Taking", bound=Receiving[Any])
+
+
+def sent(producer: Producer[Sent], rows: Iterable[Row[Sent]], *, ahead: int = 1000) -> Iterator[int]:
+    """Send rows in their order; the number of each, once it is kept. See `penstock.sdk.outbox.sent`."""
+    numbers = aio_sent(producer._inner, rows, ahead=ahead)
+
+    async def following() -> int | None:
+        return await anext(numbers, None)
+
+    try:
+        while (number := producer._portal.run(following())) is not None:
+            yield number
+    finally:
+        producer._portal.run(numbers.aclose())
 
 
 class _Taking(_Face[Taking], Generic[Taking, V]):

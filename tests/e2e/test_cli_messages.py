@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +20,7 @@ import pytest
 
 from penstock.cli import main
 from tests.support.brokers import ROOT, Gateway
+from tests.support.data_plane import until
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
@@ -205,3 +209,65 @@ def test_what_reaches_no_queue_is_said(run: Run, unique: str) -> None:
     assert f"with key '{unique}'" in run.errors
     run("pub", "--queue", unique, "a", code=1)
     assert f"there is no queue or stream '{unique}'" in run.errors
+
+
+def test_tail_begins_where_it_is_told(run: Run, unique: str) -> None:
+    run("queues", "declare", unique)
+    run("pub", "--queue", unique, "queued")
+    run("pub", "--exchange", "amq.topic", "--routing-key", f"{unique}.x", "early")
+    for words in (
+        ("--exchange", "amq.topic", "--pattern", f"{unique}.#"),
+        ("--mqtt", f"{unique}/#"),
+    ):
+        for since in ("first", "-1h"):
+            assert run("tail", *words, "--from", since, "--max", "1") == "early\n", (words, since)
+        run("tail", *words, "--from", "yesterday", code=1)
+        assert "from is" in run.errors
+
+
+def test_an_interrupted_bench_leaves_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while an answer is awaited: the queue goes, and nothing is printed."""
+    read, calls = http.client.HTTPConnection.getresponse, []
+
+    def interrupted(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        calls.append(connection)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return read(connection)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", interrupted)
+    assert run("bench", "--messages", "100000", code=130) == run.errors == ""
+    assert len(calls) == 4, "the queue was deleted after it"
+    assert "penstock-bench" not in run("queues", "list")
+
+
+def test_every_command_that_doctor_recommends_works_and_loses_nothing(
+    run: Run, gateway: Gateway, unique: str
+) -> None:
+    api = Api(gateway)
+    queue = f"{unique} it's"
+    run("queues", "declare", queue)
+    run("pub", "--queue", queue, "a", "b")
+    run("topics", "create", unique)
+    run("subs", "create", f"{unique}/s", "--start", "earliest")
+    run("pub", "--topic", unique, "c")
+    kept = ("-c", "-i", unique, "-q", "1", "-t", f"{unique}/#", "-E")
+    subprocess.run(["mosquitto_sub", "-p", str(gateway.mqtt_port), *kept], check=True, timeout=60)
+    run("pub", "--exchange", "amq.topic", "--routing-key", f"{unique}.m", "d")
+
+    def backlogs() -> dict[str, int]:
+        found = {one["name"]: one["messages_ready"] for one in api.get("queues")}
+        return {name: found[name] for name in found if unique in name}
+
+    until(lambda: sorted(backlogs().values()) == [1, 1, 1, 2])
+    before = backlogs()
+    said = run("doctor", "--data", f"{gateway.folder}/none")
+    commands = [
+        shlex.split(text) for text in re.findall(r"penstock ((?:queues|subs|webhooks) .*)$", said, re.M)
+    ]
+    ours = [words for words in commands if unique in " ".join(words)]
+    assert len(ours) == 3, said
+    for words in commands:
+        run(*words)
+    assert backlogs() == before
+    api.close()

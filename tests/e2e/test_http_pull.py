@@ -109,3 +109,9 @@ def test_a_transaction_and_a_half_message_go_to_a_stream_by_that_name(
     assert [one["value"] for one in read] == ["a", "b"]
     both = http.post("half", json={"stream": unique, "queue": unique, "message": {"value": "b"}})
     assert (both.status_code, both.json()["code"]) == (400, "bad_field")
+
+
+def test_a_pull_needs_no_body(http: httpx.Client, queue: str) -> None:
+    http.post(f"queues/{queue}/messages", json={"value": "a"})
+    answer = http.post(f"queues/{queue}/pull")
+    assert answer.status_code == 200 and [one["value"] for one in answer.json()["messages"]] == ["a"]

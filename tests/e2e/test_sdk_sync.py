@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from types import FunctionType
 
 import pytest
 
@@ -131,3 +134,41 @@ def test_nobody_there_leaves_no_thread() -> None:
     with pytest.raises(ClientError):
         penstock.sync.connect("http://127.0.0.1")
     assert not [one for one in threading.enumerate() if one.name == "penstock-client"]
+
+
+def test_rows_of_an_outbox_are_sent_once(client: penstock.sync.Client) -> None:
+    rows = [(number, b"%d" % number) for number in range(1, 51)]
+    for _ in range(2):  # the second time all of them are there
+        with client.producer("t", name="shop", numbered=True) as producer:
+            assert list(penstock.sync.sent(producer, rows, ahead=10)) == list(range(1, 51))
+    with client.producer("t", name="shop", numbered=True) as producer:
+        some = penstock.sync.sent(producer, [(60, b"60"), (61, b"61")], ahead=1)
+        assert next(some) == 60
+        some.close()
+    assert client.admin.describe("t")["messages"] in (51, 52), "the last one was under way"
+
+
+def test_where_an_answer_goes_is_said(client: penstock.sync.Client) -> None:
+    with client.producer("t") as producer, client.subscribe("t", "s", start="earliest") as consumer:
+        producer.send("ask", reply_to="answers", correlation_id="7")
+        producer.send("tell")
+        asked, told = consumer.receive(WAIT_S), consumer.receive(WAIT_S)
+        assert asked is not None and told is not None
+        assert (asked.reply_to, asked.correlation_id) == ("answers", "7")
+        assert (told.reply_to, told.correlation_id) == (None, None)
+
+
+def test_all_names_can_be_completed() -> None:
+    """In a shell: before anything of it was asked for, too."""
+    code = "import penstock; print(*dir(penstock))"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert set(penstock.__all__) <= set(shown.stdout.split())
+    ours = {
+        name
+        for name, value in vars(penstock.sync).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == "penstock.sync"
+        if isinstance(value, type | FunctionType)
+    }
+    assert ours <= set(penstock.sync.__all__), "classes and functions of the module"

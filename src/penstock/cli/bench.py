@@ -41,7 +41,8 @@ def _bench(client: Client, parsed: argparse.Namespace) -> None:
         raise ApiError("--messages is at least 1, --size at least 0", 0)
     name = f"penstock-bench-{secrets.token_hex(4)}"
     where = f"queues/{segment(parsed.vhost)}/{name}"
-    client.request("PUT", where, {"durable": True})
+    # Should this process be killed, the queue goes when nobody has used it for an hour.
+    client.request("PUT", where, {"durable": True, "arguments": {"x-expires": 3_600_000}})
     path = f"{base(parsed)}/queues/{name}"
     try:
         rows = [_publish(client, path, parsed), _pull(client, path, parsed)]

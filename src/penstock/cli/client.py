@@ -119,8 +119,12 @@ class Client:
             self._connection.request(method, where, data, sent)
             answer = self._connection.getresponse()
             text = answer.read()
-        except self._failures as error:
-            raise self._unreachable(error) from error
+        except BaseException as error:
+            # Also after Ctrl-C: an answer that was not read would be taken for that of the next request.
+            self._connection.close()
+            if isinstance(error, self._failures):
+                raise self._unreachable(error) from error
+            raise
         if answer.status >= 400:
             raise self._refused(text, answer)
         return json.loads(text) if text else None

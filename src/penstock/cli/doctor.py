@@ -161,6 +161,14 @@ def _words(*words: str) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
+def _show(vhost: str, name: str) -> str:
+    """The command that shows a queue, or a subscription by the name that lists have for it."""
+    kind, prefix, of_topic = name.partition("subscription-")
+    if not kind and prefix and "/" in of_topic:
+        return f"penstock subs show {_words('--vhost', vhost, '--', of_topic)}"
+    return f"penstock queues show {_words('--vhost', vhost, '--', name)}"
+
+
 def examine_gateway(client: Client) -> Iterator[Finding]:
     """What a running gateway says of itself."""
     for check in _CHECKS:
@@ -183,12 +191,11 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
             )
     for queue in client.get("queues"):
         if queue["messages_ready"] > 0 and not queue["consumers"] and queue["type"] != "stream":
-            age = queue["messages_ready"]
             yield Finding(
                 "warning",
                 f"queue {queue['vhost']}/{queue['name']}",
-                f"{age} messages and no consumer",
-                f"consume it, or: penstock queues purge {_words('--vhost', queue['vhost'], queue['name'])}",
+                f"{queue['messages_ready']} messages and no consumer",
+                f"start its consumer; look at it with: {_show(queue['vhost'], queue['name'])}",
             )
     for hook in client.get("webhooks"):
         words = _words("--vhost", hook["vhost"], hook["name"])
@@ -197,5 +204,5 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
         if hook["state"] in ("disabled", "open"):
             yield Finding("warning", about, text, f"penstock webhooks attempts {words}")
         elif hook["state"] == "broken":
-            remedy = f"change the configuration, or: penstock webhooks set {words} JSON"
+            remedy = f"change its settings or the configuration: penstock webhooks show {words}"
             yield Finding("error", about, text, remedy)

@@ -80,7 +80,12 @@ def _add_tail(commands: Any) -> None:
     source.add_argument("--mqtt", metavar="FILTER", help="a topic filter of MQTT, such as a/+/b")
     source.add_argument("--topic")
     tail.add_argument("--pattern", default="#", help="of an exchange (default: %(default)s)")
-    tail.add_argument("--from", dest="since", default="next", help="of a topic: first, next, an offset, -1h")
+    tail.add_argument(
+        "--from",
+        dest="since",
+        default="next",
+        help="where to begin: first, next, -1h or a time; of a topic also an offset (default: %(default)s)",
+    )
     _add_output(tail)
 
 
@@ -177,9 +182,10 @@ def _tail(client: Client, parsed: argparse.Namespace) -> None:
     if parsed.topic is not None:
         path = f"{base(parsed)}/streams/{segment(parsed.topic)}/tail?from={segment(parsed.since)}"
     elif parsed.mqtt is not None:
-        path = f"{base(parsed)}/tail?topic={segment(parsed.mqtt)}"
+        path = f"{base(parsed)}/tail?topic={segment(parsed.mqtt)}&from={segment(parsed.since)}"
     else:
         path = f"{base(parsed)}/exchanges/{segment(parsed.exchange)}/tail?pattern={segment(parsed.pattern)}"
+        path += f"&from={segment(parsed.since)}"
     left = parsed.max
     kind = "message"
     for line in client.lines(path):

@@ -209,6 +209,16 @@ class Message(Record, Described, Generic[T]):
         return self.key_block[2 + self.key_block[0] :].decode("utf-8", "surrogateescape")
 
     @property
+    def reply_to(self) -> str | None:
+        """The queue that an answer goes to, MQTT's response topic; None without one."""
+        return self.properties.get("reply_to")
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What an answer repeats, so that the requester knows it; None without one."""
+        return self.properties.get("correlation_id")
+
+    @property
     def time(self) -> datetime:
         """When it was appended, in UTC."""
         from datetime import UTC, datetime

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ Row = tuple[int, T] | tuple[int, T, Mapping[str, Any]]
 """A number above those before, a body, and what else `Producer.send` takes, by name."""
 
 
-async def sent(producer: Producer[T], rows: Iterable[Row[T]], *, ahead: int = 1000) -> AsyncIterator[int]:
+async def sent(
+    producer: Producer[T], rows: Iterable[Row[T]], *, ahead: int = 1000
+) -> AsyncGenerator[int, None]:
     """Send rows in their order, `ahead` of them before the first is confirmed; the numbers of those kept.
 
     Raises:

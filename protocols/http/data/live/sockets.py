@@ -204,7 +204,7 @@ class _Talk:
         else:
             exchange, pattern = _text(fields, "exchange"), _text(fields, "pattern", "#")
         listener.tail = sockets.tails.exchange(
-            identity, vhost, exchange, pattern, listener.flow, after_lsn=after
+            identity, vhost, exchange, pattern, listener.flow, since=f"pos:{after + 1}" if after else ""
         )
         listener.check = partial(sockets.tails.check, identity, vhost, exchange, pattern)
         return listener

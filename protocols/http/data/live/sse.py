@@ -29,6 +29,7 @@ from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps
 from penstock.protocols.http.shared.positions import offset_at
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
+from penstock.router.queues.start_position import parse_since
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.pulling.reader import StreamReader
@@ -66,12 +67,25 @@ class TailHandlers:
     def _bound(self, request: Request, exchange: str, pattern: str) -> Response:
         vhost, identity = self._access.vhost(request), self._access.identity(request)
         more = asyncio.Event()
-        tail = self._tails.exchange(
-            identity, vhost, exchange, pattern, more.set, after_lsn=last_event(request)
-        )
+        tail = self._tails.exchange(identity, vhost, exchange, pattern, more.set, since=self._since(request))
         return self._response(
             request, tail, more, lambda _: self._tails.check(identity, vhost, exchange, pattern)
         )
+
+    def _since(self, request: Request) -> str:
+        """Where to begin, as `parse_since` reads it; "": now. Raises HttpError 400."""
+        if last := last_event(request):
+            return f"pos:{last + 1}"
+        since = request.parameter("from", "next")
+        if since in ("first", "next"):
+            return "pos:1" if since == "first" else ""
+        if parse_since(since, self._access.broker.log.now_ms()) is None:
+            raise HttpError(
+                400,
+                "bad_field",
+                'from is "first", "next", "pos:N", "-1h", or a time with its zone (RFC 3339)',
+            )
+        return since
 
     def _gateway(self, request: Request, kinds: frozenset[str]) -> Response:
         vhost, identity = self._access.vhost(request), self._access.identity(request)

@@ -15,7 +15,6 @@ from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.shared.taking import Taken
 from penstock.router.authorization.identity import BROKER, Actor, Identity
 from penstock.router.errors import AccessRefused, NotFound, TopicRefused
-from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
 from penstock.router.names import binding_key, text, wire
 from penstock.router.queues.backfill import ARGUMENT
 
@@ -133,9 +132,9 @@ class Tails:
         pattern: str,
         more: Callable[[], None],
         *,
-        after_lsn: int = 0,
+        since: str = "",
     ) -> Tail:
-        """Listen at an exchange; with `after_lsn` first to what it routed behind that, as far as it is kept.
+        """Listen at an exchange; with `since` first to what it routed from there on, as far as it is kept.
 
         Raises:
             RoutingError: it is not there, or not for this user.
@@ -147,7 +146,7 @@ class Tails:
         # Whoever may read the exchange may have this queue, whatever names he may declare.
         actor = Actor(BROKER, object())
         queue = vhost.declare_queue("", actor, exclusive=True).queue
-        arguments = {ARGUMENT: f"pos:{after_lsn + 1}"} if after_lsn else None
+        arguments = {ARGUMENT: since} if since else None
         try:
             bound = vhost.bind_queue_since(queue.name, exchange, pattern, actor, arguments)
         except Exception:
@@ -158,7 +157,7 @@ class Tails:
             self._count -= 1
             vhost.connection_closed(actor.owner)
 
-        until = self._broker.log.appender.next_lsn if after_lsn else 0
+        until = self._broker.log.appender.next_lsn if since else 0
         tail = Tail(queue, more, patient_until=until, close=close)
         self._count += 1
         if bound.history is not None:
@@ -166,19 +165,6 @@ class Tails:
         queue.attach(tail)
         self._broker.tick.schedule()
         return tail
-
-    def topic(
-        self,
-        identity: Identity,
-        vhost: Vhost,
-        topic_filter: str,
-        more: Callable[[], None],
-        *,
-        after_lsn: int = 0,
-    ) -> Tail:
-        """The same for an MQTT topic filter."""
-        pattern = pattern_of(topic_filter)
-        return self.exchange(identity, vhost, MQTT_EXCHANGE, pattern, more, after_lsn=after_lsn)
 
     def stream(self, stream: Stream, offset: int, more: Callable[[], None]) -> Tail:
         """Listen to a stream from an offset on. Raises HttpError 503."""

@@ -88,6 +88,7 @@ def _paths() -> Json:
         "schema": {"type": "string"},
         "description": "Begin behind this event.",
     }
+    since = query("from", {"type": "string", "default": "next"}, "first, next, pos:N, a time or -1h.")
     once = [key, *numbers(), txn()]
     acks = query("ack", {"enum": ["fsync", "written", "none"], "default": "fsync"}, "What is waited for.")
     mandatory = query("mandatory", {"enum": ["true", "false"]}, "Refuse what goes to no queue.")
@@ -127,6 +128,7 @@ def _paths() -> Json:
                 {200: {"type": "string"}},
                 parameters=[
                     query("pattern", {"type": "string", "default": "#"}, "A binding key."),
+                    since,
                     last_event,
                 ],
                 media="text/event-stream",
@@ -168,6 +170,7 @@ def _paths() -> Json:
                 parameters=[
                     query("topic", TEXT, "A topic filter; this or events."),
                     query("events", {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"}, "log, webhooks."),
+                    since,
                     last_event,
                 ],
                 media="text/event-stream",

@@ -28,7 +28,9 @@ def pulled(source: str) -> Json:
         closed=True,
     )
     return {
-        f"{source}/pull": {"post": operation("Lease messages, waiting for some.", {200: pulled}, body=pull)},
+        f"{source}/pull": {
+            "post": operation("Lease messages, waiting for some.", {200: pulled}, body=pull, optional=True)
+        },
         f"{source}/ack": {
             "post": operation(
                 "They are done.",

@@ -27,7 +27,7 @@ from penstock.protocols.http.data.pulling.members import Member, Members
 from penstock.protocols.http.data.pulling.ndjson import Window, attach, lines
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX, Polls
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import check_fields, number_of, object_of
+from penstock.protocols.http.shared.fields import check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.shared.taking import Taken
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.streams.subscription import Subscription
@@ -72,7 +72,7 @@ class Puller:
         """Take messages, waiting for some."""
         access = self._access
         source = access.source(request)
-        body = object_of(await request.json())
+        body = await optional_object(request)
         check_fields(body, _PULL_FIELDS)
         wanted, bytes_max = number_of(body, "max_messages", _MESSAGES), number_of(body, "max_bytes", _BYTES)
         least = number_of(body, "min_messages", _LEAST), number_of(body, "min_bytes", _LEAST_BYTES)

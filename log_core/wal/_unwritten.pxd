@@ -1,4 +1,4 @@
-"""What was appended and is not written yet. Words in _unwritten.pyi."""
+"""Records that were appended and are not written yet. Words in _unwritten.pyi."""
 
 from libc.stdint cimport uint64_t
 

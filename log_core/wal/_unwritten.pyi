@@ -1,4 +1,4 @@
-"""What was appended and is not written yet. The module text is in _unwritten.pyx."""
+"""Records that were appended and are not written yet. The module text is in _unwritten.pyx."""
 
 from penstock.log_core.batch._appender import Appender
 from penstock.log_core.batch._batch import Batch

@@ -1,4 +1,4 @@
-"""Who waits for an LSN. Words in _waiters.pyi."""
+"""Callbacks that wait for an LSN. Words in _waiters.pyi."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t

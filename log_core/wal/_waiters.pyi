@@ -1,4 +1,4 @@
-"""Who waits for an LSN."""
+"""Callbacks that wait for an LSN."""
 
 from collections.abc import Callable
 

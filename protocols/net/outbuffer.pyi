@@ -1,4 +1,4 @@
-"""What goes out on a connection. The module text is in outbuffer.pyx."""
+"""The output of a connection. The module text is in outbuffer.pyx."""
 
 from typing_extensions import Buffer
 

@@ -190,7 +190,7 @@ class Admin(_Face[aio_admin.Admin]):
 
 
 class _Block(_Face[Inner]):
-    """What the end of a `with` block decides."""
+    """The decision at the end of a `with` block."""
 
     def _end(self, ok: bool) -> None:
         raise NotImplementedError
@@ -304,7 +304,7 @@ def sent(producer: Producer[Sent], rows: Iterable[Row[Sent]], *, ahead: int = 10
 
 
 class _Taking(_Face[Taking], Generic[Taking, V]):
-    """What gives out messages: `with` opens it, `for` gives them out until it is closed."""
+    """A source of messages: `with` opens it, `for` gives them out until it is closed."""
 
     def open(self) -> Self:
         """Register with the gateway. Raises Busy, ClientError."""
@@ -449,7 +449,7 @@ class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
         return self._inner.message(key)
 
     def saved(self) -> bytes:
-        """What it holds now, to go on from; see `penstock.sdk.table.Table.saved`. Raises ClientError."""
+        """Its content now, to go on from; see `penstock.sdk.table.Table.saved`. Raises ClientError."""
 
         async def saved() -> bytes:
             return self._inner.saved()  # in the loop, which changes it

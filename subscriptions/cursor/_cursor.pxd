@@ -1,4 +1,4 @@
-# What other kernels cimport: `Cursor`. The words are in _cursor.pyi; what a take gave is in _taken.pxd.
+# `Cursor` for other kernels. The words are in _cursor.pyi; the result of a take is in _take_result.pxd.
 
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t

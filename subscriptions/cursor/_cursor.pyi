@@ -187,7 +187,7 @@ class Cursor:
         """Settle the items first, first + step ... of the last take."""
 
     def reject(self, seq: int) -> None:
-        """An outlet wants it gone: `on_refused` is told, or without one it is settled."""
+        """A consumer wants it gone: `on_refused` is told, or without one it is settled."""
 
     # Rules
 

@@ -1,4 +1,4 @@
-"""What becomes of messages and connections, noted for the table of events. The words are in _events.pyi."""
+"""The events of messages and connections, noted for the table of events. The words are in _events.pyi."""
 
 from libc.stdint cimport uint32_t, uint64_t
 

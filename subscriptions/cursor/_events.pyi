@@ -1,4 +1,4 @@
-"""What becomes of messages and connections, noted for the table of events, which is off by default."""
+"""The events of messages and connections, noted for the table of events, which is off by default."""
 
 from collections.abc import Callable, Collection
 from typing import Final

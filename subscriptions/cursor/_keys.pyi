@@ -44,7 +44,7 @@ class KeyShares:
 
         """
     def give(self, cursor: Cursor, consumer: QueueConsumer, first: int, count: int) -> int:
-        """Have an outlet encode a group; how many it took. The rest goes back to its place."""
+        """Have a consumer encode a group; how many it took. The rest goes back to its place."""
     def unhold_all(self, cursor: Cursor, numbers: set[int]) -> None:
         """`Cursor.unhold` for all deliveries that these consumers have."""
     def gone(self, numbers: set[int]) -> None:

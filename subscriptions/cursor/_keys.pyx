@@ -155,7 +155,7 @@ cdef class KeyShares(Holds):
         return seqs is None or seq < <uint64_t>seqs[0]
 
     def give(self, Cursor cursor not None, object consumer, Py_ssize_t first, Py_ssize_t count):
-        """Have an outlet encode its group; how many it took."""
+        """Have a consumer encode its group; how many it took."""
         cdef Py_ssize_t all_ = TAKEN.n, took
         TAKEN.n = first + count
         try:

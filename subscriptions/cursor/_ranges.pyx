@@ -1,4 +1,4 @@
-"""What a cursor knows of positions above its frontier: ranges of them, done or delivered before.
+"""The positions above a cursor's frontier that it knows: ranges of them, done or delivered before.
 
 They come from its state record after a restart, or from a guard that refused a message for this queue alone.
 Positions are asked for in ascending order; what was passed is forgotten, and the last one frees it all.

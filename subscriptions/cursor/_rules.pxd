@@ -1,4 +1,4 @@
-# What a cursor lives by beyond plain queueing. The words are in _rules.pyi.
+# The rules of a cursor beyond plain queueing. The words are in _rules.pyi.
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

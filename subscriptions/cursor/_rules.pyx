@@ -1,4 +1,4 @@
-"""What a cursor lives by beyond plain queueing: age, size, order, and who hears of what leaves it.
+"""The rules of a cursor beyond plain queueing: age, size, order, and who hears of what leaves it.
 
 Most cursors have none of this.
 """

@@ -1,4 +1,4 @@
-# What a take gave, for the kernels that fill it and the encoders that read it. The words are in _taken.pyi.
+# The result of a take, for the kernels that fill it and the encoders that read it.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint16_t

@@ -1,4 +1,4 @@
-"""What the last take of the process gave: its items, the batches they point into, and why it stopped.
+"""The result of the last take of the process: its items, the batches they point into, and why it stopped.
 
 There is one such result, for a take is encoded before the next one begins; so an idle cursor owns none of it.
 """

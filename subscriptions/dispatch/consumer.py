@@ -32,12 +32,12 @@ class QueueConsumer(Protocol):
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         """Encode items first, first + step ... below cursor.taken; returns how many, a prefix of these.
 
-        The rest goes back to its place. An outlet without acknowledgements settles what it encoded
+        The rest goes back to its place. A consumer without acknowledgements settles what it encoded
         before it returns. It takes from no cursor, and attaches and detaches nothing, in here.
         """
 
     def cancelled(self, reason: str) -> None:
-        """The queue let go of this outlet (deleted, or the outlet failed): nothing more will come.
+        """The queue let go of this consumer (deleted, or the consumer failed): nothing more will come.
 
         What it holds unsettled is void; settling it does nothing.
         """

@@ -27,7 +27,7 @@ _Row = OrderedDict["QueueConsumer", None]
 
 
 class Turn:
-    """Outlets with credit, all of one priority, that have their turn together."""
+    """Consumers with credit, all of one priority, that have their turn together."""
 
     __slots__ = ("_ring", "consumers", "least", "whole")
 
@@ -47,7 +47,7 @@ class Turn:
 
 
 class _Lot:
-    """Outlets to draw from: one is found by its number, and goes by having the last one take its place."""
+    """Consumers to draw from: one is found by its number, and goes by having the last one take its place."""
 
     __slots__ = ("_at", "consumers")
 
@@ -254,9 +254,9 @@ class Consumers:
         return self.turn(1) is not None
 
     def turn(self, most: int, *, drawn: bool = False) -> Turn | None:
-        """Up to `most` outlets with credit, of the highest priority that has any; None: nobody has.
+        """Up to `most` consumers with credit, of the highest priority that has any; None: nobody has.
 
-        `drawn`: they are drawn by lot. There are two outlets at least.
+        `drawn`: they are drawn by lot. There are two consumers at least.
         """
         assert self._levels is not None
         while self._awake:

@@ -171,7 +171,7 @@ class KeyShared:
         try:
             took = keys.give(group.cursor, taker, first, count)
         except Exception:
-            group.outlet_failed(taker, first, 1)
+            group.consumer_failed(taker, first, 1)
             return False
         group.delivered += took
         if took < count:

@@ -54,7 +54,7 @@ class Pause(Enum):
 
 
 def pump_exclusive(queue: Queue, budget: int) -> Pause:
-    """Everything to the active outlet."""
+    """Everything to the active consumer."""
     cursor = queue.cursor
     while budget > 0:
         consumer = queue.active
@@ -75,7 +75,7 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
         n = cursor.take(wanted)
         took = _deliver(queue, consumer, 0, 1) if n else 0
         if took < n:
-            # Asked again, so that an outlet whose output filled up on the way knows that it is waited for.
+            # Asked again, so that a consumer whose output filled up on the way knows that it is waited for.
             return Pause.MORE if took and consumer.credit() > 0 else Pause.NO_CREDIT
         if n < wanted:
             return Pause.CAUGHT_UP
@@ -84,7 +84,7 @@ def pump_exclusive(queue: Queue, budget: int) -> Pause:
 
 
 def pump_shared(queue: Queue, budget: int) -> Pause:
-    """One message per turn to each outlet with credit, among those of the highest priority that has any."""
+    """One message per turn to each consumer with credit, among those of the highest priority that has any."""
     return _pump_in_turn(queue, budget, drawn=False)
 
 
@@ -99,7 +99,7 @@ def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
         if queue.consumer_count < 2:
             return pump_exclusive(queue, budget)
         most = min(budget, TAKE_MAX)
-        # More outlets than there are messages need not be asked. With several feeds these would have to be
+        # More consumers than there are messages need not be asked. With several feeds these would have to be
         # counted, which may read the disk.
         asked = max(min(most, cursor.ready_count()), 1) if cursor.member_count < 2 else most
         turn = queue.seats.turn(asked, drawn=drawn)
@@ -122,7 +122,7 @@ def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
 
 
 def pump_preferred(queue: Queue, budget: int) -> Pause:
-    """Everything to the active outlet, which gives way to one of higher priority when nothing is out."""
+    """Everything to the active consumer, which gives way to one of higher priority when nothing is out."""
     active = queue.active
     if active is not None and (first := queue.seats.first()).priority > active.priority:
         if queue.cursor.outstanding:
@@ -144,7 +144,7 @@ def _deliver_batch(queue: Queue, consumer: BatchConsumer) -> int:
         took = consumer.deliver_batch(queue.cursor)
     except Exception:
         assert queue.active is not None
-        queue.outlet_failed(queue.active, 0, 1)
+        queue.consumer_failed(queue.active, 0, 1)
         return 0
     queue.delivered += max(took, 0)
     return took
@@ -157,7 +157,7 @@ def _deliver(queue: Queue, consumer: QueueConsumer, first: int, step: int) -> in
     try:
         took = consumer.deliver(cursor, first, step)
     except Exception:
-        queue.outlet_failed(consumer, first, step)
+        queue.consumer_failed(consumer, first, step)
         return 0
     queue.delivered += took
     delivered(cursor, first, step, took, consumer)

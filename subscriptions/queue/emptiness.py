@@ -34,7 +34,7 @@ SLICE: Final = 512
 def look(queue: Queue, served: Callable[[], bool], told: Callable[[], None]) -> None:
     """Call `told` once, soon: when `served` is true, or when the queue has nothing to give to whoever asks.
 
-    `served` says that who asks has something, or is gone; its outlet is attached and has credit.
+    `served` says that who asks has something, or is gone; its consumer is attached and has credit.
     """
     if queue.looks is None:
         queue.looks = EmptinessChecks(queue)

@@ -247,7 +247,7 @@ class Queue(Served):
 
     @property
     def consumers(self) -> list[QueueConsumer]:
-        """A list of the attached outlets: the active one first, then the highest priority first."""
+        """A list of the attached consumers: the active one first, then the highest priority first."""
         return list(self._seats) if self._seats is not None else []
 
     @property
@@ -257,12 +257,12 @@ class Queue(Served):
 
     @property
     def consumer_count(self) -> int:
-        """Attached outlets."""
+        """Attached consumers."""
         return self._seats.count if self._seats is not None else 0
 
     @property
     def seats(self) -> Consumers:
-        """The attached outlets, of which there is one at least."""
+        """The attached consumers, of which there is one at least."""
         assert self._seats is not None
         return self._seats
 
@@ -303,7 +303,7 @@ class Queue(Served):
         self.wake()
 
     def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
-        """Serve `consumer` no more. An outlet that is not attached is ignored.
+        """Serve `consumer` no more. A consumer that is not attached is ignored.
 
         What it holds stays out: its owner requeues it, or settles it later. `requeue` gives back everything
         that is out, for a queue with one consumer.
@@ -335,7 +335,7 @@ class Queue(Served):
         way = getattr(alone, "way", None)
         self.fast_path = None if way is None else way(alone, self)
 
-    def outlet_failed(self, consumer: QueueConsumer, first: int, step: int) -> None:
+    def consumer_failed(self, consumer: QueueConsumer, first: int, step: int) -> None:
         """It raised while it encoded its slice of the last take: let go of it. Called in an except clause."""
         # What it encoded before it failed is unknown: everything unsettled of its share goes back.
         logger.exception("a consumer failed; it is detached", extra={"queue": self.name})
@@ -352,7 +352,7 @@ class Queue(Served):
             self._queues.tick.ready(self)
 
     def credit_gained(self, consumer: QueueConsumer | None = None) -> None:
-        """An outlet has credit again; called once per read or flush. None: it is not known which one."""
+        """A consumer has credit again; called once per read or flush. None: it is not known which one."""
         if self._seats is not None:
             self._seats.rouse(consumer)
         self.wake()
@@ -613,7 +613,7 @@ class Queue(Served):
         self._reap()
 
     def delete(self) -> tuple[int, int]:
-        """End the queue: outlets are cancelled, getters get None, memberships and the record go.
+        """End the queue: consumers are cancelled, getters get None, memberships and the record go.
 
         Returns:
             How many messages were ready, and the LSN to wait for (0 when it was not durable).

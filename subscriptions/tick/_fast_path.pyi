@@ -18,9 +18,9 @@ class Served:
     """A queue, as far as the straight way sees it; `queue.Queue` derives from it."""
 
     fast_path: FastPath | None
-    """The straight way to its outlet, when it is the only one and has one."""
+    """The straight way to its consumer, when it is the only one and has one."""
     delivered: int
-    """Messages handed to outlets and getters, redeliveries included."""
+    """Messages handed to consumers and getters, redeliveries included."""
     waits: bool
     """It waits at all of its feeds."""
     _limits: Limits | None

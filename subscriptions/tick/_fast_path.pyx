@@ -37,7 +37,7 @@ cdef class FastPath:
                 self.cursor.awaited = found == CAUGHT_UP
             return found
         except Exception:
-            (<object>queue).outlet_failed((<object>queue).active, 0, 1)     # detached: it waits nowhere, or was woken
+            (<object>queue).consumer_failed((<object>queue).active, 0, 1)     # detached: it waits nowhere, or was woken
             return STARVED
 
     cdef int wake(self) except -1:

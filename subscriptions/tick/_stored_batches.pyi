@@ -3,10 +3,10 @@
 from penstock.subscriptions.cursor._cursor import Cursor
 
 class BatchConsumer:
-    """An outlet that can hand on a batch as it is stored; front ends derive theirs in C."""
+    """A consumer that can hand on a batch as it is stored; front ends derive theirs in C."""
 
     def deliver_batch(self, cursor: Cursor) -> int:
-        """Take and encode the next batch, whole; how many messages that are, all of them the outlet's.
+        """Take and encode the next batch, whole; how many messages that are, all of them the consumer's.
 
         0: there is none that can be taken so, or no credit for all of it: the queue takes as always.
         Less than 0: so many are the rest of a batch. The next one is behind them, so the queue takes no more

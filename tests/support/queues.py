@@ -81,7 +81,7 @@ class Loop:
 
 
 class Consumer:
-    """An outlet that keeps what it gets, in order."""
+    """A consumer that keeps what it gets, in order."""
 
     def __init__(self, queue: Queue, credit: int = 10**9, *, priority: int = 0, no_ack: bool = False) -> None:
         self.queue = queue

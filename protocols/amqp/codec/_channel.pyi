@@ -1,4 +1,4 @@
-"""A channel's state in C, and its consumers. What it does and its layouts: `_channel.pyx`."""
+"""A channel's state in C, and its consumers. Its work and its layouts are in `_channel.pyx`."""
 
 from collections.abc import Callable
 
@@ -98,7 +98,7 @@ class Channel(Confirms):
         """basic.return with its content, into the output. `key` is the key block."""
 
 class Consumer:
-    """An outlet of a queue: encodes deliveries into its channel's output, within its prefetch."""
+    """A consumer of a queue: encodes deliveries into its channel's output, within its prefetch."""
 
     channel: Channel
     tag: bytes

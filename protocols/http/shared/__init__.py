@@ -1,3 +1,3 @@
-"""What the handlers of all HTTP APIs share: publishing and taking messages, pages, sorted lists, start
+"""The common parts of all HTTP handlers: publishing and taking messages, pages, sorted lists, start
 positions.
 """

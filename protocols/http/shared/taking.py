@@ -1,4 +1,4 @@
-"""Messages that HTTP handlers take out of queues. What is taken is out until it is settled or given back."""
+"""Messages that HTTP handlers take out of queues. They are out until they are settled or given back."""
 
 from __future__ import annotations
 

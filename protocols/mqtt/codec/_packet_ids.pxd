@@ -1,4 +1,4 @@
-"""What the scanner and the deliverer cimport: a session's packet ids in both directions. Words in _ids.pyi."""
+"""For the scanner and the deliverer: a session's packet ids in both directions. Words in _ids.pyi."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 

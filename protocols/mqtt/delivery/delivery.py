@@ -185,7 +185,7 @@ class Delivery:
         while self._held and self._held[0][0] <= synced:
             self._host.out.write(self._held.popleft()[1])
 
-    # The outlet
+    # The consumer
 
     def peer(self) -> str:
         """The connection's name."""

@@ -115,7 +115,7 @@ class Replays:
 
 
 class Replay:
-    """One of them: an outlet of its own queue."""
+    """One of them: a consumer of its own queue."""
 
     priority = 0
 
@@ -163,7 +163,7 @@ class Replay:
         self._vhost.delete_session(self._name)
         self._vhost.broker.origin_readers -= self._no_local
 
-    # The outlet
+    # The consumer
 
     def peer(self) -> str:
         """The connection's name."""

@@ -66,7 +66,7 @@ class Pull:
     def __lt__(self, other: Pull) -> bool: ...
 
 class Consumer(BatchConsumer):
-    """A handle of the peer to be delivered to: the outlet of a queue."""
+    """A handle of the peer to be delivered to: the consumer of a queue."""
 
     id: int
     queue: Any

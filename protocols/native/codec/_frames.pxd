@@ -1,4 +1,4 @@
-"""What the kernels of the native protocol share: the head of a frame, and the types they handle."""
+"""The common parts of the native protocol's kernels: the head of a frame, and the types they handle."""
 
 from libc.stdint cimport uint8_t, uint32_t
 

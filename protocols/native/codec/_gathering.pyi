@@ -1,4 +1,4 @@
-"""What a producer gathers: batches that grow as their frames, and what becomes of their messages."""
+"""The output of a producer: batches that grow as their frames, and what becomes of their messages."""
 
 import asyncio
 from typing import Any

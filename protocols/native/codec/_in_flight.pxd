@@ -1,4 +1,4 @@
-"""What a consumer holds: its deliveries that are out, by tag. The words are in _held.pyx."""
+"""The unsettled messages of a consumer: its deliveries that are out, by tag. The words are in _held.pyx."""
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 

@@ -1,4 +1,4 @@
-"""What a consumer holds: its deliveries that are out, by tag. Kernels use `_held.pxd`, tests what is here."""
+"""The unsettled messages of a consumer, by tag. Kernels use `_held.pxd`, tests what is here."""
 
 class Held:
     first: int

@@ -1,4 +1,4 @@
-"""What came for a consumer and waits to be given out: frames as they are; records are made when taken."""
+"""Messages that wait to be given to a consumer: frames as they are; records are made when taken."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar

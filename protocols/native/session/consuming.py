@@ -1,4 +1,4 @@
-"""The consumers of one connection: outlets of subscriptions, queues and readers; delayed returns.
+"""The consumers of one connection: consumers of subscriptions, queues and readers; delayed returns.
 
 A consumer of a subscription or a queue gives back what it holds when it is closed or its connection is lost.
 """

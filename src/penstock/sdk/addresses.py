@@ -25,7 +25,7 @@ __all__ = ["Opening", "of_producer", "of_reader", "of_subscription", "start_of"]
 
 _MQTT: Final = "amq.topic"
 _OF_QUEUES: Final = ("exclusive", "priority", "max_unacked")
-"""What can be said of a consumer of a queue that is there."""
+"""The options of a consumer of a queue that exists."""
 
 
 class Opening(NamedTuple):
@@ -60,7 +60,7 @@ class Opening(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is, in words."""
+        """A description of it, for error texts."""
         if self.binding is not None:
             return f"exchange {self.binding[0]!r}, key {self.binding[1]!r}"
         of = "topic" if "topic" in self.fields else "queue"

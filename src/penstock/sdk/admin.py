@@ -18,7 +18,7 @@ __all__ = ["Admin", "QueueInfo", "SubscriptionInfo", "TopicInfo"]
 
 
 class SubscriptionInfo(TypedDict):
-    """What is told of a subscription."""
+    """The facts about a subscription."""
 
     kind: str
     durable: bool
@@ -40,7 +40,7 @@ class SubscriptionInfo(TypedDict):
 
 
 class TopicInfo(TypedDict):
-    """What is told of a topic."""
+    """The facts about a topic."""
 
     topic: str
     messages: int
@@ -51,7 +51,7 @@ class TopicInfo(TypedDict):
 
 
 class QueueInfo(TypedDict):
-    """What is told of a queue."""
+    """The facts about a queue."""
 
     queue: str
     durable: bool
@@ -84,7 +84,7 @@ class Admin:
         return list((await self._client.request("topics"))["topics"])
 
     async def describe(self, topic: str) -> TopicInfo:
-        """What a topic holds, and its subscriptions with backlog and consumers."""
+        """The size of a topic, and its subscriptions with backlog and consumers."""
         return cast(TopicInfo, await self._client.request("describe", topic=topic))
 
     # Subscriptions
@@ -148,7 +148,7 @@ class Admin:
         return int(told["messages"])
 
     async def purge_queue(self, queue: str) -> int:
-        """Drop what is ready: how many. What is out stays."""
+        """Drop the ready messages; how many they were. Delivered messages stay."""
         return int((await self._client.request("purge_queue", queue=queue))["messages"])
 
     async def queues(self) -> list[str]:
@@ -156,7 +156,7 @@ class Admin:
         return list((await self._client.request("queues"))["queues"])
 
     async def describe_queue(self, queue: str) -> QueueInfo:
-        """What a queue holds, and who consumes it."""
+        """The size of a queue, and its consumers."""
         return cast(QueueInfo, await self._client.request("describe", queue=queue))
 
     # Bindings

@@ -83,8 +83,8 @@ class Client(Connecting):
                 is kept once over restarts of the program, too; see `penstock.sdk.outbox`.
             acks: What `send` waits for: "all" the disk, "written" the operating system, "none" nothing.
             linger_ms: How long a batch waits for more; at 0 it has what one turn of the loop brings.
-            batch_bytes, batch_messages: What a batch holds at most.
-            buffer_bytes: What may be under way; above it `send` waits and `send_nowait` raises BufferFull.
+            batch_bytes, batch_messages: The most that a batch holds.
+            buffer_bytes: The most under way; above it `send` waits and `send_nowait` raises BufferFull.
             create: Make the topic when there is none.
             group: For half messages: `Producer.prepare`.
 
@@ -146,10 +146,10 @@ class Client(Connecting):
                 MessageId.
             durable: It outlives its consumers and a restart.
             exclusive: Of a queue: let no other consumer in.
-            prefetch, prefetch_bytes: What may wait in this process, in bytes with 28 for each message (and
+            prefetch, prefetch_bytes: The most that waits in this process, in bytes with 28 for each (and
                 a message of more than a fifth of it besides); 0 messages: only `pull` brings some.
             max_unacked: What this consumer may have out, with what waits here; at most `native.max_unacked`.
-            ack_timeout_s: What is not acknowledged in time comes again, to whoever is there.
+            ack_timeout_s: A message that is not acknowledged in time comes again, to whoever is there.
             nack_backoff_s: How long what is given back waits; it doubles from the first to the second.
             create: Make topics that are not there: this one, and `dead_letter`.
             consumer: Its name, by which the active one, or the keys, are chosen.
@@ -338,7 +338,7 @@ class Client(Connecting):
         """Have a delayed message never come.
 
         Args:
-            topic: What it was sent to; None: to `exchange`, by `routing_key`.
+            topic: The topic it was sent to; None: to `exchange`, by `routing_key`.
             id: What `Producer.send` gave for it; or its name (`delay_id`), by whatever protocol it was
                 published. A name is one of the exchange, and one of all topics and queues together.
 

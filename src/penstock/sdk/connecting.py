@@ -29,7 +29,7 @@ __all__ = ["Connecting", "Resumable"]
 logger: Final = logging.getLogger("penstock.sdk")
 
 _FATAL: Final = frozenset(("frame_size", "malformed", "preface", "unexpected_frame", "version"))
-"""What the gateway ended a connection for, and would end the next one for."""
+"""The reasons to end a connection that hold for the next one as well."""
 _BACKOFF_S: Final = 0.05
 _BACKOFF_MAX_S: Final = 5.0
 
@@ -51,7 +51,7 @@ class Resumable(Receiver, Protocol):
 
 
 class Connecting:
-    """What a client is without what users make of it."""
+    """A client without the operations of its users: connecting, and staying connected."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class Connecting:
 
     @property
     def user(self) -> str:
-        """Who is logged in, by the gateway's word; "": nobody was yet."""
+        """The user who is logged in, by the gateway's word; "": nobody was yet."""
         return self._user
 
     @property
@@ -351,7 +351,7 @@ class Connecting:
 
 
 def _check_options(target: Target, tls: object, user: object, password: object, token: object) -> None:
-    """What is said of a client besides times. Raises TypeError, ClientError."""
+    """Check the settings of a client other than times. Raises TypeError, ClientError."""
     if tls is not None and not isinstance(tls, ssl.SSLContext):
         raise TypeError(f"tls is an ssl.SSLContext, not {type(tls).__name__}: ssl.create_default_context()")
     if tls is not None and not target.tls:

@@ -47,7 +47,7 @@ _CREDIT_MAX: Final = 2**32 - 1
 
 
 class Source(Generic[T]):
-    """What the messages belong to that a consumer got by one connection, or between two seeks."""
+    """The owner of the messages that a consumer got by one connection, or between two seeks."""
 
     __slots__ = ("consumer",)
 
@@ -77,7 +77,7 @@ class Consumer(Settling[T]):
         self._prefetch = prefetch
         self._prefetch_bytes = min(prefetch_bytes, _CREDIT_MAX)
         self.source = Source(self)
-        """What messages belong to that are ours."""
+        """The owner of messages that are ours."""
         self._inbox: Inbox[Message[T]] = Inbox(
             Message, self.source, -(-prefetch // 2), -(-self._prefetch_bytes // 2)
         )
@@ -89,10 +89,10 @@ class Consumer(Settling[T]):
         self._acks: list[tuple[int, int]] = []
         self._is_paused = False
         self.give_back: Callable[[Message[T]], Awaitable[None]] = self.nack
-        """What becomes of a message whose `process` block raised."""
+        """The fate of a message whose `process` block raised."""
         self._loop: asyncio.AbstractEventLoop
         self.events: deque[dict[str, Any]] = deque(maxlen=100)
-        """What the gateway said of it, e.g. {"event": "void"}."""
+        """The gateway's words about it, e.g. {"event": "void"}."""
 
     # Opening and closing
 
@@ -168,7 +168,7 @@ class Consumer(Settling[T]):
         """It cannot go on."""
         self._error = error
         self._link = None
-        # What was given out comes again, to others.
+        # Messages that were given out come again, to others.
         self.source = Source(self)
         self._wake_all()
         for _, answer in self._pulls.values():
@@ -199,7 +199,7 @@ class Consumer(Settling[T]):
 
     @property
     def takes(self) -> bool:
-        """What it is given is to be settled; of readers it is not."""
+        """Whether its messages are to be settled; those of readers are not."""
         return self._opening.takes
 
     @property
@@ -225,7 +225,7 @@ class Consumer(Settling[T]):
             pull, messages = self._inbox.deliver(payload)
             if pull:
                 waiting = self._pulls.get(pull)
-                # Who asked may have given up: the next pull has them.
+                # The caller may have given up: the next pull has them.
                 (self._unclaimed if waiting is None else waiting[0]).extend(messages)
             else:
                 self._wake()
@@ -238,7 +238,7 @@ class Consumer(Settling[T]):
             event = json.loads(payload)
             self.events.append(event)
             if event["event"] == "void":
-                # What waits here is void, and the credit it took is given again.
+                # Messages that wait here are void, and the credit they took is given again.
                 self._void()
                 self._regrant()
             elif event["event"] == "closed":
@@ -342,7 +342,7 @@ class Consumer(Settling[T]):
         return found
 
     async def batches(self, most: int = 1000) -> AsyncIterator[Batch[T]]:
-        """What is here, `most` at most and one at least, until it is closed."""
+        """The messages that are here, `most` at most and one at least, until it is closed."""
         while True:
             try:
                 await self._wait(None)
@@ -355,7 +355,7 @@ class Consumer(Settling[T]):
     async def __aiter__(self) -> AsyncIterator[Message[T]]:
         inbox = self._inbox
         while True:
-            # What is here needs no coroutine of its own.
+            # A message that is here needs no coroutine of its own.
             message = inbox.next()
             if message is None:
                 try:

@@ -1,4 +1,4 @@
-"""What a client may meet. Each says what happened and what to do; `code` is the wire's, `retryable` whether
+"""The errors of a client. Each says what happened and what to do; `code` is the wire's, `retryable` whether
 the same may go well later.
 
 PenstockError
@@ -51,13 +51,13 @@ class ClientError(PenstockError):
     """The root of what the client raises."""
 
     code = "client"
-    """What happened, in a word that does not change: docs/reference/native.md has the gateway's."""
+    """The event, in a word that does not change: docs/reference/native.md has the gateway's."""
     retryable = False
     """Whether the same may go well later, without a change to the program."""
 
 
 class ConnectionLost(ClientError):
-    """There is no connection. What was under way may have happened or not."""
+    """There is no connection. Calls that were under way may have happened or not."""
 
     code = "connection_lost"
     retryable = True
@@ -151,7 +151,7 @@ def from_wire(told: dict[str, Any]) -> ClientError:
 
 
 def too_large(size: int, most: int) -> Refused:
-    """What is to be sent does not fit into a frame."""
+    """The message does not fit into a frame."""
     error = Refused(
         f"{size} bytes at once are more than the gateway takes, which is {most}",
         remedy="send less at once, or raise native.max_frame_bytes of the gateway",

@@ -86,7 +86,7 @@ class Group:
         whole("max_checks", self.max_checks, 1, 1000)
 
     def fields(self) -> dict[str, Any]:
-        """What `open_producer` has of it."""
+        """The keyword arguments that `open_producer` gets from it."""
         return {
             "group": self.name,
             "check_after_ms": int(self.check_after_s * 1000),

@@ -33,7 +33,7 @@ _EXPIRED: Final = 10
 
 
 class Receiver(Protocol):
-    """Who has a handle."""
+    """The owner of a handle."""
 
     def frame(self, kind: int, payload: bytes) -> None:
         """A frame for it. Must not raise; ValueError: it is a DELIVER_STORED, and damaged."""
@@ -58,7 +58,7 @@ class Link(asyncio.Protocol):
         self._error: ClientError | None = None
         self.welcome: dict[str, Any] = {}
         self.user = ""
-        """Who is logged in."""
+        """The user who is logged in."""
         self.packs = ""
         """How batches are compressed; "": they are not."""
         self.stores = False
@@ -255,7 +255,7 @@ class Link(asyncio.Protocol):
         """
         if self._error is not None:
             raise self._error
-        # Who gives up leaves the answer to `drop`.
+        # A caller that gives up leaves the answer to `drop`.
         return await asyncio.shield(self._ask(do, fields))
 
     def _ask(self, do: str, fields: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:

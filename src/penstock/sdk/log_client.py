@@ -26,7 +26,7 @@ _HEAD: Final = struct.Struct(">IBBHI")
 _TIMEOUT_S: Final = 60.0
 _RECEIVE_BYTES: Final = 1 << 20
 _FIRST: Final = (kinds.WELCOME, kinds.ERROR, kinds.PING)
-"""What a gateway says first,"""
+"""The first words of a gateway,"""
 _WELCOME_MAX: Final = 1 << 20
 """of so many bytes at most."""
 _ELSEWHERE: Final = "is this the address of native.listen? AMQP, MQTT and HTTP have others"
@@ -34,7 +34,7 @@ _ELSEWHERE: Final = "is this the address of native.listen? AMQP, MQTT and HTTP h
 
 @dataclass(frozen=True)
 class LogListing:
-    """What files there are."""
+    """The files there are."""
 
     manifest: bytes
     segments: list[tuple[int, int, int]]

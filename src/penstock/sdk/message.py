@@ -149,7 +149,7 @@ def _header_reader() -> Callable[[bytes, bytes], str | bytes | None]:
 
 
 class Described:
-    """What has properties, encoded in `block`."""
+    """An object with properties, encoded in `block`."""
 
     block: bytes
 
@@ -200,12 +200,12 @@ class Message(Record, Described, Generic[T]):
 
     @property
     def exchange(self) -> str:
-        """What it was published to; "" for topics and queues."""
+        """The exchange it was published to; "" for topics and queues."""
         return self.key_block[1 : 1 + self.key_block[0]].decode("utf-8", "surrogateescape")
 
     @property
     def routing_key(self) -> str:
-        """What it was routed by: the topic's name, an AMQP routing key."""
+        """The key it was routed by: the topic's name, or an AMQP routing key."""
         return self.key_block[2 + self.key_block[0] :].decode("utf-8", "surrogateescape")
 
     @property

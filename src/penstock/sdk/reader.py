@@ -44,7 +44,7 @@ class Reader(Consumer[T]):
         if not self._inbox.waiting and not self._unclaimed:
             described = await self.client.request("describe", topic=self.topic)
             last = described["last_position"] if described["messages"] else 0
-            # What came meanwhile was published after the question, or waits now.
+            # Messages that came meanwhile were published after the question, or wait now.
             return bool(self._inbox.waiting or last >= (self._goes_on() or 0))
         return True
 

@@ -25,7 +25,7 @@ __all__ = ["Receiving"]
 
 
 class Receiving(Generic[T]):
-    """What follows from `receive_many`."""
+    """The methods that follow from `receive_many`."""
 
     stopped = False
     """`stop` was called, or it is closed."""

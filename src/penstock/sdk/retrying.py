@@ -109,7 +109,7 @@ class RetryingConsumer(CombinedConsumer[T]):
         ]
 
     def _in_turn(self) -> list[Consumer[T]]:
-        """What comes again is first."""
+        """A message that comes again is first."""
         return self._consumers[::-1]
 
     # Opening and closing

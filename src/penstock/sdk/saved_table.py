@@ -30,7 +30,7 @@ _DELIVERED: Final = struct.Struct(">QqHHII")
 
 
 class SavedTable(NamedTuple):
-    """What was saved."""
+    """The saved state."""
 
     position: int
     payload: bytes

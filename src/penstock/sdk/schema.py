@@ -34,7 +34,7 @@ class Codec(Protocol[T]):
         """The body of a message with this value."""
 
     def decode(self, body: bytes, /) -> T:
-        """The value of a body. What it raises, `Message.value` raises."""
+        """The value of a body. `Message.value` raises what it raises."""
 
 
 class Schema(Generic[T]):

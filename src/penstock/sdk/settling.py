@@ -47,7 +47,7 @@ class Settling(Receiving[T]):
     client: Client
     handle: int
     source: Source[T]
-    """What messages belong to that are ours."""
+    """The owner of messages that are ours."""
     _opening: Opening
     _link: Link | None
     _loop: asyncio.AbstractEventLoop
@@ -56,7 +56,7 @@ class Settling(Receiving[T]):
 
     @property
     def place(self) -> str:
-        """What it consumes, in words."""
+        """A description of its source, for error texts."""
         return self._opening.name
 
     def is_stale(self, message: Message[T]) -> bool:

@@ -157,12 +157,12 @@ class Table(Mapping[str, T]):
                 async with asyncio.timeout(_LOOK_S):
                     await moved.wait()
             except TimeoutError:
-                # What is waited for may have been dropped by retention.
+                # The awaited message may have been dropped by retention.
                 messages = (await self.client.request("describe", topic=self.topic))["messages"]
         self._check()
 
     async def changes(self) -> AsyncIterator[tuple[str, T | None]]:
-        """What changes from now on: key and value, None when it was deleted, until the table is closed.
+        """The changes from now on: key and value, None when it was deleted, until the table is closed.
 
         Who is slow gets the last value of each key that changed meanwhile.
 
@@ -202,7 +202,7 @@ class Table(Mapping[str, T]):
             )
 
     def saved(self) -> bytes:
-        """What it holds now, and up to where it has read: for `Client.table(topic, saved=...)`.
+        """Its content now, and the offset up to which it has read: for `Client.table(topic, saved=...)`.
 
         Raises ClientError.
         """

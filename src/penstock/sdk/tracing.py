@@ -24,7 +24,7 @@ __all__ = ["OpenTelemetry", "Tracing"]
 
 
 class Tracing(Protocol):
-    """What a client needs of a tracer."""
+    """The methods of a tracer that a client calls."""
 
     def sending(self, place: str, headers: MutableMapping[str, Any]) -> AbstractContextManager[object]:
         """A block in which a message is sent to `place`; puts the context into its headers."""

@@ -125,7 +125,7 @@ class Unconfirmed:
             batch.done(position)
 
     def refused(self, told: dict[str, Any], link: Link | None, handle: int) -> ClientError:
-        """What a REFUSED frame told; the error.
+        """The error that a REFUSED frame told.
 
         The numbers of what a producer with a name was refused are the next ones that the gateway takes.
         What was sent behind it is refused as well, and sent again by the numbers that it has now.

@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 
 def parse_url(url: str) -> Target:
-    """What a URL says; the user is guest, the vhost "/" unless it says otherwise.
+    """The parts of a URL; the user is guest, the vhost "/" unless it says otherwise.
 
     Raises:
         ClientError: it is no URL of a gateway.

@@ -1,4 +1,4 @@
-"""What one worker knows of the others: its number, how many there are, the doors, and the state in common."""
+"""One worker's view of the others: its number, how many there are, the doors, and the shared state."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from tests.unit.router.conftest import World
 
 
 class Consumer:
-    """An outlet that takes nothing."""
+    """A consumer that takes nothing."""
 
     priority = 0
 

@@ -136,7 +136,7 @@ def test_what_a_consumer_has_no_room_for_goes_out_next_in_order_and_uncounted(
 
 
 def test_a_consumer_that_took_a_part_is_asked_for_its_credit_again(world: World, feed: Feed) -> None:
-    """An outlet learns from `credit` that it is waited for: one whose output filled up must be asked."""
+    """A consumer learns from `credit` that it is waited for: one whose output filled up must be asked."""
     queue = world.queue("q", feed)
     consumer = attach(queue)
     consumer.room = 2

@@ -315,7 +315,7 @@ class _Listener:
 
 
 class _Consumer(Keyed):
-    """A subscription with acknowledgements: an outlet of its queue."""
+    """A subscription with acknowledgements: a consumer of its queue."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ _ALWAYS: Final = 2**64
 
 
 class Tail:
-    """One listener: the outlet of its queue."""
+    """One listener: the consumer of its queue."""
 
     priority = 0
 

@@ -34,7 +34,7 @@ _QUIET_S: Final = 15.0
 
 
 class Window:
-    """The outlet: what it took and the client has not settled is never more than its size."""
+    """The consumer: what it took and the client has not settled is never more than its size."""
 
     priority = 0
 

@@ -1,4 +1,4 @@
-"""A pull that waits: an outlet of its queue until it has something, or its time is up.
+"""A pull that waits: a consumer of its queue until it has something, or its time is up.
 
 It is served as soon as it is attached; only one that finds nothing waits, with one timer. Its time is for
 messages that are still to come: what the log has and is being read from the disk is waited for beyond it, for

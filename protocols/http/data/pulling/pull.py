@@ -9,7 +9,7 @@
 With `Accept: application/x-ndjson` a pull goes on (`lines`).
 With `?txn=T` the last, ack and nack are staged in a transaction (`transactions`).
 
-SOURCE is queues/Q, or streams/S/subscriptions/N. A poll (`polls`) is an outlet attached until it has
+SOURCE is queues/Q, or streams/S/subscriptions/N. A poll (`polls`) is a consumer attached until it has
 something: its share of the turns is that of any consumer. Subscriptions in which it matters who takes a
 message are pulled by consumers with a name (`members`).
 """

@@ -32,7 +32,7 @@ class Held:
 
 
 class Feeder(Keyed):
-    """See the module: the outlet, and what a subscription takes for a consumer."""
+    """See the module: the consumer, and what a subscription takes for a consumer."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 Each request is one task. What an answer changes (messages settled, progress, dead letters, the entry of the
 delivery log) is one atomic unit of the log. A webhook shares nothing with another one but the loop: it has
-its own endpoint (decisions), client (connections) and feeders (outlets), so none waits for another.
+its own endpoint (decisions), client (connections) and feeders (consumers), so none waits for another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tail's queue outlet: bounded, and honest about what it dropped."""
+"""A tail's queue consumer: bounded, and honest about what it dropped."""
 
 from __future__ import annotations
 

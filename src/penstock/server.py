@@ -59,6 +59,7 @@ from penstock.router.audit import AuditOptions
 from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
+from penstock.start_times import StartTimes
 from penstock.subscriptions.cursor import _events as events
 from penstock.subscriptions.tick.tick import Loop, Tick
 from penstock.workers.crew import Crew, Membership, Stopped
@@ -124,11 +125,13 @@ def work(
     # The usual soft limit of 1024 is for programs that use select(); each connection needs one.
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     return_large_blocks()
+    times = StartTimes()
     tls = open_tls(config)
     log = open_log(config)
+    times.ended("log")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, log, tls, membership, load))
+            return runner.run(_serve(config, log, tls, membership, load, times))
     except Stopped:
         return 0
     finally:
@@ -193,10 +196,12 @@ async def running(
     membership: Membership | None = None,
     *,
     timers: Loop | None = None,
+    times: StartTimes | None = None,
 ) -> AsyncIterator[Parts]:
     """A gateway over an open log; what it says goodbye with, and writes, comes when the block ends.
 
-    `timers`: what its times are by, besides those of connections; None: the event loop.
+    `timers`: what its times are by, besides those of connections; None: the event loop. `times` gets the
+    phases of the start.
 
     Raises:
         ConfigError: a file that the configuration names cannot be used.
@@ -229,6 +234,8 @@ async def running(
         shared=None if crew is None else crew.shared,
         oauth=_oauth(config),
     )
+    times = times or StartTimes()
+    times.ended("queues")
     give_back()  # what a start takes for a moment, while all rows are read
     shared = ProcessContext(
         tls=tls,
@@ -277,6 +284,7 @@ async def running(
             await load_parts(importing, config.management.load_definitions, registry.definitions())
         if crew is not None:
             crew.serve(fronts)
+        times.ended("listeners")
         yield Parts(tick, fronts, broker, shared.admission, memory)
     finally:
         if crew is not None:
@@ -298,6 +306,7 @@ async def _serve(
     tls: Tls | None,
     membership: Membership | None,
     load: Callable[[], Config] | None,
+    times: StartTimes,
 ) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event() if membership is None else membership.stopping
@@ -312,7 +321,7 @@ async def _serve(
         loop.add_signal_handler(number, stopping.set)
     if membership is not None:
         membership.watch(loop)
-    async with running(config, log, tls, membership) as parts:
+    async with running(config, log, tls, membership, times=times) as parts:
         if tls is not None:
             watch_files(tls, parts.tick)
         reloader = Reloader(
@@ -329,6 +338,7 @@ async def _serve(
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 100)
+        times.ended("collect")
         started = time.perf_counter()
         fronts = parts.fronts.values()
         addresses = {name: address for front in fronts for name, address in front.addresses.items()}
@@ -336,7 +346,9 @@ async def _serve(
             print(ready_line(addresses, config), flush=True)
         else:
             membership.ready(addresses)
-        logger.info("ready", extra=logs.fields(**addresses, cpu_s=round(time.process_time(), 2)))
+        logger.info(
+            "ready", extra=logs.fields(**addresses, cpu_s=round(time.process_time(), 2), **times.fields())
+        )
         await stopping.wait()
         loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

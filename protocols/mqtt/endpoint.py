@@ -182,19 +182,31 @@ class MqttConnection(Connection):
             except AuthenticationRefused as error:
                 self.session.refused(reasons.BAD_USER_NAME_OR_PASSWORD, error.message)
             return
-        if user_name is None:
-            allowed = self._options.allow_anonymous
+        if user_name is None or self._is_unchecked(user_name, password):
             try:
                 with users.attempt("mqtt", self.peer_host):
-                    if allowed is False:
-                        raise AuthenticationRefused("", "anonymous")
-                    identity = users.anonymous(loopback, everywhere=allowed is True)
+                    identity = self._anonymous(user_name)
                 self._let_in(identity)
             except AuthenticationRefused as error:
                 self.session.refused(reasons.NOT_AUTHORIZED, error.message)
             return
         self.hold("login")
         self._login = self.loop.create_task(self._verify(user_name, password or b"", loopback))
+
+    def _is_unchecked(self, user_name: str, password: bytes | None) -> bool:
+        """Whether this login is that of nobody the gateway knows, and let in all the same."""
+        allowed = self._options.allow_any_login
+        if allowed is False or not (allowed is True or self.local):
+            return False
+        return self._clients.broker.users.is_stranger(user_name, password or b"")
+
+    def _anonymous(self, user_name: str | None) -> Identity:
+        """Who a client without a name is, or with one that is not checked. Raises AuthenticationRefused."""
+        options = self._options
+        allowed = options.allow_anonymous if user_name is None else options.allow_any_login
+        if allowed is False:
+            raise AuthenticationRefused("", "anonymous")
+        return self._clients.broker.users.anonymous(self.local, everywhere=allowed is True)
 
     def _let_in(self, identity: Identity) -> None:
         self.trusted = True
@@ -275,12 +287,10 @@ class MqttConnection(Connection):
 
     async def _known_here(self, user_name: str | None, password: bytes | None) -> Identity:
         """Who logs in by our own users. Raises AuthenticationRefused."""
-        users, allowed = self._clients.broker.users, self._options.allow_anonymous
-        if user_name is not None:
+        if user_name is not None and not self._is_unchecked(user_name, password):
+            users = self._clients.broker.users
             return await users.authenticate(user_name, password or b"", self.local, peer=self.peer_host)
-        if allowed is False:
-            raise AuthenticationRefused("", "anonymous")
-        return users.anonymous(self.local, everywhere=allowed is True)
+        return self._anonymous(user_name)
 
     def ask(self, identity: Identity, operation: TopicOperation, topics: list[str]) -> bool:
         """Have amqtt's plugins decide, if they have not yet; nothing is read meanwhile."""
@@ -446,6 +456,9 @@ async def serve(
                 remedy="let a topic plugin of amqtt do what the file does, or the other way round",
             )
         broker.authorizer.topic_guard = AmqttHost(options.amqtt_config)
+    if options.allow_any_login is not False:
+        whose = "this machine" if options.allow_any_login == "loopback" else "any machine"
+        logger.warning("mqtt.allow_any_login: clients of %s get in with any user name and password", whose)
     clients = Clients(broker, lambda: broker.log.wall_ms() / 1000, options)
 
     def connection() -> Connection:

@@ -31,6 +31,8 @@ class MqttOptions:
     """A client without a user name is whom its certificate names."""
     allow_anonymous: Literal["loopback"] | bool = "loopback"
     """Who may connect without a user name."""
+    allow_any_login: Literal["loopback"] | bool = False
+    """Who may connect with a user name that nobody has, and any password."""
     max_packet_bytes: int = 1 << 20
     """The largest packet accepted."""
     receive_maximum: int = 1000

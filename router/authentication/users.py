@@ -225,6 +225,10 @@ class Users:
         """A login by SCRAM-SHA-256; `user_of` gives the user for the name that a client sends."""
         return ScramLogin(self, protocol, peer_is_loopback, user_of, peer)
 
+    def is_stranger(self, username: str, password: bytes) -> bool:
+        """Whether nobody has this name, and the password is no token that says who it is of."""
+        return username not in self._users and not (self._oauth is not None and is_token(password))
+
     def anonymous(self, peer_is_loopback: bool, *, everywhere: bool = False) -> Identity:
         """The identity of a peer without a user name: the default user.
 

@@ -166,11 +166,17 @@ def test_doctor_finds_nothing_wrong_with_the_defaults_and_names_what_is(
         "amqp.listen=0.0.0.0:5672",
         "auth.loopback_users=[]",
         "mqtt.allow_anonymous=true",
+        "mqtt.allow_any_login=true",
         "amqp.allow_anonymous=true",
     ]
     words = [word for one in sets for word in ("--set", one)]
     sick = run("doctor", *data, *words, "--url", "http://127.0.0.1:1", code=1)
-    guards = ("auth.default_password", "amqp.allow_anonymous", "mqtt.allow_anonymous")
+    guards = (
+        "auth.default_password",
+        "amqp.allow_anonymous",
+        "mqtt.allow_anonymous",
+        "mqtt.allow_any_login",
+    )
     for option in ("log.fsync", "amqp.listen", *guards):
         assert f"error: {option}: " in sick
     assert "no gateway was asked" in sick

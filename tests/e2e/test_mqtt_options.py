@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.brokers import BrokerFailed, Gateway, Mosquitto
 from tests.support.mosquitto_clients import command, publish, received, subscriber
+from tests.support.mqtt_wire import Gate
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="apt-get install mosquitto-clients"),
@@ -60,7 +62,7 @@ def test_the_rights_of_an_acl_file_hold(tmp_path: Path) -> None:
     with Gateway(tmp_path, settings={"mqtt.acl_file": str(tmp_path / "acl")}) as gateway:
         port = gateway.mqtt_port
         assert acl_rights(port, LOGIN) == {
-            "read public/#": False,
+            "read public/#": True,  # a part of it: see test_wide_subscriptions
             "read own/x": True,
             "read drop/box": False,
             "read other": False,
@@ -71,7 +73,7 @@ def test_the_rights_of_an_acl_file_hold(tmp_path: Path) -> None:
             "write from/you": False,
         }
         for version in ("mqttv31", "mqttv311"):
-            assert granted(port, version, "own/#", *LOGIN) and not granted(port, version, "#", *LOGIN)
+            assert granted(port, version, "#", *LOGIN) and not granted(port, version, "other/#", *LOGIN)
         # Without a name: the default user's rights, and the lines for such clients.
         assert granted(port, "mqttv5", "public/open") and not granted(port, "mqttv5", "public/secret")
         with subscriber(port, "mqttv311", "-t", "$SYS/broker/version") as sub:
@@ -85,7 +87,7 @@ def test_the_rights_of_an_acl_file_hold(tmp_path: Path) -> None:
 
 
 def test_mosquitto_reads_the_same_file_in_the_same_way(tmp_path: Path) -> None:
-    """For one with a name. It delivers, and refuses, per message where the gateway does per filter."""
+    """For one with a name. It grants every subscription, also those that can bring nothing."""
     (tmp_path / "acl").write_text(ACL)
     with Mosquitto(tmp_path, options=(f"acl_file {tmp_path / 'acl'}",)) as mosquitto:
         rights = acl_rights(mosquitto.mqtt_port, LOGIN)
@@ -116,3 +118,31 @@ def test_without_an_interval_there_are_no_figures(tmp_path: Path) -> None:
                 publish(port, version, "-t", "after", "-m", "it", "-q", "1")
                 assert received(sub, 1) == ["after it"]
         assert not accepted(port, "$SYS/broker/version")  # still nobody's to publish
+
+
+def refusal(port: int, version: int, **login: Any) -> int:
+    """The code of CONNACK."""
+    gate = Gate(port, version)
+    code = gate.wire().connect("any", **login).codes[0]
+    gate.close()
+    return code
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_any_login_is_let_in_where_that_is_allowed_as_mosquitto_does(tmp_path: Path, version: int) -> None:
+    """Of names that nobody has: a known user needs its password all the same."""
+    strange, wrong = {"user": "nobody", "password": b"x"}, {"user": "guest", "password": b"wrong"}
+    nameless = {"user": "nobody"}
+    with Gateway(tmp_path / "closed") as gateway:
+        refused = 0x86 if version == 5 else 4
+        assert refusal(gateway.mqtt_port, version, **strange) == refused
+        assert "allow_any_login" not in gateway.log_text()
+    settings = {"mqtt.allow_any_login": "loopback"}
+    with Gateway(tmp_path / "open", settings=settings) as gateway, Mosquitto(tmp_path / "m") as mosquitto:
+        for login in (strange, nameless, {"user": "", "password": b""}):
+            assert refusal(gateway.mqtt_port, version, **login) == 0, login
+            assert refusal(mosquitto.mqtt_port, version, **login) == 0, login
+        assert refusal(gateway.mqtt_port, version, **wrong) == refused
+        assert refusal(gateway.mqtt_port, version, user="guest", password=b"guest") == 0
+        assert "mqtt.allow_any_login: clients of this machine get in" in gateway.log_text()
+        assert "user=guest" in gateway.log_text()

@@ -69,6 +69,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
     else:
         assert option.key in (
             "allow_anonymous",
+            "allow_any_login",
             "folders",
             "kinds",
             "loopback_users",

@@ -144,6 +144,15 @@ def _users(config: Config) -> Iterator[Finding]:
                 f"true: {protocol.upper()} clients of any machine need no login",
                 'set "loopback" or false',
             )
+    unchecked = config.mqtt.allow_any_login
+    if unchecked is not False:
+        whose = "any machine" if unchecked is True else "this machine"
+        yield Finding(
+            "error" if unchecked is True else "warning",
+            "mqtt.allow_any_login",
+            f"MQTT clients of {whose} get in with any user name and password",
+            "make users (penstock rabbitmqctl add_user), and set it to false",
+        )
 
 
 def _is_loopback(host: str) -> bool:

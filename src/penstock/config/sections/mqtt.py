@@ -82,6 +82,15 @@ class Mqtt(TlsListener):
             "true = everybody, false = nobody.",
         ),
     )
+    allow_any_login: Literal["loopback"] | bool = field(
+        default=False,
+        metadata=option(
+            Choice(("loopback",), switch=True),
+            "Whose user name and password are not checked if the gateway has no user of that name: "
+            '"loopback" = peers on this machine, true = everybody, false = nobody. They are '
+            "auth.default_user. Mosquitto without a password file accepts them, too.",
+        ),
+    )
     max_packet_bytes: int = field(
         default=MIB,
         metadata=option(Bytes(KIB, 268_435_455), "The largest packet accepted; told to MQTT 5 clients."),

@@ -43,6 +43,10 @@ class MessageHeaders(dict[str, Any]):
 
 _DEPTH_MAX: Final = 64
 _EMPTY: Final = b'{"o":{}}'
+_SIMPLE: Final = frozenset({int, bool, type(None)})
+"""Types of values that JSON has, whatever the value."""
+_PLAIN: Final = _SIMPLE | {str, float}
+"""Types of decoded JSON that stand for themselves."""
 
 
 def same_value(left: object, right: object) -> bool:
@@ -92,6 +96,8 @@ def _raw(value: str | bytes) -> bytes:
 
 
 def _name(key: object) -> str:
+    if type(key) is str and key.isascii() and not key.startswith("\0"):
+        return key
     if not isinstance(key, str):
         raise ValueError(f"a table's key is text, not {type(key).__name__}")
     # JSON has no lone surrogates: such a key is kept by its bytes, behind a character that marks it.
@@ -111,6 +117,12 @@ def _is_utf8(value: str) -> bool:
 def _plain(value: object, depth: int) -> object:
     if depth > _DEPTH_MAX:
         raise ValueError(f"a table nested deeper than {_DEPTH_MAX}")
+    # A start reads and makes hundreds of thousands of these: the ordinary ones by their type.
+    kind = type(value)
+    if kind in _SIMPLE:
+        return value
+    if kind is str and value.isascii():  # type: ignore[attr-defined]
+        return value
     match value:
         case None | bool() | int():
             return value
@@ -137,6 +149,13 @@ def _value(data: object) -> object:
     if not isinstance(data, dict):
         return data
     ((kind, inner),) = data.items()
+    if kind == "o":
+        return {
+            text(base64.b64decode(key[1:])) if key.startswith("\0") else key: (
+                item if type(item) in _PLAIN else _value(item)
+            )
+            for key, item in inner.items()
+        }
     match kind:
         case "b":
             return base64.b64decode(inner)
@@ -148,9 +167,4 @@ def _value(data: object) -> object:
             return Decimal(inner)
         case "f":
             return float(inner)
-        case "o":
-            return {
-                text(base64.b64decode(key[1:])) if key.startswith("\0") else key: _value(item)
-                for key, item in inner.items()
-            }
     raise ValueError(f"unknown kind {kind!r} in an encoded table")

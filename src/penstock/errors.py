@@ -17,12 +17,14 @@ subclass that belongs to that protocol's folder, not here.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from os.path import abspath
 from typing import Self
 
 __all__ = [
     "CodecError",
     "ConfigError",
+    "ConfigErrors",
     "LogError",
     "PenstockError",
     "ProtocolError",
@@ -62,6 +64,15 @@ class ConfigError(PenstockError):
         super().__init__(f"{place}: {message}" if place else message, remedy=remedy)
         self.source = source
         self.key = key
+
+
+class ConfigErrors(ConfigError):
+    """Several mistakes in the configuration. `str(error)` has a line for each."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        super().__init__(f"{len(errors)} mistakes in the configuration:\n  " + "\n  ".join(map(str, errors)))
+        self.errors = tuple(errors)
+        self.source, self.key = errors[0].source, errors[0].key
 
 
 class StartError(PenstockError):

@@ -7,10 +7,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from penstock.cli import main
 from tests.support.brokers import Gateway, free_port
 from tests.support.hooks import FAST, LOCAL, Hooks, bodies, check_hmac
 from tests.support.receiver import Got, Receiver, Reply
@@ -124,7 +126,7 @@ def test_a_webhook_consumes_a_subscription(hooks: Hooks, receiver: Receiver, uni
 
 
 def test_what_fails_is_sent_again_and_what_is_refused_becomes_a_dead_letter(
-    hooks: Hooks, receiver: Receiver, unique: str
+    hooks: Hooks, receiver: Receiver, unique: str, gateway: Gateway, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tries: dict[bytes, int] = {}
     garbage = Reply(raw=b"\x16\x03\x01 this is no HTTP\r\n\r\n")
@@ -149,6 +151,7 @@ def test_what_fails_is_sent_again_and_what_is_refused_becomes_a_dead_letter(
     shown = hooks.wait(unique, lambda shown: shown["delivered"] == 5 and shown["dead"] == 1)
     assert tries == {b"busy": 3, b"broken": 3, b"garbage": 3, b"moved": 3, b"refused": 3, b"fine": 1}
     assert shown["backlog"] == shown["held"] == 0
+    _commands_show_it(gateway, capsys, unique)
     results = {(one["status"], one["result"]) for one in hooks.attempts(unique, 16)}
     assert results == {
         (503, "throttled"), (500, "failed"), (0, "failed"), (302, "failed"), (400, "refused"), (202, "done"),
@@ -160,6 +163,19 @@ def test_what_fails_is_sent_again_and_what_is_refused_becomes_a_dead_letter(
     hooks.wait(unique, lambda shown: shown["delivered"] == 6 and shown["dead"] == 0)
     last = receiver.got[-1]
     assert (last.body, last.headers["webhook-id"]) == (b"refused", first_id)
+
+
+def _commands_show_it(gateway: Gateway, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """The queue of its dead letters is listed, and times can be read."""
+    url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
+    assert main(["dlq", "list", "--url", url, "-o", "json"]) == 0
+    listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    dead = listed[f"webhook.{name}.dead"]
+    assert (dead["messages"], dead["from"]) == (1, f"webhook {name}")
+    assert main(["webhooks", "attempts", "--url", url, name, "--columns", "at,status"]) == 0
+    _, first, *_ = capsys.readouterr().out.splitlines()
+    ago = datetime.now().astimezone() - datetime.fromisoformat(first.rpartition("  ")[0].strip())
+    assert timedelta() <= ago < timedelta(minutes=10), first
 
 
 def test_retry_after_rests_the_webhook(hooks: Hooks, receiver: Receiver, unique: str) -> None:
@@ -335,3 +351,39 @@ def test_concurrency_follows_the_receiver_and_the_breaker_probes_one_at_a_time(
     assert shown["concurrency"] == 1 and shown["results"]["failed"] >= 10
     down.clear()
     hooks.wait(unique, lambda shown: shown["delivered"] == 102 and shown["state"] == "active")
+
+
+@pytest.mark.parametrize(
+    ("format", "kind"),
+    [
+        ("cloudevents-binary", "application/json"),
+        ("cloudevents-structured", "application/cloudevents+json; charset=utf-8"),
+        ("cloudevents-batch", "application/cloudevents-batch+json; charset=utf-8"),
+        ("json", "application/json"),
+        ("raw", "application/json"),
+    ],
+)
+def test_a_test_is_sent_as_a_message_is(
+    hooks: Hooks, receiver: Receiver, unique: str, format: str, kind: str
+) -> None:
+    secret = hooks.put(
+        unique, source={"queue": hooks.queue(unique)}, url=receiver.url, format=format, verify="none"
+    )["secret"]
+    assert hooks.post(f"webhooks/{unique}/test").json()["result"] == "done"
+    (got,) = receiver.wait_count(1)
+    assert got.headers["content-type"] == kind
+    check_hmac(got, secret)
+    sent = {"type": "penstock.webhook.test", "webhook": unique}
+    whole = json.loads(got.body)
+    match format:
+        case "cloudevents-binary":
+            assert (got.headers["ce-type"], whole) == (sent["type"], sent)
+        case "cloudevents-structured":
+            assert (whole["type"], whole["data"]) == (sent["type"], sent)
+        case "cloudevents-batch":
+            assert [one["data"] for one in whole] == [sent]
+        case "json":
+            assert len(whole) == 1
+        case "raw":
+            assert whole == sent
+    assert hooks.show(unique)["delivered"] == 0, "it is no message of the webhook"

@@ -17,7 +17,7 @@ from penstock.config import Address, Config, User, load
 from penstock.config.kinds import BadValue, Count, Seconds
 from penstock.config.render import MASK, reference, schema, show
 from penstock.config.sources import Option, all_options
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, ConfigErrors
 from penstock.log_core.options import LogOptions
 from penstock.protocols.mqtt.options import MqttOptions
 
@@ -305,6 +305,38 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path, text: str, message: 
     with pytest.raises(ConfigError, match=message) as caught:
         load(file=file)
     assert str(caught.value).startswith(f"{file}: ")
+
+
+def test_all_mistakes_of_all_sources_are_named_at_once(tmp_path: Path) -> None:
+    text = """
+    [lgo]
+    [log]
+    fsync = 1
+    fsink = 2
+    [mqtt]
+    tls_listen = "127.0.0.1:8883"
+    [tls]
+    cert_file = 5
+    [oauth]
+    resource_server_id = "x"
+    """
+    file = written(tmp_path / "p.toml", text)
+    with pytest.raises(ConfigErrors) as caught:
+        load(file=file, environ={"PENSTOCK__AMQP__LISTEN": "x"}, sets=["log.fsync=often", "nothing"])
+    found = [(error.source, error.key) for error in caught.value.errors]
+    assert found == [
+        (str(file), "lgo"),
+        (str(file), "log.fsync"),
+        (str(file), "log.fsink"),
+        (str(file), "tls.cert_file"),  # and nothing about mqtt.tls_listen, which needs it
+        ("environment variable PENSTOCK__AMQP__LISTEN", "amqp.listen"),
+        ("--set", "log.fsync"),
+        ("--set", ""),
+        (str(file), "oauth.resource_server_id"),
+    ]
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "8 mistakes in the configuration:"
+    assert lines[1:] == [f"  {error}" for error in caught.value.errors]
 
 
 def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ def _list_dead(client: Client, parsed: argparse.Namespace) -> None:
             if binding["source"] == exchange and binding["destination_type"] == "queue":
                 if exchange or binding["routing_key"] == (key or queue["name"]):
                     sources.setdefault(binding["destination"], []).append(queue["name"])
+    for hook in client.get(f"webhooks/{segment(parsed.vhost)}"):
+        # The queue is made with the first dead letter (docs/reference/webhooks.md).
+        sources.setdefault(f"webhook.{hook['name']}.dead", []).append(f"webhook {hook['name']}")
     found = [
         {"name": queue["name"], "messages": queue["messages"], "from": ",".join(sources[queue["name"]])}
         for queue in queues

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,4 +124,14 @@ def _attempts(client: Client, parsed: argparse.Namespace) -> None:
         if not read["messages"]:
             break
         start = str(read["next"])
+    if parsed.output != "json":
+        for row in rows:
+            row["at"] = _time(row["at"])
     print_list(rows, parsed.columns, parsed.output)
+
+
+def _time(ms: object) -> object:
+    """Milliseconds since the epoch as people read them."""
+    if not isinstance(ms, int):
+        return ms
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")

@@ -11,19 +11,20 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import ParamSpec, cast
 
 from penstock.config.kinds import BadValue, Kind
 from penstock.config.options import Config
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, ConfigErrors
 
 __all__ = ["DEFAULT", "Loaded", "Option", "all_options", "load", "section_type"]
 
 DEFAULT = "default"
 _PREFIX = "PENSTOCK__"
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def load(
         flags: SECTION.KEY to (the flag as typed, the value as text).
 
     Raises:
-        ConfigError: any mistake in any source.
+        ConfigError: a mistake in any source.
+        ConfigErrors: several; all of them are in it.
 
     """
     reader = _Reader()
@@ -87,11 +89,11 @@ def load(
         reader.read_file(file)
     for name, text in sorted((environ or {}).items()):
         if name.upper().startswith(_PREFIX):
-            reader.read_variable(name, text)
+            reader.noting(reader.read_variable, name, text)
     for text in sets:
-        reader.read_set(text)
+        reader.noting(reader.read_set, text)
     for name, (flag, text) in (flags or {}).items():
-        reader.put_text(f"flag {flag}", name, text)
+        reader.noting(reader.put_text, f"flag {flag}", name, text)
     return reader.finish()
 
 
@@ -103,6 +105,15 @@ class _Reader:
         self.sections = {option.section for option in self.options.values()}
         self.values = {name: option.default for name, option in self.options.items()}
         self.origins = dict.fromkeys(self.options, DEFAULT)
+        self.errors: list[ConfigError] = []
+        """The mistakes so far, in the order of the sources."""
+
+    def noting(self, read: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Read one thing; a mistake in it is noted, so that the others are looked at, too."""
+        try:
+            read(*args, **kwargs)
+        except ConfigError as error:
+            self.errors.append(error)
 
     def read_file(self, path: Path) -> None:
         source = str(path)
@@ -119,14 +130,17 @@ class _Reader:
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"it is not TOML: {error}", source=source) from None
         for section, table in tables.items():
-            if section not in self.sections:
-                raise self._unknown_section(source, section)
-            if not isinstance(table, dict):
-                raise ConfigError(
-                    "this is a section, not a value", source=source, key=section, remedy=f"write [{section}]"
-                )
-            for key, value in table.items():
-                self.put_value(source, f"{section}.{key}", value)
+            self.noting(self._read_table, source, section, table)
+
+    def _read_table(self, source: str, section: str, table: object) -> None:
+        if section not in self.sections:
+            raise self._unknown_section(source, section)
+        if not isinstance(table, dict):
+            raise ConfigError(
+                "this is a section, not a value", source=source, key=section, remedy=f"write [{section}]"
+            )
+        for key, value in table.items():
+            self.noting(self.put_value, source, f"{section}.{key}", value)
 
     def read_variable(self, name: str, text: str) -> None:
         source = f"environment variable {name}"
@@ -163,9 +177,19 @@ class _Reader:
         self._put(source, name, value)
 
     def finish(self) -> Loaded:
-        self._check_listeners()
-        self._check_users()
-        self._check_oauth()
+        # What is checked against an option that is wrong itself would be another mistake than the user's.
+        failed = {error.key.partition(".")[0] for error in self.errors}
+        for needed, check in (
+            ("tls", self._check_listeners),
+            ("auth", self._check_users),
+            ("oauth", self._check_oauth),
+        ):
+            if needed not in failed:
+                self.noting(check)
+        if len(self.errors) > 1:
+            raise ConfigErrors(self.errors)
+        if self.errors:
+            raise self.errors[0]
         sections: dict[str, object] = {}
         for section in dataclasses.fields(Config):
             build = section_type(section)
@@ -209,13 +233,13 @@ class _Reader:
             if not name.endswith("listen") or not address:
                 continue
             if name.endswith((".tls_listen", ".wss_listen")) and not self.values["tls.cert_file"]:
-                raise self._wrong(name, "there is no certificate", "set tls.cert_file and tls.key_file")
+                wrong = self._wrong(name, "there is no certificate", "set tls.cert_file and tls.key_file")
+                self.errors.append(wrong)
             if address.endswith(":0"):
                 continue
             if address in seen:
-                raise self._wrong(
-                    name, f"{address} is also the address of {seen[address]}", "give each its own port"
-                )
+                message = f"{address} is also the address of {seen[address]}"
+                self.errors.append(self._wrong(name, message, "give each its own port"))
             seen[address] = name
 
     def _check_users(self) -> None:

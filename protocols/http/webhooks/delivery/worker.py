@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.logs import fields
 from penstock.protocols.http.server.messages import dumps
+from penstock.protocols.http.shared.traffic import Shown
 from penstock.protocols.http.webhooks.belongings import Context, dead_queue, own_queue
 from penstock.protocols.http.webhooks.client import NoAnswer
 from penstock.protocols.http.webhooks.delivery.feeder import Feeder, Held
 from penstock.protocols.http.webhooks.delivery.filters import Matcher
-from penstock.protocols.http.webhooks.delivery.formats import encode, id_of
+from penstock.protocols.http.webhooks.delivery.formats import Outgoing, encode, id_of
 from penstock.protocols.http.webhooks.delivery.ledger import EXCERPT, Ledger
 from penstock.protocols.http.webhooks.delivery.receipts import Receipt, receipt_of
 from penstock.protocols.http.webhooks.delivery.sender import NoSender, Sender
@@ -402,10 +403,22 @@ class Worker:
         return grant
 
     async def test(self) -> dict[str, Any]:
-        """Send one message that is in no queue; what came of it."""
-        body = dumps({"type": "penstock.webhook.test", "webhook": self.webhook.name})
+        """Send one message that is in no queue, in the webhook's format; what came of it."""
+        now_ms = self._context.broker.log.wall_ms()
+        message = Shown(
+            "",
+            "",
+            {
+                "content_type": "application/json",
+                "message_id": f"test-{now_ms}",
+                "type": "penstock.webhook.test",
+            },
+            dumps({"type": "penstock.webhook.test", "webhook": self.webhook.name}),
+        )
+        queue = own_queue(self.webhook.name) if self.source is None else self.source.name
+        one = Outgoing(0, now_ms, queue, self.webhook.vhost, message)
+        headers, body = encode(self.webhook.settings.format, [one])
         began = self._loop.time()
-        headers = {"content-type": "application/json"}
         receipt, status, text = await self._request(headers, body, "test", attempt=1, count=1)
         ms = round((self._loop.time() - began) * 1000, 3)
         return {"result": receipt.outcome.value, "status": status, "answer": text, "ms": ms}

@@ -78,6 +78,10 @@ asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined
 compare-rabbitmq: $(STAMPS)/extras kernels  ## run 10,000 random programs of AMQP's methods against RabbitMQ, too
 	$(BIN)/python -m tests.compare.rabbitmq $(ARGS)
 
+.PHONY: compare-mosquitto
+compare-mosquitto: $(STAMPS)/extras kernels  ## run random MQTT sessions against Mosquitto, too, for 5 minutes
+	$(BIN)/python -m tests.compare.mosquitto $(ARGS)
+
 .PHONY: powercut
 powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the gateway 50 times (needs root)
 	$(BIN)/python -m tests.crash.powercut $(ARGS)

@@ -277,3 +277,19 @@ def test_every_command_that_doctor_recommends_works_and_loses_nothing(
         run(*words)
     assert backlogs() == before
     api.close()
+
+
+def test_an_import_says_what_it_leaves_out(run: Run, tmp_path: Path, unique: str) -> None:
+    file = tmp_path / "definitions.json"
+    queue = {"name": unique, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+    file.write_text(json.dumps({"queues": [queue], "shovel_parts": [{"name": "x"}]}))
+    assert "shovel_parts" in run("definitions", "import", str(file), "--dry-run")
+    assert unique not in run("queues", "list"), "a dry run"
+    assert run("definitions", "import", str(file)) == ""
+    assert "left out" in run.errors and "shovel_parts" in run.errors
+    assert unique in run("queues", "list")
+
+
+def test_a_verb_of_rabbitmqctl_that_is_misspelt_gets_the_nearest(run: Run) -> None:
+    run("rabbitmqctl", "list_queus", code=64)
+    assert "did you mean 'list_queues'?" in run.errors

@@ -36,7 +36,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (those of the process when None) and return its exit code."""
-    parsed = _parsed(sys.argv[1:] if arguments is None else arguments)
+    parsed = _parsed(sys.argv[1:] if arguments is None else list(arguments))
     try:
         code: int = parsed.run(parsed)
         sys.stdout.flush()

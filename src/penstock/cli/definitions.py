@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from penstock.cli.client import ApiError, Client
@@ -52,10 +53,13 @@ def _import(client: Client, parsed: argparse.Namespace) -> None:
         raise ConfigError(f"cannot read it: {error.strerror}", source=parsed.file) from error
     except ValueError as error:
         raise ConfigError(f"it is not JSON: {error}", source=parsed.file) from error
+    found = client.request("POST", "definitions-dry-run", definitions)
     if not parsed.dry_run:
         client.request("POST", "definitions", definitions)
+        if found["unknown"]:
+            names = ", ".join(found["unknown"])
+            print(f"penstock: left out, because penstock has nothing like it: {names}", file=sys.stderr)
         return
-    found = client.request("POST", "definitions-dry-run", definitions)
     if parsed.output == "json":
         print(json.dumps(found, indent=2))
         return

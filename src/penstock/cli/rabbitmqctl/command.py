@@ -8,6 +8,7 @@ names too; --formatter json prints objects. Exit codes are rabbitmqctl's: 64 wro
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -60,7 +61,9 @@ def run(words: Sequence[str]) -> int:
             return 0
         verb = VERBS.get(parsed.verb)
         if verb is None:
-            raise Usage(f"Command '{parsed.verb}' not found; there are {', '.join(sorted(VERBS))}")
+            near = difflib.get_close_matches(parsed.verb, VERBS, 1, 0.6)
+            hint = f"did you mean '{near[0]}'? T" if near else "t"
+            raise Usage(f"Command '{parsed.verb}' not found; {hint}here are {', '.join(sorted(VERBS))}")
         needed, action = verb
         if len(parsed.words) < needed:
             raise Usage(f"{parsed.verb}: not enough arguments")

@@ -52,6 +52,16 @@ class Model:
                 self.dropped.append(message[0])
             else:
                 self.waiting.append(message)
+        self.shed()
+
+    def give_back(self, index: int) -> None:
+        """One comes back to its place: it counts before anybody gets the next one, as in RabbitMQ."""
+        self.waiting.append(self.held.pop(index))
+        self.waiting.sort()
+        self.shed()
+
+    def shed(self) -> None:
+        """Drop from the head what is too much."""
         while self.rules.sheds and self.over():
             self.dropped.append(self.waiting.pop(0)[0])
 
@@ -110,8 +120,7 @@ def test_what_is_too_much_is_dropped_and_nothing_else(
                         queue.cursor.settle(seq)
                     del consumer.held[:argument]
                 elif argument < len(model.held):
-                    model.waiting.append(model.held.pop(argument))
-                    model.waiting.sort()
+                    model.give_back(argument)
                     queue.cursor.requeue(consumer.held.pop(argument))
                 loop.settle()
                 model.settle(new)

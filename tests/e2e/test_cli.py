@@ -112,7 +112,7 @@ def test_what_goes_wrong_is_one_line_with_the_remedy(gateway: Gateway) -> None:
     refused = penstock(None, "queues", "list", code=1, url=nobody).stderr
     assert "user 'nobody' cannot log in" in refused and "PENSTOCK_USER" in refused
     lost = penstock(gateway, "pub", "--queue", "nowhere", "x", code=1).stderr
-    assert "there is no queue 'nowhere' in vhost '/'" in lost
+    assert "there is no queue or stream 'nowhere' in vhost '/'" in lost
     silent = penstock(None, "queues", "list", code=1, url="http://127.0.0.1:9").stderr
     assert silent.startswith("penstock: error: no answer from the management API at 127.0.0.1:9")
     assert "management.listen" in silent and silent.count("\n") == 1

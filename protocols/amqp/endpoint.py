@@ -193,7 +193,7 @@ class AmqpConnection(Connection):
         interval = self.session.heartbeat_s
         if not interval or self.session.state not in (State.OPEN, State.RUNNING):
             return
-        # What a held peer sent lies unread in the socket: its silence is ours.
+        # The bytes of a held peer lie unread in the socket: its silence is ours.
         if now - self.last_read_at > 2 * interval and not self.held:
             self.abort(f"missed heartbeats: nothing came for {2 * interval} s")
         elif now - self.last_write_at >= interval / 2:

@@ -67,7 +67,7 @@ PROBLEMS: Final = {
     "worker_down": "The worker that has the vhost is being started again: try again after Retry-After.",
     "wrong_mode": "This kind of queue or subscription is used otherwise; the detail says how.",
 }
-"""What each code means, and what to do."""
+"""The meaning of each code, and the remedy."""
 
 
 def is_open(request: Request) -> bool:

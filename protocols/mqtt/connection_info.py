@@ -19,7 +19,7 @@ def spoken(session: Session) -> str:
 
 
 def totals(session: Session) -> Totals:
-    """What its connection moved. Messages of QoS 0 are delivered, and never acknowledged."""
+    """The messages that its connection moved. Messages of QoS 0 are delivered, and never acknowledged."""
     published, delivered = session.counts()
     return Totals(published=published, delivered=delivered, acknowledged=session.completed)
 

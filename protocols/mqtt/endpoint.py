@@ -70,7 +70,7 @@ class MqttConnection(Connection):
         self._backpressure = False
         self.session = Session(self, clients, options)
 
-    # What Connection calls
+    # Called by Connection
 
     def received(self, buffer: bytearray, size: int) -> int:
         consumed = self.session.receive(buffer, size, self.last_read_at)
@@ -159,7 +159,7 @@ class MqttConnection(Connection):
     def force_close(self, reason: str) -> None:
         self.session.force_close(reason)
 
-    # What Session calls
+    # Called by Session
 
     @property
     def sink(self) -> Sink:
@@ -201,7 +201,7 @@ class MqttConnection(Connection):
         return self._clients.broker.users.is_stranger(user_name, password or b"")
 
     def _anonymous(self, user_name: str | None) -> Identity:
-        """Who a client without a name is, or with one that is not checked. Raises AuthenticationRefused."""
+        """The identity of a client without a name, or an unchecked one. Raises AuthenticationRefused."""
         options = self._options
         allowed = options.allow_anonymous if user_name is None else options.allow_any_login
         if allowed is False:
@@ -236,7 +236,7 @@ class MqttConnection(Connection):
         self._let_in(identity)
         self.release("login")
         if not self.closing:
-            # What came behind CONNECT lies in the connection: handle it as if it had come now.
+            # Input behind CONNECT lies in the connection: handle it as if it had come now.
             self.get_buffer(-1)
             self.buffer_updated(0)
 
@@ -286,7 +286,7 @@ class MqttConnection(Connection):
             host.take_back(*place, before)
 
     async def _known_here(self, user_name: str | None, password: bytes | None) -> Identity:
-        """Who logs in by our own users. Raises AuthenticationRefused."""
+        """The identity of a login by our own users. Raises AuthenticationRefused."""
         if user_name is not None and not self._is_unchecked(user_name, password):
             users = self._clients.broker.users
             return await users.authenticate(user_name, password or b"", self.local, peer=self.peer_host)
@@ -388,7 +388,7 @@ class MqttFrontEnd(FrontEnd):
         self._arm()
 
     def counts(self) -> Counts:
-        """What all connections counted, those that are gone as well."""
+        """The counts of all connections, those that are gone as well."""
         clients = self.clients
         counts = replace(clients.closed, connections=clients.accepted, sockets=clients.sockets)
         for connection in self.connections:

@@ -30,9 +30,9 @@ class MqttOptions:
     cert_login: bool = False
     """A client without a user name is whom its certificate names."""
     allow_anonymous: Literal["loopback"] | bool = "loopback"
-    """Who may connect without a user name."""
+    """The peers that may connect without a user name."""
     allow_any_login: Literal["loopback"] | bool = False
-    """Who may connect with a user name that nobody has, and any password."""
+    """The peers that may connect with a user name that nobody has, and any password."""
     max_packet_bytes: int = 1 << 20
     """The largest packet accepted."""
     receive_maximum: int = 1000
@@ -53,7 +53,7 @@ class MqttOptions:
     max_queued_bytes: int = 0
     """Bytes of their payloads; 0 = any number."""
     queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = "drop-oldest"
-    """What happens to a session with more."""
+    """The fate of messages for a session with more."""
     queue_qos0_messages: bool = False
     """Messages of QoS 0 wait for sessions that are away, too."""
     shared_strategy: Literal["round-robin", "random", "sticky", "hash-topic", "hash-clientid"] = "round-robin"

@@ -37,7 +37,7 @@ __all__ = ["Channel", "channel_totals"]
 
 
 def channel_totals(core: Core) -> Totals:
-    """What the channel moved since it was opened."""
+    """The messages that the channel moved since it was opened."""
     return Totals(
         published=core.published,
         awaiting_confirm=core.published_seq,
@@ -76,7 +76,7 @@ class Channel:
         """Of consumers that will be made; 0 = no limit."""
         self._held_cancels: list[str] | None = None
         self.last_queue = ""
-        """What "" means as a queue name."""
+        """The queue that "" stands for."""
         self.timeouts = Timeouts(self)
         firehose.turn(self)
 

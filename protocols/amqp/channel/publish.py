@@ -1,7 +1,7 @@
 """Publishes that Python must look at: headers exchanges, CC and BCC, delays, direct replies, transactions,
 messages that MQTT clients are to find retained.
 
-The kernel hands over a whole message it did not append. What it would have refused is refused here with
+The kernel hands over a whole message it did not append. A message that it would refuse is refused here with
 RabbitMQ's words; the rest is appended with the same record fields: at once, or at the commit of its
 transaction. `check` looks at the message alone, `routed` at the exchanges, `append` changes something.
 """
@@ -69,11 +69,11 @@ class Message:
     retained_as: bytes | None = None
     """The topic under which MQTT clients find it retained."""
     name: bytes | None = None
-    """What stands for its name while it is delayed."""
+    """The key of its name while it is delayed."""
     half: Prepared | Decided | None = None
-    """What it has to do with half messages."""
+    """Its part in half messages."""
     cancels: bytes | None = None
-    """What stands for the name of the delayed message that it cancels; it goes nowhere itself."""
+    """The key of the name of the delayed message that it cancels; it goes nowhere itself."""
 
     @property
     def size(self) -> int:
@@ -213,7 +213,7 @@ def append(channel: Channel, message: Message, way: Way) -> Published:
     """Append the message, and return it when it is mandatory and goes nowhere.
 
     Direct replies are delivered instead, and are in no log: the LSN is the last one. As in RabbitMQ they
-    count as going nowhere. What was sent before is not appended: the LSN is the one of then.
+    count as going nowhere. A message that was sent before is not appended: the LSN is the one of then.
     """
     published = _append_once(channel, message, way)
     if channel.vhost.firehose.is_on and not published.repeated:
@@ -258,7 +258,7 @@ def _append_once(channel: Channel, message: Message, way: Way) -> Published:
 
 
 def _refused(channel: Channel, way: Way) -> Published:
-    """What may come again is nowhere, not even where there is room, or among the dead letters."""
+    """A message that may come again is nowhere, not even where there is room, or among the dead letters."""
     return Published(channel.session.log.appender.next_lsn - 1, way.route, refused=True)
 
 

@@ -59,7 +59,7 @@ class Source:
 
 
 def source(channel: Channel, queue: Queue, method: Consume) -> Source:
-    """What basic.consume asks for. Raises InvalidArgument: the argument names no moment."""
+    """The source that basic.consume asks for. Raises InvalidArgument: the argument names no moment."""
     value = method.arguments[ARGUMENT]
     since = parse_since(value, channel.session.log.now_ms())
     if since is None:

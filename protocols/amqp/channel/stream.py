@@ -75,7 +75,7 @@ class Source:
 
 
 def source(channel: Channel, stream: Stream, method: Consume) -> Source:
-    """What basic.consume asks of a stream.
+    """The source in a stream that basic.consume asks for.
 
     Raises:
         AmqpError: a stream cannot be consumed like that.

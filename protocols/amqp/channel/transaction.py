@@ -23,7 +23,7 @@ __all__ = ["Transaction", "commit", "rollback", "select"]
 
 
 class Transaction:
-    """What a transactional channel published since its last commit or rollback."""
+    """The messages that a transactional channel published since its last commit or rollback."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

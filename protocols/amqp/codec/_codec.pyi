@@ -30,7 +30,7 @@ class Codec(QuickReader):
     size_sum: int
     """Bytes of the bodies of all of them."""
     stop_publishes: bool
-    """What is in front of the next basic.publish is handled, and no more."""
+    """Input in front of the next basic.publish is handled, and no more."""
     stopped: bool
     """That one has come; it waits in the input."""
 

@@ -3,7 +3,7 @@
 from penstock.protocols.net.outbuffer import OutBuffer
 
 class Confirms:
-    """What was published on a confirming channel and is not confirmed yet."""
+    """The publishes of a confirming channel that are not confirmed yet."""
 
     number: int
     """Of the channel."""

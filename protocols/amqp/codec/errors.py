@@ -64,7 +64,7 @@ class AmqpError(ProtocolError):
 
     @property
     def reply_text(self) -> str:
-        """What the close method says: NAME - text, at most 255 bytes."""
+        """The text of the close method: NAME - text, at most 255 bytes."""
         name = NAMES[self.code]
         text = f"{name} - {self.message}" if self.message else name
         return text.encode("utf-8", "surrogateescape")[:_TEXT_MAX].decode("utf-8", "ignore")
@@ -85,7 +85,7 @@ def hard(code: int, text: str, index: tuple[int, int] | None = None) -> AmqpErro
 
 
 def answer(error: PenstockError) -> AmqpError:
-    """What a client is told about `error`."""
+    """The code and text for `error`."""
     if isinstance(error, AmqpError):
         return error
     for kind in type(error).__mro__:

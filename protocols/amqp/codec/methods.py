@@ -316,7 +316,7 @@ METHODS: Final[dict[Index, tuple[type[Method], str]]] = {
     (30, 10): (AccessRequest, "sbbbbb"),
     **{index: (kind, _letters(index)) for index, kind in _DECODED.items()},
 }
-"""What a client may send outside the kernel's hot path: the tuple it becomes, and its letters."""
+"""The methods that a client may send outside the kernel's hot path: the tuple it becomes, and its letters."""
 
 KNOWN: Final = frozenset({*METHODS, (60, 40), (60, 80), (60, 90), (60, 120)})
 """All a client may send: these, and basic.publish, ack, reject and nack, which are the kernel's."""
@@ -336,7 +336,7 @@ NAMES: Final[dict[str, tuple[Index, str]]] = {
         if all(kind.amqp_type(field) in _LETTERS for field in kind.attributes())
     },
 }
-"""What can be encoded outside the kernel: ids and letters."""
+"""The methods that are encoded outside the kernel: ids and letters."""
 
 
 def decode(index: Index, arguments: bytes, *, entries: int = 1024) -> Method:

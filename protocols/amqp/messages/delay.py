@@ -118,7 +118,7 @@ def _within(name: str, wait_ms: int) -> int:
     return wait_ms
 
 
-# What the router asks of messages that it has accepted before: nothing here raises.
+# Questions of the router about messages that it has accepted before: nothing here raises.
 
 
 def _headers(block: bytes) -> Arguments:

@@ -64,14 +64,14 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What a message says of a half one."""
+    """A message's decision about a half one."""
 
     name: str
     commits: bool
 
 
 def half_of(headers: Table) -> Prepared | Decided | None:
-    """What a message's headers say; None: nothing of half messages. Raises AmqpError."""
+    """Its part in half messages, by its headers; None: nothing of half messages. Raises AmqpError."""
     found = [name for name in (_HALF, _COMMIT, _ROLLBACK) if name in headers]
     if not found:
         for name in (*_NUMBERS, _QUEUE, _DEAD_LETTER):

@@ -20,7 +20,7 @@ _SEQUENCE: Final = "x-penstock-sequence"
 
 
 def numbered(vhost: str, user: str, headers: Table) -> tuple[bytes, int] | None:
-    """What the producer is known by, and the message's number; None: it has none.
+    """The producer's name, and the message's number; None: it has none.
 
     Raises:
         AmqpError: one header without the other, or a value of another type.

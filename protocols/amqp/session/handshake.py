@@ -51,7 +51,7 @@ _CAPABILITIES: Final = (
     "per_consumer_qos",
     "direct_reply_to",
 )
-"""What is true here."""
+"""The capabilities of this server."""
 
 
 def server_properties(version: str) -> Table:

@@ -115,7 +115,7 @@ class Session:
         self.heartbeat_s = 0
         self.client_properties: Table = {}
         self.actor: Actor
-        """Who is logged in; set from State.TUNE on."""
+        """The user who is logged in; set from State.TUNE on."""
         self.vhost: Vhost
         """Set from State.RUNNING on."""
         self.certificate_user: str | None = None
@@ -136,11 +136,11 @@ class Session:
         self.gone = Totals()
         """Of channels that are closed."""
 
-    # What the endpoint asks
+    # Asked by the endpoint
 
     @property
     def quick(self) -> Codec | None:
-        """What may take the next read, as far as nobody else has to see it."""
+        """The codec that may take the next read, as far as nobody else has to see it."""
         ordinary = self.state is State.RUNNING and not (self._backpressure or self.stalled)
         return self.codec if ordinary else None
 
@@ -422,7 +422,7 @@ class Session:
 
     @property
     def identity(self) -> Identity:
-        """Who is logged in."""
+        """The user who is logged in."""
         return self.actor.identity
 
     @property
@@ -476,7 +476,7 @@ class Session:
         return totals.published, totals.delivered
 
     def totals(self) -> Totals:
-        """What the connection moved so far, closed channels included."""
+        """The messages that the connection moved so far, closed channels included."""
         sum_ = Totals()
         sum_.add(self.gone)
         for core in self.codec.all_channels():
@@ -500,7 +500,7 @@ class Session:
         self.send("connection.close", error.code, error.reply_text, class_id, method_id)
 
     failure = ""
-    """What we closed the connection for."""
+    """The reason for which we closed the connection."""
     mechanism = ""
 
     def end(self, reason: str) -> None:

@@ -150,7 +150,7 @@ class Noting:
         long = action == "definitions.import"
         return audited(self._broker.audit, action, view, handler, long=long, kept=on_disk)
 
-    # What is seen
+    # Reading
 
     def _user(self, names: Names) -> Any:
         users, name = self._broker.users, names["user"]

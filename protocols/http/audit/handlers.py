@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TAGS", "add"]
 
 TAGS: Final = frozenset({"administrator", "auditor"})
-"""Who may read it."""
+"""The users who may read it."""
 _SLICE: Final = 200
 
 Item = dict[str, Any]

@@ -27,14 +27,14 @@ __all__ = ["Access"]
 
 
 class Timer(Protocol):
-    """What is called later."""
+    """Called later."""
 
     def cancel(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """What a request that waits was let in by."""
+    """The rights that a waiting request was let in by."""
 
     check: Callable[[Request], object]
     login_is_good: Callable[[], bool]
@@ -54,7 +54,7 @@ class Access:
         broker.tokens.on_ended.append(self._credentials_changed)
 
     def identity(self, request: Request) -> Identity:
-        """Who asks."""
+        """The caller."""
         assert request.identity is not None  # every route here needs a login
         return request.identity
 
@@ -90,13 +90,13 @@ class Access:
         return found
 
     def source(self, request: Request) -> Queue:
-        """What is pulled: the queue in the path, or the subscription. Raises RoutingError, HttpError 409."""
+        """The source: the queue in the path, or the subscription. Raises RoutingError, HttpError 409."""
         if "subscription" not in request.names:
             return self.queue(request)
         stream = self.stream(request)
         return self.vhost(request).subscriptions.get(stream.name, request.names["subscription"])
 
-    # What lives on
+    # Objects that outlive a request
 
     @contextmanager
     def watched(self, request: Request, check: Callable[[Request], object] | None = None) -> Iterator[None]:

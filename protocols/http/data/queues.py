@@ -62,7 +62,7 @@ class QueueHandlers:
         return json_response(_shown(declared.queue), 201 if is_new else 200)
 
     async def show(self, request: Request) -> Response:
-        """What one has."""
+        """The fields of one queue."""
         return json_response(_shown(self._queue(request)))
 
     async def delete(self, request: Request) -> Response:

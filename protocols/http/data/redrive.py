@@ -99,7 +99,7 @@ class Redrive:
         return json_response({"messages": shown, "left": len(taken) - len(moved)})
 
     def _letter(self, taken: Taken, to: str | None, reason: str | None) -> _Letter | None:
-        """What becomes of a message; None: it stays."""
+        """The destination of a message; None: it stays."""
         shown = self._access.messages.show(taken.record)
         properties = {**shown.properties}
         headers = dict(properties.pop("headers", None) or {})

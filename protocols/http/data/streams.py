@@ -91,7 +91,7 @@ class StreamHandlers:
         return json_response(_stream_shown(declared.queue), 201 if is_new else 200)
 
     async def show(self, request: Request) -> Response:
-        """What one has."""
+        """The fields of one stream."""
         return json_response(_stream_shown(self._access.stream(request)))
 
     async def delete(self, request: Request) -> Response:

@@ -50,7 +50,7 @@ LISTENER_PROTOCOLS: Final = {
     "native": "penstock",
     "natives": "penstock/ssl",
 }
-"""What RabbitMQ calls the protocols of our listeners."""
+"""RabbitMQ's names of the protocols of our listeners."""
 
 _SEEING: Final = frozenset({"administrator", "monitoring"})
 _TAGS: Final = frozenset({"administrator", "monitoring", "policymaker", "management"})
@@ -112,10 +112,10 @@ class Management:
         found = [listener for name in clients for listener in self.registry.of(name)]
         return not found or any(listener.accepting for listener in found)
 
-    # Who asks
+    # The caller
 
     def identity(self, request: Request) -> Identity:
-        """Who asks, who must have a tag for the API.
+        """The caller, who must have a tag for the API.
 
         Raises:
             HttpError: 403.
@@ -128,11 +128,11 @@ class Management:
         return identity
 
     def actor(self, request: Request) -> Actor:
-        """Who asks, for the broker."""
+        """The caller, as the broker knows it."""
         return Actor(self.identity(request), self._owner)
 
     def require(self, request: Request, *tags: str) -> Identity:
-        """Who asks, who must have one of the tags; an administrator has all.
+        """The caller, who must have one of the tags; an administrator has all.
 
         Raises:
             HttpError: 403.

@@ -10,7 +10,7 @@ from penstock.protocols.http.server.messages import Request, Response, json_resp
 __all__ = ["PROTOCOLS", "add"]
 
 PROTOCOLS: Final = {"amqp": "amqp091", "mqtt": "mqtt", "native": "native", "http": "http"}
-"""What logins are counted by, and what RabbitMQ calls that."""
+"""The protocols that logins are counted by, with RabbitMQ's names."""
 
 
 def add(api: Management) -> None:

@@ -45,7 +45,7 @@ _EXACT_MAX: Final = 2000
 """With more queues sums are those of the last pass."""
 
 QUEUE_COUNTERS: Final = ("publish", "deliver", "get", "deliver_get", "ack", "redeliver")
-"""What `queue_counters` counts, with RabbitMQ's names."""
+"""The counters of `queue_counters`, with RabbitMQ's names."""
 
 
 def queue_counters(queue: Queue) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ TOTALS: Final = (
     "drop_unroutable",
     "return_unroutable",
 )
-"""What `total_counters` counts, with RabbitMQ's names."""
+"""The counters of `total_counters`, with RabbitMQ's names."""
 
 
 def total_counters(totals: Totals) -> tuple[int, ...]:
@@ -139,7 +139,7 @@ SumsKey = tuple[str, str, str]
 
 
 def queue_type(entry: QueueEntry) -> str:
-    """What a queue was declared as."""
+    """The type that a queue was declared with."""
     declared = entry.arguments.get("x-queue-type", "classic")
     return declared if isinstance(declared, str) else "classic"
 

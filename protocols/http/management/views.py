@@ -185,7 +185,7 @@ def exchange(found: Exchange, vhost_name: str) -> Item:
 
 
 def properties_key(routing_key: str, arguments: Mapping[str, object]) -> str:
-    """What tells a binding from others between the same two ends."""
+    """The key that tells a binding from others between the same two ends."""
     key = quote_plus(routing_key.encode("utf-8", "surrogateescape")).replace("~", "%7E")
     if arguments:
         digest = hashlib.blake2b(encode_table(arguments), digest_size=6).digest()

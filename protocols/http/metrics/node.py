@@ -15,7 +15,7 @@ __all__ = ["about", "alarms", "coarse", "files", "limits", "started"]
 
 
 def about(api: Management, endpoint: str) -> Iterator[Metric]:
-    """Who this is; every expression of RabbitMQ's dashboards joins on it."""
+    """The identity of this node; every expression of RabbitMQ's dashboards joins on it."""
     build = {
         "rabbitmq_version": RABBITMQ_VERSION,
         "prometheus_plugin_version": RABBITMQ_VERSION,
@@ -41,7 +41,7 @@ def started(api: Management) -> Iterator[Metric]:
 
 
 def coarse(api: Management) -> Iterator[Metric]:
-    """What is used: RabbitMQ's family node_coarse_metrics."""
+    """Resources in use: RabbitMQ's family node_coarse_metrics."""
     figures = host.read(api.data_dir)
     yield of_one("process_open_fds", "gauge", "Open file descriptors", figures.fd_used)
     yield of_one("process_open_tcp_sockets", "gauge", "Open TCP sockets", _sockets(api))
@@ -54,7 +54,7 @@ def coarse(api: Management) -> Iterator[Metric]:
 
 
 def limits(api: Management) -> Iterator[Metric]:
-    """What may be used: RabbitMQ's family node_metrics."""
+    """Limits of resources: RabbitMQ's family node_metrics."""
     figures = host.read(api.data_dir)
     yield of_one("process_max_fds", "gauge", "Open file descriptors limit", figures.fd_total)
     yield of_one("process_max_tcp_sockets", "gauge", "Open TCP sockets limit", figures.fd_total)

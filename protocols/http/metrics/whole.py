@@ -41,7 +41,7 @@ ByProtocol = Mapping[str, Totals]
 
 
 def totals(api: Management) -> ByProtocol:
-    """What clients moved, by protocol and version. It asks every connection: once for a page."""
+    """Messages that clients moved, by protocol and version. It asks every connection: once for a page."""
     found = {name: Totals() for name in ("amqp091", *_MQTT, "native")}
     for front in _CLIENTS:
         for spoken, moved in api.registry.totals_by_version(front).items():
@@ -52,7 +52,7 @@ def totals(api: Management) -> ByProtocol:
 
 
 def churn(api: Management) -> Iterator[Metric]:
-    """What began and ended: RabbitMQ's family connection_churn_metrics."""
+    """Connections and channels that began and ended: RabbitMQ's family connection_churn_metrics."""
     opened = closed = 0
     for protocol in _CLIENTS:
         for listener in api.registry.of(protocol):
@@ -171,7 +171,7 @@ def queues(api: Management, moved: ByProtocol) -> Iterator[Metric]:
 
 
 def clients(lives: list[Live], moved: ByProtocol) -> Iterator[Metric]:
-    """What each protocol moved."""
+    """The messages that each protocol moved."""
     publishers = dict.fromkeys(moved, 0)
     consumers = dict.fromkeys(moved, 0)
     for live in lives:
@@ -253,7 +253,7 @@ def dead_letters(api: Management) -> Iterator[Metric]:
 
 
 def sizes(amqp: Totals) -> Iterator[str]:
-    """What AMQP clients published, by size."""
+    """The messages that AMQP clients published, by size."""
     name = "rabbitmq_message_size_bytes"
     yield head(name, "histogram", "Size of messages received from AMQP publishers")
     count = 0

@@ -48,7 +48,7 @@ class Refusal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ErrorTexts:
-    """What the HTTP front end borrows from AMQP; the composition root hands it over."""
+    """The functions that the HTTP front end borrows from AMQP; the composition root hands it over."""
 
     refusal: Callable[[PenstockError], Refusal]
     """The reply code and text for an error of the broker."""
@@ -71,7 +71,7 @@ class HttpApp:
         return self._open is not None and self._open(request)
 
     def translate(self, error: PenstockError) -> HttpError:
-        """What a refusal of the broker means: a status, and AMQP's text for it."""
+        """The status for a refusal of the broker, and AMQP's text for it."""
         if isinstance(error, router.AuthenticationRefused):
             if error.reason == "busy":
                 return HttpError(503, "busy", "too many logins at once; try again", retry_after_s=1)
@@ -142,5 +142,5 @@ class HttpApp:
 
 
 def _challenge(request: Request | None, realm: str) -> str:
-    """What a 401 asks for: a page gets no challenge that makes its browser show a password dialog."""
+    """The challenge of a 401: a page gets no challenge that makes its browser show a password dialog."""
     return 'Bearer realm="penstock"' if request is not None and is_from_page(request.headers) else realm

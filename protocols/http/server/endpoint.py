@@ -70,7 +70,7 @@ _QUICK_MAX: Final = 16
 
 
 class App(Protocol):
-    """What a listener serves."""
+    """The application of a listener."""
 
     @property
     def routes(self) -> Routes: ...
@@ -81,7 +81,7 @@ class App(Protocol):
         """How `error` is told; without a request when there was none that could be read."""
 
     def translate(self, error: PenstockError) -> HttpError:
-        """What a refusal of the broker means here."""
+        """The answer to a refusal of the broker."""
 
 
 class HttpConnection(Connection):
@@ -108,7 +108,7 @@ class HttpConnection(Connection):
         self._handling = False
         self._again = False
         self._waits = False
-        """What lies in the connection waits for the end of a request."""
+        """Input in the connection waits for the end of a request."""
         self._known: tuple[tuple[str, bool, int], Identity] | None = None
         """The credentials that were right last, for a local request or not, when, and whose they are."""
         self._loopback = False
@@ -116,7 +116,7 @@ class HttpConnection(Connection):
         self.requests = 0
         """Requests so far."""
 
-    # What Connection calls
+    # Called by Connection
 
     def received(self, buffer: bytearray, size: int) -> int:
         if self.session is None:
@@ -190,7 +190,7 @@ class HttpConnection(Connection):
     def message_counts(self) -> tuple[int, int]:
         return self.requests, self.requests
 
-    # What sessions call
+    # Called by sessions
 
     def requested(self, request: Request) -> None:
         """Serve a request, whose body may still be under way."""
@@ -198,14 +198,14 @@ class HttpConnection(Connection):
             self.greeted()
             self._loopback = self.local
         if self.user is None:
-            # What of the body came with the head is not counted as before the login, nor is more of it read.
+            # A body that came with the head is not counted as before the login, nor is more of it read.
             self.hold("login")
         # A name that somebody else can point to this machine says nothing about where the request comes from.
         request.local = self._loopback and own_host(request.headers.get("host", ""), self.context.host_names)
         self.requests += 1
         quick = self._app.routes.read_known(request) and self._quick < _QUICK_MAX
         if quick and self._forwarder is not None and not self.internal:
-            # Who asks another worker waits.
+            # A request for another worker waits.
             quick = self._forwarder.home(request) == self._forwarder.me
         self._requests[request] = None
         task: asyncio.Task[None] | None
@@ -218,11 +218,11 @@ class HttpConnection(Connection):
             self._requests[request] = task
 
     def malformed(self, error: HttpError) -> Response:
-        """What to answer to something that is no request."""
+        """The answer to input that is no request."""
         return self._app.problem(None, error)
 
     def go_on(self) -> None:
-        """What lies in the connection may be handled, when the session has come back from where it is."""
+        """Input in the connection may be handled, when the session has come back from where it is."""
         if self._handling or self._again:
             return
         if not self._waits and not self.input_bytes():
@@ -450,7 +450,7 @@ class HttpFrontEnd(FrontEnd):
         """With several workers: set before anything is served."""
         self._http_wiring = context
         self.before_drain: list[Callable[[float], Awaitable[None]]] = []
-        """What ends before the connections do; each gets the time it has, in seconds."""
+        """The tasks that end before the connections; each gets the time it has, in seconds."""
         super().__init__(section, context, max_connections=server.max_connections)
 
     async def drain(self, timeout: float) -> None:

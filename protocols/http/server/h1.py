@@ -68,7 +68,7 @@ REASONS: Final = {
 
 
 class Host(Protocol):
-    """What a session needs of its connection."""
+    """The connection, as a session needs it."""
 
     @property
     def out(self) -> OutBuffer: ...
@@ -81,10 +81,10 @@ class Host(Protocol):
         """The head of a request is there: serve it, then call `respond`, or `begin` and so on."""
 
     def malformed(self, error: HttpError) -> Response:
-        """What to answer to something that is no request."""
+        """The answer to input that is no request."""
 
     def go_on(self) -> None:
-        """What `receive` left may be handled now."""
+        """The input that `receive` left may be handled now."""
 
     def go_on_now(self) -> None:
         """The same, and it is handled when this returns, if it can be."""
@@ -133,7 +133,7 @@ class H1Session:
         self._last_head = b""
         self._last: Head | None = None
 
-    # What the endpoint asks
+    # Asked by the endpoint
 
     @property
     def idle(self) -> bool:
@@ -367,7 +367,7 @@ class H1Session:
     # The end
 
     def _refuse(self, error: HttpError) -> None:
-        """What came is no request: say why, and close."""
+        """The input is no request: say why, and close."""
         self._keep = False
         response = self._host.malformed(error)
         self._start(Request("GET", "", {}, "1.1"), response, len(response.body), response.body)

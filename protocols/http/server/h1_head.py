@@ -41,7 +41,7 @@ class Head:
 
 
 class _Lines:
-    """What llhttp says of one head."""
+    """The parts of one head, from llhttp."""
 
     def __init__(self) -> None:
         self.target = b""

@@ -89,7 +89,7 @@ class H2Session:
         config = h2.config.H2Configuration(
             client_side=False,
             header_encoding=None,
-            # What leaves is ours: lower-case names, the pseudo-header first.
+            # Headers that leave are ours: lower-case names, the pseudo-header first.
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
         )
@@ -113,7 +113,7 @@ class H2Session:
         self._h2.increment_flow_control_window(_CONNECTION_WINDOW - _DEFAULT_WINDOW)
         self._send()
 
-    # What the endpoint asks
+    # Asked by the endpoint
 
     @property
     def idle(self) -> bool:

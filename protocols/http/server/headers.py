@@ -46,7 +46,7 @@ def due_from(wait_ms: Any, at_ms: Any, wall_ms: int, names: tuple[str, str]) -> 
     Args:
         wait_ms: Milliseconds from now, or None.
         at_ms: Milliseconds since the epoch, or None.
-        names: What the two are called where they came from.
+        names: The names of the two where they came from.
 
     Raises:
         HttpError: 400, not a number, both at once, or more than 100 years away.
@@ -73,7 +73,7 @@ def due_of(headers: dict[str, Any], wall_ms: int) -> int:
 
 
 def delay_name_of(headers: dict[str, Any], vhost: str, exchange: str) -> bytes | None:
-    """What stands for its name while it waits, by the header, which is taken out. Raises HttpError 400."""
+    """The key of its name while it waits, by the header, which is taken out. Raises HttpError 400."""
     name = headers.pop(DELAY_ID, None)
     if name is None:
         return None
@@ -101,7 +101,7 @@ def copies_of(headers: dict[str, Any]) -> list[str]:
 
 
 def numbered(vhost: str, user: str, headers: dict[str, Any]) -> tuple[bytes, int] | None:
-    """What AMQP knows the producer by, and the message's number; None: it has none.
+    """The producer's name in AMQP, and the message's number; None: it has none.
 
     Raises:
         HttpError: 400, one without the other, or a value of another type.

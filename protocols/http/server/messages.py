@@ -190,7 +190,7 @@ class Others(Protocol):
         """How many they are."""
 
     async def ask(self, words: Sequence[str]) -> list[Any]:
-        """What each says, as JSON, to a question of its own; who is asked nothing ("") says None.
+        """The JSON answer of each to its own question; None for a worker with no question ("").
 
         Raises:
             HttpError: 503, one of them does not answer; otherwise what it answered.
@@ -221,9 +221,9 @@ class Request:
     names: Mapping[str, str] = field(default_factory=dict)
     """The segments that matched a name of the route."""
     handler: Callable[[Request], Awaitable[Response]] | None = None
-    """Who serves it, when that is known from an earlier request; see `Routes`."""
+    """The worker that serves it, when that is known from an earlier request; see `Routes`."""
     identity: Identity | None = None
-    """Who asks; None where no login is needed."""
+    """The caller; None where no login is needed."""
     part: str = ""
     """Worker 0 asks for what this worker knows of something that all know a part of: which part of it, in the
     words of whoever put the question."""

@@ -121,7 +121,7 @@ def _public(seen: Any) -> Any:
 
 
 def _compare(before: Any, after: Any) -> None:
-    """What is not noted and is another one now: that is noted."""
+    """Note the subject if it was not noted and differs now."""
     if isinstance(before, dict) and isinstance(after, dict):
         changed = [name[1:] for name in after if name.startswith("_") and before.get(name) != after[name]]
         if changed:

@@ -45,7 +45,7 @@ class Routes:
         self._root = _Node()
         self._found: dict[tuple[str, str], _Found] = {}
         self.around: Callable[[str, str, Handler], Handler] | None = None
-        """What is put around the handlers that are added from now on, by method and path."""
+        """The wrapper that is put around the handlers that are added from now on, by method and path."""
 
     def read_known(self, request: Request) -> bool:
         """Read the target of a request like one before: `handler`, `names` and what `read` sets are set.

@@ -38,7 +38,7 @@ _NORMAL: Final = 1000
 
 
 class Conversation(Protocol):
-    """What a WebSocket is for. Made by a handler, as the `conversation` of its answer."""
+    """The conversation over a WebSocket. Made by a handler, as the `conversation` of its answer."""
 
     handshake: bytes
     """The answer that `accept` gave."""
@@ -95,7 +95,7 @@ class WsSession:
         host.out.write(conversation.handshake)
         host.dirty()
 
-    # What the endpoint asks
+    # Asked by the endpoint
 
     @property
     def reads(self) -> bool:

@@ -73,7 +73,7 @@ _OF_WORKER_0: Final = (
     "/api/vhost-limits/",
     "/api/definitions/",
 )
-"""What names a vhost and is worker 0's to change."""
+"""Paths that name a vhost and are worker 0's to change."""
 _SEARCHED: Final = ("/api/connections/", "/api/channels/", "/api/nodes/")
 _EVERYWHERE: Final = ("/api/health/checks/", "/api/healthchecks/")
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -171,7 +171,7 @@ class Forwarder:
             except WorkerDown:
                 raise _down(f"worker {worker}") from None
 
-    # What all know a part of
+    # Lists of which each worker knows a part
 
     async def _whole(self, request: Request, handler: Handler, place: tuple[str, str]) -> Response:
         target = request.target.partition("?")[0]
@@ -273,7 +273,7 @@ class Forwarder:
         try:
             way = await self._way(key)
             way.writer.write(head + body)
-            # Who does not wait any more must not have the worker wait either.
+            # If the client waits no more, the worker must not wait either.
             request.on_gone = way.writer.transport.abort
             response, framing = await _response_head(way.reader)
             request.on_gone = _nothing
@@ -398,7 +398,7 @@ def _head(request: Request, part: str, body: bytes, kind: str) -> bytes:
 
 
 def identity_of(user: str, token: str) -> Identity:
-    """Who asks, as `penstock-user` and `penstock-token` say."""
+    """The caller, as `penstock-user` and `penstock-token` say."""
     texts, ends_at, tags = orjson.loads(bytes.fromhex(token))
     grants, _ = Grants.parse(texts, ends_at)
     name = bytes.fromhex(user).decode("utf-8", "surrogateescape")
@@ -436,7 +436,7 @@ async def _body_of(response: Response) -> bytes:
 
 
 async def _told(response: Response) -> Any:
-    """What it says, as JSON. Raises HttpError: it is no answer."""
+    """The answer as JSON. Raises HttpError: it is no answer."""
     said = orjson.loads(await _body_of(response))
     if response.status != 200:
         reason = said.get("reason", "") if isinstance(said, dict) else ""

@@ -96,11 +96,11 @@ async def each_made(rows: Sequence[Row], make: Callable[[Row], Item]) -> AsyncGe
         yield make(row)
 
 
-# What a worker answers
+# The answer of a worker
 
 
 async def part_of(request: Request, ordered: Ordered[Any]) -> Response:
-    """What worker 0 asked for."""
+    """The lines that worker 0 asked for."""
     match request.part.split():
         case ["keys", count]:
             keys = list(ordered.keys(int(count)))
@@ -123,7 +123,7 @@ async def _lines(ordered: Ordered[Any]) -> AsyncGenerator[bytes, None]:
     yield b"".join(lines)
 
 
-# What worker 0 makes of it
+# Joining by worker 0
 
 
 class Joined:
@@ -202,7 +202,7 @@ async def _head(rows: AsyncGenerator[tuple[Key, Item], None]) -> _Head | None:
 
 
 async def _rows(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[tuple[Key, Item], None]:
-    """What `_lines` of another worker says."""
+    """The answer of `_lines` of another worker."""
     rest = b""
     async with aclosing(stream):
         async for piece in stream:

@@ -20,7 +20,7 @@ __all__ = ["Keyed", "slot_of"]
 
 
 class Keyed:
-    """What a `Taker` of a subscription is, as far as keys are concerned."""
+    """A `Taker` of a subscription, as far as keys are concerned."""
 
     priority = 0
 

@@ -52,7 +52,7 @@ async def reply_list(
         request: Its query says how.
         rows: Everything the user may see.
         make: A row as JSON.
-        name_of: What a row is sorted by unless asked otherwise; its last part is the name, filtered by.
+        name_of: The default sort key of a row; its last part is the name, filtered by.
         is_sorted: The rows are in that order already.
         in_common: Every worker has the same rows; otherwise each has some.
 

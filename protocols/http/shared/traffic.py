@@ -85,7 +85,7 @@ class Prepared:
     due_ms: int
     numbered: tuple[bytes, int] | None
     delay_name: bytes | None
-    """What stands for its name while it waits (`router.messages.delay_names`)."""
+    """The key of its name while it waits (`router.messages.delay_names`)."""
 
     @property
     def is_plain(self) -> bool:
@@ -220,7 +220,7 @@ class Messages:
             if not one.due_ms:
                 route = self.route(vhost, identity, one)
                 if Capacity().refusing(route, len(one.body)) is not None:
-                    # What may come again is nowhere, not even where there is room.
+                    # A message that may come again is nowhere, not even where there is room.
                     return Published(vhost.broker.log.appender.next_lsn - 1, route, refused=True)
             producers.open()
             try:

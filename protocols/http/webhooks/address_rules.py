@@ -74,7 +74,7 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """What the Host header says."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 

@@ -50,7 +50,7 @@ def declare(vhost: Vhost, name: str, arguments: Arguments | None = None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What all webhooks of a gateway work with."""
+    """The services that all webhooks of a gateway share."""
 
     broker: Broker
     messages: Messages

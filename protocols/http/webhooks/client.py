@@ -52,7 +52,7 @@ class NoAnswer(Exception):
 
 @dataclass(slots=True)
 class Answer:
-    """What a receiver answered."""
+    """The answer of a receiver."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)

@@ -37,7 +37,7 @@ _RESERVE: Final = 64
 
 
 class Outcome(Enum):
-    """What an attempt came to."""
+    """The outcome of an attempt."""
 
     DONE = "done"
     """2xx."""
@@ -77,7 +77,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class Verdict:
-    """What is to become of the messages of a request."""
+    """The decision about the messages of a request."""
 
     done: list[Item] = field(default_factory=list)
     dead: list[Item] = field(default_factory=list)
@@ -231,7 +231,7 @@ class Endpoint:
 
         Args:
             chosen: As `next` gave it.
-            wait_s: What the receiver asks for with Retry-After.
+            wait_s: The time that the receiver asks for with Retry-After.
             refused: With DONE: places of messages that the receiver does not want.
             again: With DONE: places of messages that it wants again.
 
@@ -263,7 +263,7 @@ class Endpoint:
         return verdict
 
     def _tell(self, outcome: Outcome, now_s: float, wait_s: float, verdict: Verdict) -> None:
-        """What it says of the receiver as a whole."""
+        """The state of the receiver as a whole."""
         if outcome in (Outcome.DONE, Outcome.REFUSED):
             # A receiver that refuses messages is there, and answers.
             self._limit = min(self._limit + 1 / int(self._limit), self._settings.max_inflight)

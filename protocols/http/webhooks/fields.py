@@ -10,7 +10,7 @@ __all__ = ["Fields", "bad"]
 
 
 def bad(name: str, detail: str) -> HttpError:
-    """What is raised of a field that cannot be so."""
+    """The error for a field with an impossible value."""
     return HttpError(400, "bad_field", f"{name}: {detail}")
 
 

@@ -24,7 +24,7 @@ class WebhookOptions:
     key_file: str = ""
     """The key that secrets are sealed with in the log; "" = they lie there as they are."""
     origin: str = ""
-    """What receivers are asked by the handshake to allow; "" = the name of this machine."""
+    """The origin that receivers are asked by the handshake to allow; "" = the name of this machine."""
     max_webhooks: int = 1000
     max_window_bytes: int = 16 << 20
     """Bodies that one webhook holds in memory."""
@@ -38,7 +38,7 @@ class WebhookOptions:
         return Guard(allow, refuse, frozenset(self.ports), self.allow_http)
 
     def seal(self) -> Seal | None:
-        """What secrets are sealed with. Raises ConfigError."""
+        """The keys that seal secrets. Raises ConfigError."""
         return Seal(self.key_file) if self.key_file else None
 
     def tls(self) -> ssl.SSLContext:

@@ -114,7 +114,7 @@ class Webhooks:
     # Rights
 
     def permit(self, identity: Identity, vhost: Vhost, name: str) -> None:
-        """Who may configure the queue webhook.NAME may make, change and see the webhook NAME.
+        """A user who may configure the queue webhook.NAME may make, change and see the webhook NAME.
 
         Raises:
             AccessRefused: `identity` may not.

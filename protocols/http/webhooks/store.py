@@ -39,7 +39,7 @@ class Webhook:
     vhost: str
     name: str
     user: str
-    """Who made it: with this user's rights it reads."""
+    """The user who made it: it reads with this user's rights."""
     settings: Settings
     secrets: list[str] = field(default_factory=list)
     """The newest first; an older one signs too until it is retired."""

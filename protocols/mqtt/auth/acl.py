@@ -174,7 +174,7 @@ def _rule(text: str) -> _Rule | None:
 
 
 def _meaning(identity: Identity) -> Meaning:
-    """What a pattern's level with variables says for an identity."""
+    """The text of a pattern's level with variables for an identity."""
     values = {"%u": identity.username, "%c": identity.client_id}
 
     def meaning(written: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import Final
 __all__ = ["Meaning", "Rules"]
 
 Meaning = Callable[[str], str | None]
-"""What a level with variables says for somebody; None: nothing."""
+"""The text of a level with variables for somebody; None: nothing."""
 
 _VARIABLE: Final = re.compile(r"%[uc]")
 
@@ -27,7 +27,7 @@ def _has_variable(level: str) -> bool:
 
 
 class _Node:
-    """What stands behind the same first levels."""
+    """The rules behind the same first levels."""
 
     __slots__ = ("children", "ends", "every", "plus", "variables")
 

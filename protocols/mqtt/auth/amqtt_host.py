@@ -62,7 +62,7 @@ class AmqttClient:
     """One login of a client."""
 
     session: Any
-    """What amqtt knows of it."""
+    """The client, as amqtt knows it."""
 
 
 class AmqttHost:
@@ -179,7 +179,7 @@ class AmqttHost:
         return client or (identity.username, identity.client_id, vhost)
 
     def _answer(self, key: Key) -> bool | None:
-        """What the plugins have decided, not long ago; None: nothing."""
+        """A recent decision of the plugins; None: nothing."""
         until, allowed = self._known.get(key, (0.0, False))
         return allowed if until > time.monotonic() else None
 
@@ -218,7 +218,7 @@ class AmqttHost:
         by_key: bool = False,
         vhost: str = "",
     ) -> bool:
-        """What the plugins have decided; asked now when they have not, as long as there is time for it."""
+        """The decision of the plugins; asked now when they have not, as long as there is time for it."""
         key = self._who(identity, vhost), operation, topic
         allowed = self._answer(key)
         if allowed is not None:

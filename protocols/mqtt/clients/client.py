@@ -58,9 +58,9 @@ class Client:
     username: str = ""
     """Whose it is."""
     tags: frozenset[str] = _NO_TAGS
-    """What that user may administer."""
+    """The tags of that user."""
     grants: Grants | None = None
-    """What the token of its last login allows; None: it logged in otherwise."""
+    """The rights in the token of its last login; None: it logged in otherwise."""
     loaded_ids: PacketIds | None = None
     """Its packet ids; None: nothing is under way, and nobody has asked for them since its connection went."""
     loaded: FilterSet | None = None
@@ -94,7 +94,7 @@ class Client:
 
     @property
     def identity(self) -> Identity:
-        """Who asks when the session does something."""
+        """The actor for what the session does."""
         return Identity(self.username, self.tags, self.client_id, self.grants)
 
     def belongs_to(self, identity: Identity) -> bool:
@@ -141,7 +141,7 @@ class Client:
 
     @property
     def by_tag(self) -> dict[int, Terms]:
-        """What those that are not shared ask of deliveries."""
+        """The options of those subscriptions that are not shared."""
         return self.filters.by_tag
 
     def rest(self) -> None:

@@ -83,7 +83,7 @@ class Clients:
         self.sys: SysTopics | None = None
         """The `$SYS` tree; None = off."""
         self.closed = Counts()
-        """What connections that are gone have counted."""
+        """The counts of connections that are gone."""
         self.connections = 0
         """Sessions that are connected."""
         self.connections_maximum = 0
@@ -318,7 +318,7 @@ class Clients:
             client.connection.subscriptions_changed()
 
     def _asked_before(self, client: Client) -> Identity:
-        """Who may do what a guard that may take long was asked about when the client asked for it."""
+        """The decisions of a guard that may take long, asked when the client asked."""
         guard, identity = self.broker.authorizer.topic_guard, client.identity
         return replace(identity, guarded=guard is None or not guard.slow)
 
@@ -440,7 +440,7 @@ class Clients:
         vhost_name, client_id = split_session_key(key)
         vhost = self.broker.vhosts.get(vhost_name)
         if row.grants is not None:
-            # What its token allowed; to come back it needs a new one.
+            # The rights of its token; to come back it needs a new one.
             identity: Identity | None = Identity(row.user, grants=row.grants)
         else:
             identity = self.broker.users.identity(row.user)

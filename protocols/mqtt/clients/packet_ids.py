@@ -56,7 +56,7 @@ class PacketIds:
     def load(
         cls, tables: Tables, key: bytes, cursor: Cursor, shared: Callable[[int], Cursor | None]
     ) -> PacketIds:
-        """What the rows say; nothing is under way where there are none.
+        """The packet ids in the rows; nothing is under way where there are none.
 
         Args:
             tables: The log's.

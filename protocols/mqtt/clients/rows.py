@@ -38,7 +38,7 @@ OUT: Final = "mqtt.out"
 
 @dataclass(slots=True)
 class SessionRow:
-    """What is kept of a session besides its filters and packet ids."""
+    """The row of a session, besides its filters and packet ids."""
 
     user: str
     expiry_s: int
@@ -48,7 +48,7 @@ class SessionRow:
     will_at: float | None = None
     """When the will is due; None: it waits for the connection's end."""
     grants: Grants | None = None
-    """What the token of its last login allowed; None: it logged in otherwise."""
+    """The rights in the token of its last login; None: it logged in otherwise."""
 
     def encode(self) -> bytes:
         """The value."""

@@ -15,14 +15,14 @@ from penstock.subscriptions.tick._fast_path import FastPath
 from penstock.subscriptions.tick._tick import Sink
 
 class Choice:
-    """What a set of matching subscriptions means for a record."""
+    """The terms of delivery that a set of matching subscriptions gives a record."""
 
     qos: int
     retain_as_published: bool
     ids: bytes
     """Subscription identifiers, encoded as properties."""
     own: Choice | None
-    """What holds for the session's own messages: itself, or with no-local something less, or None."""
+    """The terms for the session's own messages: itself, or with no-local something less, or None."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Deliverer(PublishEncoder):
         """
 
     def may_send(self, topic: bytes) -> bool:
-        """What the guard of `filter` says of a topic."""
+        """The verdict of the guard of `filter` on a topic."""
 
     def deliver(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from penstock.protocols.net.outbuffer import OutBuffer
 
 class PublishEncoder:
-    """What encodes PUBLISH packets for one client; `_deliver.Deliverer` knows what to send it."""
+    """The encoder of PUBLISH packets for one client; `_deliver.Deliverer` knows what to send it."""
 
     version: int
     max_packet: int

@@ -36,13 +36,13 @@ class Scanner(QuickReader):
     origin: int
     """Put into the records, for no-local; 0 = none."""
     stop_publishes: bool
-    """What is in front of the next PUBLISH is handled, and no more."""
+    """Input in front of the next PUBLISH is handled, and no more."""
     stopped: bool
     """That one has come; it waits in the input."""
     unit: bool
     """The caller scans inside an atomic unit of the log."""
     texts: dict[int, bytes] | None
-    """What is said besides the reason codes of PUBACK, PUBREC, PUBREL and PUBCOMP: property blocks with their
+    """Texts besides the reason codes of PUBACK, PUBREC, PUBREL and PUBCOMP: property blocks with their
     length, up to 120 bytes; None: nothing."""
     persistent: bool
     """The session outlives the connection: QoS 2 state is durable before it is told."""

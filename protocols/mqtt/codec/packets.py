@@ -381,7 +381,7 @@ def _decode_reason(body: bytes, version: int, packet: str) -> tuple[int, Propert
     return body[0], properties
 
 
-# What the server sends
+# Sent by the server
 
 
 def _packet(kind: int, *parts: bytes) -> bytes:

@@ -32,7 +32,7 @@ ACKNOWLEDGEMENTS: Final = {
     reasons.IMPLEMENTATION_SPECIFIC: "a user property of penstock's with a value that means nothing",
     reasons.PACKET_ID_NOT_FOUND: "nothing is under way with this packet id",
 }
-"""Of a PUBLISH that was refused, and of a PUBREC or PUBREL for nothing. What is no fault has no text."""
+"""Of a PUBLISH that was refused, and of a PUBREC or PUBREL for nothing. Success has no text."""
 
 _FILTERS: Final = {
     reasons.NOT_AUTHORIZED: "this user may not read it",

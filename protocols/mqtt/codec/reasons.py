@@ -76,7 +76,7 @@ V3_RETURN_CODES: Final = {
     NOT_AUTHORIZED: 5,
     BANNED: 5,
 }
-"""What a 3.1 or 3.1.1 client is told in CONNACK for a reason; a reason that is not here closes the
+"""The return code of CONNACK in 3.1 and 3.1.1 for a reason; a reason that is not here closes the
 connection.
 """
 

@@ -99,7 +99,7 @@ class Delivery:
         self._retained = RetainedDelivery(client, deliverer, again)
         self._is_filtered = False
         self.replays = Replays(host, client, version, deliverer.max_packet, levels_max)
-        """What the client reads of the past."""
+        """The replays that the client reads."""
         self.subscribed()
 
     @property

@@ -21,7 +21,7 @@ __all__ = ["guard_of"]
 
 
 def guard_of(client: Client, topics: Iterable[str]) -> Callable[[bytes], bool] | None:
-    """What says of a topic whether the session's user may read it; None: it may read all these filters."""
+    """Tells whether the session's user may read a topic; None: it may read all these filters."""
     guard, identity, vhost = client.vhost.broker.authorizer.topic_guard, client.identity, client.vhost.name
     if guard is None or not guard.filters or not identity.guarded:
         return None

@@ -34,7 +34,7 @@ _ENC_MQTT5 = 2
 
 
 class RetainedDelivery:
-    """What one connection still has to deliver of retained messages."""
+    """The retained messages that one connection still has to deliver."""
 
     def __init__(self, client: Client, deliverer: Deliverer, again: list[tuple[int, int]]) -> None:
         """`again`: (packet id, token) of those under way when the last connection ended, in their order."""

@@ -192,7 +192,7 @@ def unsubscribe(
 
 
 def choose(client: Client, tags: Iterable[int]) -> Choice | None:
-    """What a record that matched these tags means for the session; None = not for it.
+    """The terms of delivery of a record that matched these tags; None = it is not for the session.
 
     The highest QoS of all that match (mqtt5:3.3.4-2), the identifiers of all (mqtt5:3.3.4-3). A filter that
     was unsubscribed does not count: what it still had waiting is not sent. For the session's own messages
@@ -209,7 +209,7 @@ def choose(client: Client, tags: Iterable[int]) -> Choice | None:
 
 
 def choice_of_shared(subscription: Subscription) -> Choice:
-    """What a shared subscription makes of each message."""
+    """The terms of delivery of a shared subscription."""
     return _choice([subscription.terms], no_local=subscription.no_local)
 
 

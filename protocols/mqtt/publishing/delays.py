@@ -40,7 +40,7 @@ class DelayRefused(ValueError):
 
 
 class Delay(NamedTuple):
-    """What is published when, under which name."""
+    """The message, its time, and its name."""
 
     topic: bytes
     block: bytes
@@ -53,7 +53,7 @@ class Delay(NamedTuple):
 
 
 def read_delay(topic: bytes, block: bytes, wall_ms: int) -> Delay:
-    """What a topic and a property block, which the scanner has checked, say.
+    """The delay in a topic and a property block, which the scanner has checked.
 
     Raises:
         DelayRefused: no number, no topic behind it, further off than the horizon, or a name that is none.

@@ -52,7 +52,7 @@ class Published:
 
 
 def reason_of(error: Exception) -> int:
-    """What PUBACK, PUBREC or SUBACK says of an error of the router."""
+    """The reason code of PUBACK, PUBREC or SUBACK for an error of the router."""
     if isinstance(error, AccessRefused):
         return reasons.NOT_AUTHORIZED
     if isinstance(error, RoutingError):
@@ -96,7 +96,7 @@ def publish(
 
 
 def _name_of(vhost: Vhost, name: str) -> bytes:
-    """What stands for the name of a message that waits."""
+    """The key of the name of a message that waits."""
     return delay_name(vhost.name, vhost.mqtt_exchange.name, name)
 
 

@@ -42,7 +42,7 @@ _MINUTES: Final = (1, 5, 15)
 
 @dataclass(slots=True)
 class Counts:
-    """What connections have counted, from when the process began."""
+    """The counts of connections since the process began."""
 
     bytes_received: int = 0
     bytes_sent: int = 0

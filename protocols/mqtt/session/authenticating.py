@@ -36,7 +36,7 @@ class Authentication:
 
     @property
     def identity(self) -> Identity | None:
-        """Who it is, once it is proved."""
+        """The identity, once it is proved."""
         return self._login.identity
 
     @property

@@ -34,7 +34,7 @@ ENC_MQTT5: Final = 2
 
 @dataclass(slots=True)
 class Accepted:
-    """What CONNECT came to."""
+    """The outcome of CONNECT."""
 
     client: Client
     table: RouteTable

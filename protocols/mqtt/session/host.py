@@ -16,11 +16,11 @@ __all__ = ["Host"]
 
 
 class Host(Protocol):
-    """What a session needs of its connection."""
+    """The connection, as a session needs it."""
 
     @property
     def out(self) -> OutBuffer:
-        """What is sent at the end of the tick."""
+        """The output that is sent at the end of the tick."""
 
     @property
     def name(self) -> str:

@@ -47,7 +47,7 @@ class State(Enum):
 
 
 class Opening(ABC):
-    """What `Session` is before it is open."""
+    """`Session` before it is open."""
 
     def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
         self.state = State.NEW
@@ -61,7 +61,7 @@ class Opening(ABC):
         self._connect: packets.Connect | None = None
         self._authentication: Authentication | None = None
         self._authenticated: Properties = {}
-        """What CONNACK says of an authentication by AUTH; empty: there was none."""
+        """The properties of CONNACK for an authentication by AUTH; empty: there was none."""
         self._last_input = 0.0
 
     @abstractmethod
@@ -193,7 +193,7 @@ class Opening(ABC):
     def refused(self, reason: int, why: str) -> None:
         """The login was wrong. Called by the host after `login`."""
         if self.state is State.LOGIN:
-            # Who cannot log in is not told whether it was the name or the password.
+            # A client that cannot log in is not told whether it was the name or the password.
             secret = reason in (reasons.BAD_USER_NAME_OR_PASSWORD, reasons.NOT_AUTHORIZED)
             if secret or self._connect is None:
                 self._host.out.write(packets.encode_refusal(self.version, reason))
@@ -203,7 +203,7 @@ class Opening(ABC):
 
     @property
     def connect(self) -> packets.Connect | None:
-        """What the client wants, while its login is verified."""
+        """The CONNECT of the client, while its login is verified."""
         return self._connect
 
 

@@ -37,12 +37,12 @@ _ACK_HEAD_MAX: Final = 8
 
 
 class Serving(Opening):
-    """What `Session` does with a packet once it is open."""
+    """The handling of packets by `Session` once it is open."""
 
     def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
         super().__init__(host, clients, options)
         self.will: packets.Will | None = None
-        """What is published when the connection ends otherwise than by DISCONNECT."""
+        """The will, published when the connection ends otherwise than by DISCONNECT."""
         self.client: Client | None = None
         self._scanner: Scanner | None = None
         self._delivery: Delivery | None = None
@@ -52,7 +52,7 @@ class Serving(Opening):
         guard = clients.broker.authorizer.topic_guard
         self._guarded = guard is not None and guard.slow
         self._undecided: Callable[[], None] | None = None
-        """What is done once the host has decided; nothing is scanned meanwhile."""
+        """The call to make once the host has decided; nothing is scanned meanwhile."""
         self._refused = 0
         """Publishes."""
         self._packets = 1
@@ -164,7 +164,7 @@ class Serving(Opening):
             raise Violation("AUTH that continues nothing")
         assert self._authentication is not None and self.client is not None
         try:
-            # What follows in the same read is not to wait: a login over the limit is refused here.
+            # Input that follows in the same read must not wait: a login over the limit is refused here.
             if self._authentication.turn() > 0 and not self._host.local:
                 raise MqttError("too many logins failed; connect again", reasons.SERVER_BUSY)
             answer = self._authentication.step(properties)

@@ -56,7 +56,7 @@ class Session(Serving):
         self._units = False
         self._stops_publishes = False
         self._rates: list[tuple[Bucket, bool]] = []
-        """What the client is held to; True: a bucket of messages, else of bytes."""
+        """The rates that the client is held to; True: a bucket of messages, else of bytes."""
         self._published = 0
 
     # Bytes
@@ -101,7 +101,7 @@ class Session(Serving):
 
     @property
     def quick(self) -> Scanner | None:
-        """What may take the next read, as far as nobody else has to see it."""
+        """The scanner that may take the next read, as far as nobody else has to see it."""
         ordinary = self.state is State.OPEN and not (self._units or self._guarded or self._rates)
         return self._scanner if ordinary else None
 
@@ -227,7 +227,7 @@ class Session(Serving):
                 self._rates.append((Bucket(rate, self._last_input), counts))
         client.connection = self
         self._clients.connected(client, identity, accepted.expiry_s)
-        # What was published at QoS 0 while the client was away is not kept for it, unless that is asked for.
+        # Messages of QoS 0 that came while the client was away are not kept for it, unless that is asked for.
         away = accepted.session_present and not options.queue_qos0_messages
         skip_qos0_before = self._log.appender.next_lsn if away else 0
         client.queue.cursor.skip_transient_until = skip_qos0_before
@@ -262,7 +262,7 @@ class Session(Serving):
     # Decisions
 
     def decided(self) -> None:
-        """What the host was asked is decided. Then give `receive` what it left."""
+        """The host has decided. Then give `receive` what it left."""
         then, self._undecided = self._undecided, None
         scanner = self._scanner
         if then is None or scanner is None or self._closed:
@@ -297,12 +297,12 @@ class Session(Serving):
             self._delivery.credit_gained()
 
     def send_again(self) -> None:
-        """What a shared subscription has under way to this client can be sent again."""
+        """Messages of a shared subscription under way to this client can be sent again."""
         if self._delivery is not None:
             self._delivery.pump_shared()
 
     def _send_pubrels(self, packet_ids: list[int]) -> None:
-        """What these ids were for will not be sent again."""
+        """The messages of these ids will not be sent again."""
         assert self.client is not None and self._scanner is not None
         self._scanner.push_pubrels(packet_ids)
         self._scanner.stamp(self.client.row_lsn)
@@ -366,13 +366,13 @@ class Session(Serving):
 
     @property
     def identity(self) -> Identity:
-        """Who is connected."""
+        """The client that is connected."""
         assert self.client is not None
         return self.client.identity
 
     @property
     def vhost(self) -> Vhost:
-        """What it is in."""
+        """The vhost it is in."""
         assert self.client is not None
         return self.client.vhost
 

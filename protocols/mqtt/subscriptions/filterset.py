@@ -26,7 +26,7 @@ Wanted = tuple[int, bool, bool, int]
 
 @dataclass(slots=True, eq=False)
 class Terms:
-    """What some subscriptions of a session ask of deliveries."""
+    """The options that some subscriptions of a session share."""
 
     tag: int
     """Names them to the queue's cursor, not used again in its session; 0: a shared subscription's."""
@@ -40,7 +40,7 @@ class Terms:
 
     @property
     def wanted(self) -> Wanted:
-        """What is the same for all of them."""
+        """The options that are the same for all of them."""
         return self.qos, self.no_local, self.retain_as_published, self.identifier
 
 
@@ -69,7 +69,7 @@ class Subscription:
 
     @property
     def options(self) -> bytes:
-        """What is kept of it besides filter and tag: byte of SUBSCRIBE (mqtt5:3.8.3.1), and the identifier
+        """Its stored form besides filter and tag: byte of SUBSCRIBE (mqtt5:3.8.3.1), and the identifier
         u32, little-endian, if there is one.
         """
         terms = self.terms
@@ -78,7 +78,7 @@ class Subscription:
 
     @property
     def kind(self) -> int:
-        """What the router is told of it; see `router.sessions.filters`."""
+        """Its options, as the router knows them; see `router.sessions.filters`."""
         if is_shared(self.topic):
             return LISTED | NOTED
         return NOTED if self.terms.no_local else 0
@@ -104,7 +104,7 @@ class FilterSet:
             self.add(Subscription(one.topic, terms, packed >> 4 & 3))
 
     def terms_of(self, line: Filter, identifier: int) -> Terms:
-        """What a new subscription will have: the terms of others, or new ones."""
+        """The terms of a new subscription: the terms of others, or new ones."""
         wanted = line.qos, line.no_local, line.retain_as_published, identifier
         if is_shared(line.topic):
             return Terms(0, *wanted)

@@ -60,7 +60,7 @@ _KINDS: Final = {
     "hash-topic": Kind.KEY_SHARED,
     "hash-clientid": Kind.KEY_SHARED,
 }
-"""What a strategy of the options is to the group's queue."""
+"""The kind of the group's queue for a strategy of the options."""
 
 
 def is_shared(topic: str) -> bool:
@@ -88,7 +88,7 @@ def split_shared(topic: str) -> tuple[str, str]:
 
 
 def filter_of(topic: str) -> str:
-    """What a filter matches: the filter inside that of a shared subscription, else itself."""
+    """The filter that is matched: the filter inside that of a shared subscription, else itself."""
     return split_shared(topic)[1] if is_shared(topic) else topic
 
 
@@ -139,7 +139,7 @@ class Share:
     def attach(self, member: Member) -> None:
         """A member is connected."""
         if self.attached == 0 and not self._keeps_qos0:
-            # What was published at QoS 0 while nobody was there is not kept for them.
+            # Messages of QoS 0 that came while nobody was there are not kept for them.
             self.queue.cursor.skip_transient_until = self._log.appender.next_lsn
         self.attached += 1
         self.queue.attach(member)
@@ -175,7 +175,7 @@ class Member:
         """The client id."""
         self.ranges: list[Range] = []
         self.choice = choice
-        """What the subscription makes of a message; replaced when its options change."""
+        """The subscription's terms of delivery; replaced when its options change."""
         self._delivery = delivery
 
     def peer(self) -> str:

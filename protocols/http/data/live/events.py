@@ -4,7 +4,7 @@
     audit      each entry of the audit trail; for the tags administrator and auditor
     webhooks   each attempt, as the delivery log has it; those of webhooks that the user may steer
 
-Costs nothing while nobody listens. Who is slow loses the surplus above a mebibyte, and is told how much.
+Costs nothing while nobody listens. A slow listener loses the surplus above a mebibyte, and is told how much.
 Lines may come from any thread; with several workers they are those of the worker that has the vhost.
 """
 

@@ -354,7 +354,7 @@ class _Consumer(Keyed):
         return took
 
     def void(self) -> None:
-        """What it holds is void."""
+        """Its deliveries are void."""
         self._out.clear()
         self._talk.send("void", id=self._id)
 
@@ -375,7 +375,7 @@ class _Consumer(Keyed):
         self.flow()
 
     def settle(self, tags: list[int], how: Callable[[Taken], None]) -> list[int]:
-        """What becomes of them; those that are not out."""
+        """The fate of deliveries; those that are not out."""
         stale = []
         for tag in tags:
             taken = self._out.pop(tag, None)

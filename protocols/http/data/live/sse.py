@@ -50,11 +50,11 @@ class TailHandlers:
         self._of_gateway = events
 
     async def exchange(self, request: Request) -> Response:
-        """What goes through an exchange."""
+        """The messages that go through an exchange."""
         return self._bound(request, request.names["exchange"], request.parameter("pattern", "#"))
 
     async def of_query(self, request: Request) -> Response:
-        """What is published to MQTT topics, or what the gateway has to say."""
+        """Messages to MQTT topics, or the gateway's own."""
         topic_filter = request.parameter("topic")
         if wanted := request.parameter("events"):
             if topic_filter:
@@ -99,7 +99,7 @@ class TailHandlers:
         return self._response(request, tail, more, check)
 
     async def stream(self, request: Request) -> Response:
-        """What a stream has and gets."""
+        """The messages of a stream, old and new."""
         stream, more = self._access.stream(request), asyncio.Event()
         if last := last_event(request):
             offset = await offset_at(stream, last + 1)

@@ -10,7 +10,7 @@ __all__ = ["pulled", "queues", "redrive", "streams"]
 
 
 def pulled(source: str) -> Json:
-    """What is pulled, whether it is a queue or a subscription."""
+    """The source of a pull: a queue or a subscription."""
     messages = {"type": "array", "items": ref("Message")}
     pulled = object_({"messages": messages, "active": {"type": "boolean"}}, "messages")
     settled = {200: ref("Settled"), 207: ref("Settled")}

@@ -299,7 +299,7 @@ def schemas() -> Json:
 
 
 def _webhook_auth() -> list[Json]:
-    """What a webhook proves itself by, one schema for each type."""
+    """The ways a webhook proves itself, one schema each."""
 
     def one(kind: str, *needed: str, **others: Json) -> Json:
         fields: Json = {name: {"type": "string", "minLength": 1} for name in needed}

@@ -111,7 +111,7 @@ def units(key: Json) -> Json:
 
 
 def _half(to: str) -> Json:
-    """What is prepared, for a queue, a stream or an exchange."""
+    """The prepared message, for a queue, a stream or an exchange."""
     return object_(
         {
             to: TEXT,

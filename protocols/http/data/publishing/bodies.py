@@ -185,7 +185,7 @@ def message_of(item: Any, where: str) -> Outgoing:
 
 
 def _set_header(properties: dict[str, Any], name: str, value: Any, where: str) -> None:
-    """What a field says by a header."""
+    """The value of a field that a header gives."""
     headers = properties.get("headers") or {}
     if not isinstance(value, str) or not isinstance(headers, dict):
         raise _bad(f"{where}.{name}", "text, beside headers that are an object")

@@ -94,7 +94,7 @@ class Halves:
         return json_response({"name": name}, 201)
 
     async def show(self, request: Request) -> Response:
-        """What is undecided."""
+        """The undecided messages."""
         half = self._named(request)
         return json_response({"name": half.name, "checks": half.checks, "prepared_ms": half.prepared_ms})
 

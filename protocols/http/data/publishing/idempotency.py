@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Idempotency", "Kept", "Once"]
 
 Kept = tuple[int, bool | None]
-"""What came of a message: its LSN, 0 = refused; whether a queue got it, None: that was not known."""
+"""The outcome of a message: its LSN, 0 = refused; whether a queue got it, None: that was not known."""
 
 _TABLE: Final = "http_idempotency"
 _HEAD: Final = struct.Struct("<q16s")
@@ -87,7 +87,7 @@ class Idempotency:
         return Once(row_key(vhost, user, "transaction", id), bytes(16))
 
     def known(self, once: Once) -> list[Kept] | None:
-        """What came of the request when it was sent first, for each message.
+        """The outcome of the request when it was sent first, for each message.
 
         Raises:
             HttpError: 422, that was another request.

@@ -65,7 +65,7 @@ class NumberedProducers:
         return json_response({"name": name, "epoch": epoch, "next_sequence": 0}, 201)
 
     def number_of(self, request: Request, vhost: str, user: str) -> Number | None:
-        """What the headers of a publish say; None: it is not numbered. Raises HttpError 400."""
+        """The producer and number in the headers; None: it is not numbered. Raises HttpError 400."""
         if _HEADERS.isdisjoint(request.headers):
             return None
         get = request.headers.get

@@ -42,7 +42,7 @@ _ONCE_MAX: Final = 1000
 """Messages of one atomic unit."""
 
 Marks = dict[int, Mapping[str, bool]]
-"""What the result of a message says besides its id, by its place; a message that is not there was routed."""
+"""The fields of a message's result besides its id, by its place; a message that is not there was routed."""
 _ROUTED: Final = {"routed": True}
 _UNROUTED: Final[Mapping[str, bool]] = {"routed": False}
 _REPEATED: Final[Mapping[str, bool]] = {"duplicate": True}
@@ -116,7 +116,7 @@ class Publisher:
         return response
 
     def _numbered(self, number: Number, way: Destination, messages: list[Outgoing], ack: str) -> Response:
-        """What a producer numbered: all of it or nothing, and once."""
+        """Messages with a producer's numbers: all of it or nothing, and once."""
         if not messages:
             raise HttpError(400, "bad_field", "a numbered request has messages")
         _check_unit(messages, "Penstock-Sequence")

@@ -31,7 +31,7 @@ BYTES_MAX: Final = 16 << 20
 _OPEN_MAX: Final = 1000
 _ALL_BYTES_MAX: Final = 256 << 20
 _MESSAGE_SIZE: Final = 512
-"""What a message takes beside its body, about."""
+"""Bytes that a message takes beside its body, about."""
 _CHECK_S: Final = 0.25
 
 

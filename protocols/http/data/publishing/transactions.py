@@ -101,7 +101,7 @@ class Transactions:
             ready(access, way, one) for way, one in _messages(vhost, identity, body.get("publish", []))
         ]
         if messages:
-            # What only settles makes room, and is never refused.
+            # A unit that only settles makes room, and is never refused.
             access.accepting(vhost, identity)
         leases = self._leases(request, body.get("ack", []))
         results = self._do(messages, [(lease, settle) for lease in leases], once)
@@ -120,7 +120,7 @@ class Transactions:
         return leases
 
     def _source(self, request: Request, item: dict[str, Any], where: str) -> tuple[Queue, list[Any]]:
-        """What an item of `ack` was pulled from, and its handles."""
+        """The source that an item of `ack` was pulled from, and its handles."""
         queue, stream, name = item.get("queue"), item.get("stream"), item.get("subscription")
         handles = item.get("handles")
         if isinstance(handles, list):
@@ -140,7 +140,7 @@ class Transactions:
         return self._staged.get(request.names["transaction"], vhost.name, identity.username)
 
     async def show(self, request: Request) -> Response:
-        """What is staged."""
+        """The staged messages."""
         one = self._named(request)
         return json_response(
             {

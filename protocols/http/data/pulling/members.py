@@ -82,7 +82,7 @@ class Member(Keyed):
         return self._poll.deliver(cursor, first, step)
 
     def void(self) -> None:
-        """What it holds is void."""
+        """Its deliveries are void."""
         self._members.leases.end_all(self, lambda _: None)
         if self._poll is not None:
             self._poll.void()

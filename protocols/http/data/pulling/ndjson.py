@@ -67,7 +67,7 @@ class Window:
         return took
 
     def void(self) -> None:
-        """What it took is void: its subscription goes on elsewhere."""
+        """Its deliveries are void: its subscription goes on elsewhere."""
         self.pending.clear()
         self._held = self._pending_bytes = 0
 

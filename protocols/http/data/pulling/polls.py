@@ -77,7 +77,7 @@ class Poll:
         return took
 
     def void(self) -> None:
-        """What it took is void: its subscription goes on elsewhere."""
+        """Its deliveries are void: its subscription goes on elsewhere."""
         self.taken.clear()
         self._size = 0
 

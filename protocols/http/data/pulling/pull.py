@@ -200,7 +200,7 @@ class Puller:
     async def _handles(
         self, request: Request, fields: tuple[str, ...]
     ) -> tuple[Queue, dict[str, Any], dict[str, Lease | None]]:
-        """What is settled: its source, the body, and the lease of each handle; None: it is stale."""
+        """Deliveries to settle: their source, the body, and the lease of each handle; None: it is stale."""
         source = self._access.source(request)
         body = object_of(await request.json())
         check_fields(body, ("handles", *fields))
@@ -212,7 +212,7 @@ class Puller:
         return source, body, {handle: self._leases.get(source, handle) for handle in handles}
 
     def _told(self, source: Queue, handles: list[str], leases: dict[str, Lease | None]) -> Response:
-        """What came of each handle."""
+        """The outcome for each handle."""
         results: list[dict[str, Any]] = [
             {"handle": handle, **({} if leases[handle] is not None else {"error": {"code": "stale_handle"}})}
             for handle in handles

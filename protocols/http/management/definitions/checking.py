@@ -53,7 +53,7 @@ async def check(
     Args:
         broker: Where to.
         told: Words a refusal of the broker.
-        file: What is to be imported.
+        file: The definitions to import.
         conflicts: Whether queues and exchanges that are there with other properties are mistakes.
 
     Raises:
@@ -106,7 +106,7 @@ class _Checks:
         }
 
     def place(self, part: str, item: Item) -> None:
-        """What is in a vhost needs one that is there, or in the file."""
+        """Things of a vhost need one that is there, or in the file."""
         permission = part in ("permissions", "topic_permissions")
         if part == "parameters" and item.get("component") not in COMPONENTS:
             return
@@ -118,7 +118,7 @@ class _Checks:
             raise HttpError(400, "bad_request", told)
 
     def _any(self, item: Item) -> None:
-        """What a front end keeps: it says itself what it makes of it."""
+        """The part of a front end, which checks it itself."""
 
     def _vhost(self, item: Item) -> None:
         if self._file.vhost is not None:

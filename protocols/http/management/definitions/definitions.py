@@ -127,7 +127,7 @@ class _Definitions:
         )
 
     async def _of(self, vhost: Vhost) -> dict[str, list[Item]]:
-        """What is durable in a vhost, without its name."""
+        """The durable things of a vhost, without its name."""
         parameters: list[Item] = []
         if vhost.limits:
             parameters.append({"component": "vhost-limits", "name": "limits", "value": dict(vhost.limits)})
@@ -200,7 +200,7 @@ class _Definitions:
         return await self._load(request, None)
 
     async def compare(self, request: Request) -> Response:
-        """What an import would do. A path of its own: who does not know it must not import instead."""
+        """The effect of an import. A path of its own: a server without it must not import instead."""
         self._api.require(request)
         if self._api.forwarder is not None:
             told = "a dry run knows one worker's vhosts only, and there are several; compare with an export"

@@ -29,7 +29,7 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "mqtt_sessions": ("vhost", "client_id"),
     "webhooks": ("vhost", "name"),
 }
-"""What tells the things of each list apart, in the order in which they are imported."""
+"""The keys that tell the things of each list apart, in the order in which they are imported."""
 _FIXED: Final = ("queues", "exchanges")
 _KEPT: Final = ("mqtt_sessions", "webhooks")
 

@@ -75,7 +75,7 @@ class Defined:
         return sorted(str(key) for key in self._body if key not in _KNOWN)
 
     def wanted(self) -> Item:
-        """What an import looks at, each thing with its vhost; it is checked (`checking`)."""
+        """The parts of an import, each thing with its vhost; it is checked (`checking`)."""
         found: Item = {}
         for part in self._body:
             if part in IN_VHOSTS:
@@ -102,7 +102,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def queue_of(item: Item) -> dict[str, Any]:
-    """What a queue is declared with. Raises HttpError 400."""
+    """The arguments of a queue's declaration. Raises HttpError 400."""
     arguments, kind = table_of(item), item.get("type", "classic")
     if kind != "classic":
         arguments = {"x-queue-type": kind, **arguments}
@@ -114,7 +114,7 @@ def queue_of(item: Item) -> dict[str, Any]:
 
 
 def exchange_of(item: Item) -> dict[str, Any]:
-    """What an exchange is declared with. Raises HttpError 400."""
+    """The arguments of an exchange's declaration. Raises HttpError 400."""
     return {
         "type_": text_of(item, "type"),
         "durable": flag_of(item, "durable", True),
@@ -125,7 +125,7 @@ def exchange_of(item: Item) -> dict[str, Any]:
 
 
 def vhost_said(item: Item) -> dict[str, Any]:
-    """What is said of a vhost, its name and its limits apart; None of what is not. Raises HttpError 400."""
+    """The metadata of a vhost, its name and its limits apart; None of what is not. Raises HttpError 400."""
     said = {**table_of(item, "metadata"), **item}
     kind = said.get("default_queue_type")
     return {

@@ -182,7 +182,7 @@ class Import:
             logger.warning("definitions: left out what is not known here", extra=fields(keys=unknown))
 
     async def run_parts(self, parts: Mapping[str, Part]) -> None:
-        """What front ends keep: at a start they are not there yet when the rest is done."""
+        """The parts of front ends: at a start they are not there yet when the rest is done."""
         for name, part in parts.items():
             await self._each(name, partial(self._put_part, part))
         await kept(self._broker, self._lsn)

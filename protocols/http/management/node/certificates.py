@@ -40,7 +40,7 @@ def add(api: Management) -> None:
 
 
 def _ending(path: str, ends: datetime) -> Sequence[dict[str, Any]]:
-    """What a file has that ends before then."""
+    """The certificates in a file that end before then."""
     # Here, since a start has no use for it.
     from cryptography import x509
 

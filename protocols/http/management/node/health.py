@@ -101,7 +101,7 @@ class _Health:
         )
 
     async def healthy(self, request: Request) -> Response:
-        """What is so whenever this process answers."""
+        """True whenever this process answers."""
         return json_response({"status": "ok"})
 
     async def in_service(self, request: Request) -> Response:

@@ -80,7 +80,7 @@ def add(api: Management) -> None:
 
 
 def totals_of_all(api: Management) -> Totals:
-    """What all clients moved since the start."""
+    """The messages that all clients moved since the start."""
     sum_ = Totals()
     for protocol in _CLIENTS:
         sum_.add(api.registry.totals(protocol))
@@ -277,7 +277,7 @@ class _Overview:
         return json_response([{"javascript": "dispatcher.js"}])
 
     async def nothing(self, request: Request) -> Response:
-        """What there is none of here: an empty list, for tools that ask all the same."""
+        """Things that do not exist here: an empty list, for tools that ask all the same."""
         self._api.identity(request)
         return json_response([])
 

@@ -48,7 +48,7 @@ class _Queues:
         )
 
     def _sorted(self, request: Request) -> list[QueueEntry]:
-        """What the user may see, by name; the same list again as long as no queue came or went."""
+        """The queues that the user may see, by name; the same list again as long as no queue came or went."""
         queues, vhosts = self._api.broker.queues, self._api.vhosts(request)
         state = (queues.created, queues.deleted, *(vhost.name for vhost in vhosts))
         if self._order[0] != state:

@@ -65,7 +65,7 @@ def tags_of(value: Any) -> list[str]:
 
 
 def stored_hash(body: Item) -> str:
-    """What is kept for an exported hash; "" for none.
+    """The stored form of an exported hash; "" for none.
 
     Raises:
         HttpError: 400, it is no hash that can be verified here.

@@ -108,7 +108,7 @@ class _Vhosts:
             worker=said.get("worker"),
         )
         if not known and identity.grants is None:
-            # As RabbitMQ does it: who makes a vhost may use it. What a token allows says its issuer.
+            # As RabbitMQ does it: the user who makes a vhost may use it. A token allows what its issuer says.
             lsn = max(lsn, api.broker.administration.set_permission(identity.username, name, Permission()))
         if "tracing" in said and name in api.broker.vhosts:
             api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))

@@ -50,7 +50,7 @@ class Outgoing:
 
 
 def id_of(outgoing: Outgoing) -> str:
-    """What tells a message from all others, the same at every attempt: its id, or its place in the log."""
+    """The identity of a message, the same at every attempt: its id, or its place in the log."""
     message_id = _headers(outgoing).get(ID_HEADER) or outgoing.message.properties.get("message_id")
     # A dot would make what is signed ambiguous.
     if isinstance(message_id, str) and message_id.isascii() and message_id.isprintable():

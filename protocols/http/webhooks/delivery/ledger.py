@@ -28,7 +28,7 @@ EXCERPT = 256
 
 @dataclass(slots=True)
 class Counts:
-    """What a webhook did since the start of the process."""
+    """The counters of a webhook since the start of the process."""
 
     requests: int = 0
     outcomes: dict[str, int] = field(default_factory=lambda: {one.value: 0 for one in Outcome})
@@ -62,7 +62,7 @@ class Ledger:
         text: str,
         took_s: float,
     ) -> None:
-        """What became of a request, as one atomic unit."""
+        """The outcome of a request, as one atomic unit."""
         self._count(receipt, status, text, took_s, len(verdict.done))
         if verdict.dead:
             declare(self._vhost, dead_queue(self._webhook.name))

@@ -1,6 +1,6 @@
 """One webhook at work: takes messages, sends them, and does what the answers mean.
 
-Each request is one task. What an answer changes (messages settled, progress, dead letters, the entry of the
+Each request is one task. The changes of an answer (messages settled, progress, dead letters, the entry of the
 delivery log) is one atomic unit of the log. A webhook shares nothing with another one but the loop: it has
 its own endpoint (decisions), client (connections) and feeders (consumers), so none waits for another.
 """

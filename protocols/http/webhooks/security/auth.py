@@ -30,7 +30,7 @@ __all__ = ["MASK", "Auth", "AuthType", "BadCertificate", "auth_of", "with_certif
 AuthType = Literal["none", "basic", "bearer", "oauth2-client-credentials", "mtls"]
 
 MASK: Final = "***"
-"""What is shown in the place of a secret."""
+"""The text in the place of a secret."""
 
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "none": (),
@@ -76,7 +76,7 @@ class Auth:
         return {"type": self.type, **self.values}
 
     def headers(self) -> dict[str, str]:
-        """What each request carries by it, as far as that is known without asking anybody."""
+        """The headers that each request carries by it, as far as that is known without asking anybody."""
         if self.type == "basic":
             return {"authorization": basic(self.values["user"], self.values["password"])}
         if self.type == "bearer":

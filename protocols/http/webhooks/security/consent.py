@@ -45,7 +45,7 @@ class Consent:
         self._renewing = False
         self._retired = False
         self.last_error = ""
-        """What came of the last question, when that was not consent."""
+        """The outcome of the last question, when that was not consent."""
 
     @property
     def given(self) -> bool:

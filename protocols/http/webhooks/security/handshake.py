@@ -29,7 +29,7 @@ __all__ = ["Grant", "ask_origin", "read_challenge"]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the receiver says."""
+    """The receiver's answer."""
 
     allowed: bool
     reason: str = ""

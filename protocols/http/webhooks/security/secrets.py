@@ -52,7 +52,7 @@ class Seal:
         return base64.b64encode(nonce + sealed).decode()
 
     def open(self, sealed: str, row: bytes, name: str) -> dict[str, Any]:
-        """What was sealed for this row. Raises ConfigError: with none of these keys."""
+        """The secrets that were sealed for this row. Raises ConfigError: with none of these keys."""
         raw = base64.b64decode(sealed)
         for key in self._keys:
             try:

@@ -53,7 +53,7 @@ def kind_of(secret: str) -> Kind:
 
 
 def public_key(secret: str) -> str | None:
-    """What receivers verify with, when it is not the secret itself."""
+    """The key that receivers verify with, when it is not the secret itself."""
     if kind_of(secret) == "hmac":
         return None
     key = Ed25519PrivateKey.from_private_bytes(_raw(secret, _ED25519)[:32])

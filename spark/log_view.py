@@ -269,11 +269,22 @@ class LogView:
     @property
     def complete_from(self) -> int:
         """From this LSN on everything that was published is there; below it only what some queue needs."""
-        complete = 0
+        complete, at = self.first, 0
         for known in self._segments:
+            if at < self._begins(known):  # those between, which nobody needed, were deleted
+                complete = known.segment.base_lsn
             if known.segment.sealed:
                 complete = known.segment.next_lsn
-        return max(complete, self.first)
+            at = known.segment.next_lsn
+        return complete
+
+    @staticmethod
+    def _begins(known: _Known) -> int:
+        """The LSN behind the last one of the segment before it."""
+        # LSNs jump after an unclean stop: those between the last LSN and the first of the new file were
+        # never used.
+        segment = known.segment
+        return min(known.prev_lsn + 1, segment.base_lsn) if known.prev_lsn else segment.base_lsn
 
     def end(self, *, written: bool = False) -> int:
         """The LSN behind the last readable record; see the module."""
@@ -291,13 +302,10 @@ class LogView:
         missing = []
         at = first
         for known in self._segments:
-            segment = known.segment
-            # LSNs jump after an unclean stop: those between the last LSN and the first of the new file were
-            # never used.
-            begin = min(known.prev_lsn + 1, segment.base_lsn) if known.prev_lsn else segment.base_lsn
+            begin = self._begins(known)
             if at < min(begin, last):
                 missing.append((at, min(begin, last)))
-            at = max(at, segment.next_lsn)
+            at = max(at, known.segment.next_lsn)
             if at >= last:
                 break
         return missing

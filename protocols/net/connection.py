@@ -37,6 +37,7 @@ INFO lines, two per connection: opened (peer, user) and closed (reason, bytes, m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sys
 import time
@@ -185,7 +186,9 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if self._relay is not None:
             self._relay.client_lost()
         try:
-            self.on_lost()
+            # That the log failed is said already; nobody was told that this connection's last changes hold.
+            with contextlib.suppress(LogFailed):
+                self.on_lost()
         finally:
             self._closed()
 

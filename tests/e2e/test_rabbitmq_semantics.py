@@ -237,6 +237,6 @@ def test_a_message_that_comes_back_counts_before_the_next_consumer_gets_it(chann
     channel.basic_consume(name, give_back)
     channel.basic_publish("", name, b"long")
     until(lambda: channel.connection.process_data_events(0) or seen, bool)
-    assert count(channel, name) == 0
+    until(lambda: count(channel, name), lambda ready: ready == 0)
     channel.connection.process_data_events(0)
     assert seen == [False]

@@ -84,7 +84,8 @@ class QueueModel:
         if message.expired:
             self._bury(message, "expired")
         else:
-            self._put(message)
+            self._insert(message)  # it counts before anybody gets the next one, as in RabbitMQ
+            self._shed()
         self.dispatch()
 
     def purge(self) -> int:
@@ -134,10 +135,17 @@ class QueueModel:
         self.holding = {name: held for name, held in self.holding.items() if held != number}
         return self.out.pop(number)
 
-    def _put(self, message: Message) -> None:
+    def _insert(self, message: Message) -> None:
         self.ready.append(message)
         self.ready.sort(key=lambda other: other.order)
+
+    def _put(self, message: Message) -> None:
+        self._insert(message)
         self.dispatch()
+        self._shed()
+
+    def _shed(self) -> None:
+        """Drop from the head as many as are too many."""
         if self.arguments.overflow == "drop-head" and self.arguments.max_length is not None:
             while len(self.ready) > self.arguments.max_length:
                 self._bury(self.ready.pop(0), "maxlen")

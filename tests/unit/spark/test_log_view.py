@@ -10,7 +10,7 @@ import pytest
 
 from penstock.log_core.errors import Damage
 from penstock.log_core.feeds._feed import Feed
-from penstock.log_core.files.layout import WAL_HEAD_BYTES
+from penstock.log_core.files.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError
 from penstock.spark.log_view import LogView, Part, Place
@@ -291,6 +291,19 @@ def test_a_task_that_begins_within_a_segment_finds_the_same_records_when_it_was_
         ]
         assert found == [lsn for lsn in left if place.first <= lsn < place.last]
     log.close_sync()
+
+
+def test_a_log_is_complete_behind_its_last_hole(tmp_path: Path) -> None:
+    log, _, lsns = filled(tmp_path)
+    log.close_sync()
+    folder = Folder(tmp_path)
+    numbers = sorted(folder.segment_numbers())
+    folder.segment(numbers[len(numbers) // 2]).unlink()
+    view = seen(tmp_path)
+    end = view.end(written=True)
+    assert view.loss_between(lsns[0], end)
+    assert lsns[0] < view.complete_from < end
+    assert view.loss_between(view.complete_from, end) == []
 
 
 def test_deleted_segments_are_named_exactly(tmp_path: Path) -> None:

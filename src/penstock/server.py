@@ -59,6 +59,7 @@ from penstock.router.audit import AuditOptions
 from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
+from penstock.service_manager import ServiceManager
 from penstock.start_times import StartTimes
 from penstock.subscriptions.cursor import _events as events
 from penstock.subscriptions.tick.tick import Loop, Tick
@@ -110,7 +111,7 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
     # From the first moment on: the default would end a gateway that is still starting.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if config.server.workers > 1:
-        return supervise(config, partial(work, load=load), ready_line)
+        return supervise(config, partial(work, load=load), ready_line, serves_at)
     return work(config, load=load)
 
 
@@ -342,14 +343,21 @@ async def _serve(
         started = time.perf_counter()
         fronts = parts.fronts.values()
         addresses = {name: address for front in fronts for name, address in front.addresses.items()}
+        manager: ServiceManager | None = None
         if membership is None:
             print(ready_line(addresses, config), flush=True)
+            manager = ServiceManager()
+            manager.ready(serves_at(addresses))
+            if manager.alive_every_s:
+                parts.tick.every(manager.alive_every_s, manager.alive)
         else:
             membership.ready(addresses)
         logger.info(
             "ready", extra=logs.fields(**addresses, cpu_s=round(time.process_time(), 2), **times.fields())
         )
         await stopping.wait()
+        if manager is not None:
+            manager.stopping()
         loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         await reloader.close()
@@ -366,6 +374,11 @@ def ready_line(addresses: Mapping[str, str], config: Config) -> str:
     words = " ".join(f"{name}={address}" for name, address in addresses.items())
     line = f"ready {words} data={Path(config.log.data_dir).absolute()}"
     return "\n".join((*listener_lines(addresses), line)) if sys.stdout.isatty() else line
+
+
+def serves_at(addresses: Mapping[str, str]) -> str:
+    """What the service manager shows while the gateway serves."""
+    return "serves " + ", ".join(f"{name} at {address}" for name, address in addresses.items())
 
 
 def listener_lines(addresses: Mapping[str, str]) -> list[str]:

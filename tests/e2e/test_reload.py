@@ -102,6 +102,13 @@ class Served:
         except AMQPConnectionError:
             return None
 
+    def refuses(self) -> bool:
+        """Whether a connection of guest is refused."""
+        connection = self.connected()
+        if connection is not None:
+            connection.close()
+        return connection is None
+
     def logs_in(self, user: str, password: str) -> bool:
         credentials = pika.PlainCredentials(user, password)
         parameters = pika.ConnectionParameters("127.0.0.1", self.values["amqp"], credentials=credentials)
@@ -164,7 +171,7 @@ def test_limits_hold_for_what_comes_from_now_on(served: Served) -> None:
                 while not (more := served.connected()):
                     pass
                 others.callback(more.close)
-            served.wait(lambda: served.connected() is None)
+            served.wait(served.refuses)
         held.process_data_events(0)  # what is open stays
     served.write(connections=0)
     served.reload("the configuration was reloaded")

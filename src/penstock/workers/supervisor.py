@@ -34,6 +34,7 @@ from penstock import logs
 from penstock.config import Address, Config
 from penstock.errors import ConfigError, PenstockError, StartError
 from penstock.protocols.listening.listener import listening_socket
+from penstock.service_manager import ServiceManager
 from penstock.workers.crew import Membership
 from penstock.workers.folders import worker_folder
 
@@ -50,6 +51,7 @@ _LOOK_S: Final = 1.0
 
 Work = Callable[[Config, Membership | None], int]
 ReadyLine = Callable[[Mapping[str, str], Config], str]
+Status = Callable[[Mapping[str, str]], str]
 
 
 @dataclass(slots=True)
@@ -86,25 +88,29 @@ def worker_config(config: Config, number: int) -> Config:
     return replace(config, log=log, mqtt=mqtt)
 
 
-def supervise(config: Config, work: Work, ready_line: ReadyLine) -> int:
+def supervise(config: Config, work: Work, ready_line: ReadyLine, status: Status) -> int:
     """Serve with `server.workers` processes; see the module, and `server.serve`.
 
     Args:
         config: Of the whole.
         work: What each worker does, with its own configuration; its exit code.
         ready_line: What is printed when all serve, from the addresses by listener.
+        status: What the service manager shows then.
 
     Raises:
         StartError: a port is taken.
 
     """
-    return _Supervisor(config, work, ready_line).run()
+    return _Supervisor(config, work, ready_line, status).run()
 
 
 class _Supervisor:
-    def __init__(self, config: Config, work: Work, ready_line: ReadyLine) -> None:
+    def __init__(self, config: Config, work: Work, ready_line: ReadyLine, status: Status) -> None:
         self._work = work
         self._ready_line = ready_line
+        self._status = status
+        self._manager = ServiceManager()
+        self._alive_at = 0.0
         self._ports: list[socket.socket] = []
         self._config = self._with_ports(config)
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-"))
@@ -220,7 +226,13 @@ class _Supervisor:
         """Wait for something, and see to it."""
         now = time.monotonic()
         due = [worker.due_at for worker in self._workers if worker.due_at is not None]
-        for key, _ in self._selector.select(max(min(due) - now, 0) if due else _LOOK_S):
+        due.append(now + _LOOK_S)
+        if self._manager.alive_every_s and self._ready and not self._stopping:
+            if self._alive_at <= now:
+                self._manager.alive()
+                self._alive_at = now + self._manager.alive_every_s
+            due.append(self._alive_at)
+        for key, _ in self._selector.select(max(min(due) - now, 0)):
             if key.data is None:
                 for number in os.read(self._woken, 1024):
                     self._signalled(number)
@@ -246,6 +258,7 @@ class _Supervisor:
     def _stop(self) -> None:
         if not self._stopping:
             logger.info("stopping", extra=logs.fields(workers=len(self._workers)))
+            self._manager.stopping()
         self._stopping = True
         for worker in self._workers:
             worker.due_at = None
@@ -264,7 +277,9 @@ class _Supervisor:
         logger.info("worker serves", extra=logs.fields(worker=worker.number, pid=worker.pid))
         if not self._ready and all(one.serves for one in self._workers):
             self._ready = True
-            print(self._ready_line(self._workers[0].addresses, self._config), flush=True)
+            addresses = self._workers[0].addresses
+            print(self._ready_line(addresses, self._config), flush=True)
+            self._manager.ready(self._status(addresses))
 
     def _reap(self) -> None:
         for worker in self._workers:

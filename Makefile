@@ -176,7 +176,7 @@ kernels: $(STAMPS)/kernels
 	@find $(FOLDERS) -name '*.cpython-*.so' | while read -r so; do [ -e "$${so%%.cpython-*}.pyx" ] || rm -v "$$so"; done
 
 $(STAMPS)/kernels: $(STAMPS)/project $(SOURCES)
-	@echo "penstock: compiling the kernels (the first time, a minute or two)"
+	@echo "penstock: compiling the kernels (the first time, two to six minutes on two cores)"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 

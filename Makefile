@@ -130,6 +130,18 @@ docs-site: $(STAMPS)/docs  ## build the documentation as a static site with sear
 	$(BIN)/python -m mkdocs build --quiet --strict
 	@echo "penstock: the site is in build/site; open build/site/index.html, or $(BIN)/python -m mkdocs serve"
 
+.PHONY: dist
+dist: $(STAMPS)/release  ## build the source distribution and a wheel for Linux, checked, in dist/
+	@rm -rf dist build/dist
+	@$(BIN)/python -m build --outdir build/dist
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist build/dist/*.whl
+	@cp build/dist/*.tar.gz dist/
+	@$(BIN)/python -m twine check --strict dist/*
+
+.PHONY: install-checks
+install-checks: dist  ## install the wheel into an empty environment, start it there, send and read a message
+	@$(BIN)/python -m tests.install.wheel dist/*.whl
+
 .PHONY: readability
 readability: $(STAMPS)/docs  ## measure the prose: sentence lengths and Flesch reading ease
 	$(BIN)/python -m tests.docs.readability
@@ -168,6 +180,11 @@ $(STAMPS)/extras: $(STAMPS)/project
 $(STAMPS)/docs: $(STAMPS)/project
 	@echo "penstock: installing what the documentation needs into .venv"
 	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[docs]'
+	@touch $@
+
+$(STAMPS)/release: $(STAMPS)/project
+	@echo "penstock: installing what releases need into .venv"
+	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[release]'
 	@touch $@
 
 # A kernel whose source is gone would still be imported.

@@ -306,7 +306,7 @@ class Administration:
 
 
 def _said(row: dict[str, Any]) -> tuple[VhostMetadata, dict[str, int]]:
-    """What the row of a vhost says of it."""
+    """Describe a vhost by its row."""
     limits: dict[str, int] = row.get("limits", {})
     kept = {key: row[key] for key in ("description", "tags", "default_queue_type") if key in row}
     return VhostMetadata(**{**kept, "tags": tuple(row.get("tags", ()))}), limits

@@ -43,7 +43,7 @@ _SLICE: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """What the configuration's section `audit` says; the same keys."""
+    """Options of the section `audit`, with the same keys."""
 
     enabled: bool = True
     retention_bytes: int = 16 << 20
@@ -52,7 +52,7 @@ class AuditOptions:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of looking at the chain."""
+    """The result of verifying the chain."""
 
     entries: int
     first: int
@@ -251,7 +251,7 @@ class Audit:
 
 
 def _fault(key: bytes, value: bytes, seq: int, prev: str) -> str:
-    """What is wrong with what should be entry `seq`, behind the one with the hash `prev`; "": nothing."""
+    """The fault of an entry that should be number `seq`, behind the one with the hash `prev`; "": none."""
     if _seq(key) != seq:
         return f"entry {seq} is missing: entry {_seq(key)} comes in its place"
     try:

@@ -77,12 +77,12 @@ logger = logging.getLogger("penstock.router")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """What the configuration says of the broker itself."""
+    """Options of the broker itself."""
 
     auth: AuthOptions = field(default_factory=AuthOptions)
     queues: QueueOptions = field(default_factory=QueueOptions)
     backlog_quotas: Mapping[str, int] = field(default_factory=dict)
-    """What vhosts may hold that have no limit of that name (`limits.BACKLOG_BYTES` and the like)."""
+    """Limits of vhosts that have none of that name (`limits.BACKLOG_BYTES` and the like)."""
     audit: AuditOptions = field(default_factory=AuditOptions)
     worker: int = 0
     """The number of this worker; 0 has the users, the permissions and the list of vhosts."""
@@ -114,7 +114,7 @@ class Broker:
         self.partitions = Partitions(log.tables)
         self.users = Users(self.shared, options.auth, oauth)
         self.audit = Audit(log, options.audit, options.worker, tick.after)
-        """Who did what. Each worker has that of what it did."""
+        """The audit log. Each worker has one of its own actions."""
         self.users.on_refused.append(self._login_refused)
         self.tokens = Tokens(self.shared, self.users)
         self.authorizer = Authorizer(self.shared)

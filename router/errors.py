@@ -74,10 +74,10 @@ __all__ = [
 ]
 
 Kind = Literal["exchange", "queue", "vhost", "user", "policy", "subscription", "token"]
-"""What kind of thing an error or a permission is about."""
+"""The kind of thing that an error or a permission is about."""
 
 Operation = Literal["configure", "write", "read"]
-"""What somebody wants to do with it."""
+"""The operation on it."""
 
 
 class NotFound(RoutingError):
@@ -403,7 +403,7 @@ class InvalidRegex(RoutingError):
 
 
 class InvalidParameter(RoutingError):
-    """What an administrator asked to set cannot be; the message is RabbitMQ's where it has one."""
+    """A value that an administrator asked for is not allowed; the message is RabbitMQ's where it has one."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
@@ -442,7 +442,7 @@ class BackfillRefused(RoutingError):
 
 
 class HalfRefused(RoutingError):
-    """What a half message is for may refuse it when it is committed."""
+    """The destination of a half message may refuse it at the commit."""
 
     def __init__(self) -> None:
         super().__init__(

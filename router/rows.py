@@ -41,7 +41,7 @@ __all__ = ["Store", "Tables", "producer_key", "row_key"]
 
 
 class Tables(Protocol):
-    """What the router needs of the log's durable tables."""
+    """The part of the log's durable tables that the router needs."""
 
     def put(self, table: str, key: bytes, value: bytes) -> int:
         """Set a row; the LSN of the change."""
@@ -57,7 +57,7 @@ class Tables(Protocol):
 
 
 class Store(Protocol):
-    """What the router needs of the log to change several rows at once."""
+    """The part of the log that the router needs to change several rows at once."""
 
     @property
     def tables(self) -> Tables:
@@ -68,7 +68,7 @@ class Store(Protocol):
 
 
 def producer_key(protocol: str, vhost: str, user: str, name: str) -> bytes:
-    """What the log knows a named producer by. A name is its user's in the vhost, and no other protocol's.
+    """The log's name of a named producer. A name is its user's in the vhost, and no other protocol's.
 
     Whose it is stands in front of the digest of it all: the log lets nobody have too many.
     """

@@ -86,7 +86,7 @@ class Mirror:
         return list(self._rows[table].items())
 
     def changes_to(self, rows: Iterable[Change]) -> list[Change]:
-        """What has to change until it is these rows."""
+        """The changes that lead to these rows."""
         wanted: dict[str, dict[bytes, bytes | None]] = {table: {} for table in SHARED}
         for table, key, value in rows:
             wanted[table][key] = value

@@ -44,7 +44,7 @@ _NAME_BYTES_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthOptions:
-    """What `oauth` in the configuration says; the same keys."""
+    """Options of the section `oauth`, with the same keys."""
 
     issuer: str = ""
     resource_server_id: str = ""
@@ -69,7 +69,7 @@ class OAuth:
         self._prefix = options.scope_prefix or f"{options.resource_server_id}."
         self._aliases = _aliases(options.scope_aliases)
         self._remembered: OrderedDict[bytes, tuple[Identity, float]] = OrderedDict()
-        """What verified tokens came to, by their hash, and from when on they may be used."""
+        """Results of verified tokens by their hash, and the time from which each may be used."""
         self._keys = KeySet(read, options.jwks_file or options.jwks_url, refresh_s=options.refresh_s)
         self._keys.on_changed = self._remembered.clear
         if options.jwks_file:
@@ -79,7 +79,7 @@ class OAuth:
                 raise ConfigError(error.message, key="oauth.jwks_file", remedy=error.remedy) from None
 
     async def authenticate(self, token: bytes) -> Identity:
-        """Who the token is of, with what it allows.
+        """The user of the token, and the rights that it grants.
 
         Raises:
             AuthenticationRefused: it is not good; `reason` is "token", or "expired" when it only came late.

@@ -51,7 +51,7 @@ _OWN_HASH: Final = re.compile(
     r"(1[0-6]):(8):([1-4]):[A-Za-z0-9+/]{22}==:[A-Za-z0-9+/]{43}="
     r"(;scram:[1-9][0-9]{3,5}:[A-Za-z0-9+/]{22}==(:[A-Za-z0-9+/]{43}=){2})?"
 )
-"""What `hash_password` writes behind its kind; the parameters bound what a login may cost."""
+"""The text that `hash_password` writes behind its kind; the parameters bound the cost of a login."""
 
 
 def hash_password(password: bytes) -> str:
@@ -62,7 +62,7 @@ def hash_password(password: bytes) -> str:
 
 
 def verifier_of(stored: str) -> Verifier | None:
-    """What SCRAM needs of a stored password; None: it was not made here (or before there was SCRAM)."""
+    """The keys for SCRAM of a stored password; None: it was not made here (or before there was SCRAM)."""
     _, found, verifier = stored.partition(_SCRAM)
     return Verifier.decode(verifier) if found else None
 

@@ -36,7 +36,7 @@ class ScramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """What is known of a password."""
+    """The verifier of a password."""
 
     iterations: int
     salt: bytes
@@ -71,7 +71,7 @@ class ScramExchange:
     def __init__(self, nonce: str = "") -> None:
         """`nonce` is ours, for tests; it is random without."""
         self.name = ""
-        """Who wants to log in, after `first`."""
+        """The user who wants to log in; set after `first`."""
         self._nonce = nonce or secrets.token_urlsafe(18)
         self._header = self._bare = self._server_first = ""
         self._verifier: Verifier | None = None

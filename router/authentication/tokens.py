@@ -33,7 +33,7 @@ TTL_MAX_S: Final = 366 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of one."""
+    """One token: its name, its hash and its rights."""
 
     user: str
     name: str

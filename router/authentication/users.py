@@ -54,7 +54,7 @@ class UserOptions(Protocol):
 
     @property
     def name(self) -> str:
-        """What it logs in as."""
+        """The name that it logs in with."""
 
     @property
     def password(self) -> str | None:
@@ -71,7 +71,7 @@ class UserOptions(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthOptions:
-    """What `auth` in the configuration says; the same keys."""
+    """Options of the section `auth`, with the same keys."""
 
     default_user: str = "guest"
     """Exists without being listed; "" = none. It is an administrator."""
@@ -192,7 +192,7 @@ class Users:
         try:
             identity = await oauth.authenticate(token)
             if identity.username in self._users:
-                # What is kept under that name (native tokens, webhooks, limits) is not the token's.
+                # Native tokens, webhooks and limits under that name are not the token's.
                 raise AuthenticationRefused(
                     identity.username, "token", "its user is one of the gateway's own"
                 )
@@ -299,7 +299,7 @@ class Users:
     # For ScramLogin
 
     def verifier(self, username: str) -> Verifier:
-        """What SCRAM compares with; one that no password has, always the same, for who cannot log in so."""
+        """The verifier for SCRAM; for a user without one always the same, which no password has."""
         user = self._users.get(username)
         found = verifier_of(user.stored) if user is not None else None
         if found is not None:
@@ -333,7 +333,7 @@ class Users:
 
     @property
     def default_user(self) -> str:
-        """Who clients without a user name are; "" = nobody."""
+        """The user of clients without a user name; "" = they are refused."""
         return self._options.default_user
 
     def names(self) -> list[str]:
@@ -431,7 +431,7 @@ class ScramLogin:
         self, users: Users, protocol: str, loopback: bool, user_of: Callable[[str], str], peer: str
     ) -> None:
         self.identity: Identity | None = None
-        """Who it is, once the last step was right."""
+        """The user, after the last step succeeded."""
         self.name = ""
         """The name as the client sent it."""
         self._users = users

@@ -50,7 +50,7 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """What one login by token may do; equal ones allow the same."""
+    """The rights of one login by token; equal grants allow the same."""
 
     scopes: frozenset[Scope]
     ends_at: float = field(compare=False)
@@ -58,7 +58,7 @@ class Grants:
 
     @classmethod
     def parse(cls, scopes: Iterable[str], ends_at: float) -> tuple[Self, frozenset[str]]:
-        """What scopes allow, and the tags among them."""
+        """The rights that scopes give, and the tags among them."""
         known, tags = set(), set()
         for scope in scopes:
             if scope.startswith(_TAG):

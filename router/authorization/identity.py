@@ -17,12 +17,12 @@ class Identity:
 
     username: str
     tags: frozenset[str] = frozenset()
-    """What the user may administer, e.g. "administrator"."""
+    """The user's tags for administration, e.g. "administrator"."""
     client_id: str = ""
     """The MQTT client id it came with; "" for others. Topic permissions may name it."""
 
     grants: Grants | None = None
-    """What a token allows, in place of the permissions of a user; None: those count."""
+    """The rights of a token, in place of the permissions of a user; None: those count."""
     guarded: bool = field(default=True, compare=False)
     """Whether a `TopicGuard` is asked, too. False: it was, when what is done now was asked for."""
 

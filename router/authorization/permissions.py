@@ -42,7 +42,7 @@ _VARIABLE: Final = re.compile(r"\{(username|vhost|client_id)\}")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a user may do in a vhost: a regular expression on names per operation."""
+    """A user's permissions in a vhost: a regular expression on names per operation."""
 
     configure: str = ".*"
     write: str = ".*"
@@ -51,7 +51,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """What a user may do on a topic exchange: a regular expression on routing keys per operation."""
+    """A user's permissions on a topic exchange: a regular expression on routing keys per operation."""
 
     write: str = ".*"
     read: str = ".*"

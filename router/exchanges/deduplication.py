@@ -70,7 +70,7 @@ def _number(value: object) -> int | None:
 
 
 class Seen:
-    """What one exchange remembers."""
+    """The values that one exchange remembers."""
 
     def __init__(self, log: Log, vhost: str, exchange: str, arguments: Arguments) -> None:
         """`arguments` passed `check_cache`."""
@@ -94,7 +94,7 @@ class Seen:
         return len(self._values)
 
     def value_of(self, headers: Arguments) -> bytes | None:
-        """What tells a message with these headers from others; None: it is let through."""
+        """The value that identifies a message with these headers; None: it is let through."""
         value = headers.get(HEADER)
         return None if value is None else row_key(encode_table({"": value}))
 
@@ -129,7 +129,7 @@ class Seen:
             self._forget(value)
 
     def put_back(self, rows: list[tuple[int, bytes, int]]) -> None:
-        """What the last run remembered: (number, value, until when it counts)."""
+        """The values that the last run remembered: (number, value, until when it counts)."""
         for number, value, until_ms in sorted(rows):
             self._values[value] = until_ms, 0
             self._next = number + 1

@@ -116,7 +116,7 @@ class Chooser:
                 return (random.choice(self._slots),)
 
     def _value(self, subject: Subject) -> bytes:
-        """What is hashed: a message without the header or property goes where the empty value goes."""
+        """The hashed value: a message without the header or property goes where the empty value goes."""
         headers = subject.headers
         if headers is None or not self._looks_inside:
             return subject.key

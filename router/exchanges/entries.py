@@ -34,9 +34,9 @@ class QueueEntry:
     row: bytes
     """Its key in the table `queue`."""
     effective: Arguments
-    """What it lives by: its arguments, with what policies add or narrow."""
+    """Its rules: its arguments, with those that policies add or narrow."""
     bury_refused: Bury | None = None
-    """What becomes of a message that it refuses; None: nothing, its publisher is told."""
+    """The handler of a message that it refuses; None: the publisher is told."""
     lsn: int = 0
     """Where the record of a durable session is in the log."""
     _bindings: dict[Binding, None] | None = None
@@ -54,7 +54,7 @@ class QueueEntry:
 
     @property
     def listed_name(self) -> str:
-        """What operators know it by, in lists and in the patterns of policies: queues of MQTT have RabbitMQ's
+        """Its name for operators, in lists and in the patterns of policies: queues of MQTT have RabbitMQ's
         names for them, subscriptions to a stream are `subscription-STREAM/NAME`."""
         match self.kind:
             case "queue":

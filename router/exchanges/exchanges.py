@@ -60,7 +60,7 @@ __all__ = [
 Syntax = Literal["direct", "fanout", "dotted", "slashed", "headers", "chosen"]
 
 INNER_TYPES: Final = ("direct", "fanout", "topic", "headers", *CHOOSING_TYPES)
-"""What an exchange may make of a key."""
+"""The result of a key in an exchange."""
 
 RECENT_TYPE: Final = "x-recent-history"
 """A fanout that remembers what came last for who is bound later."""
@@ -100,7 +100,7 @@ _MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
 class Subject:
-    """What a message is about: its routing key, its topic, and its headers when they are at hand."""
+    """The address of a message: its routing key, its topic, and its headers when they are at hand."""
 
     __slots__ = ("filters_only", "headers", "key", "topic")
 
@@ -156,7 +156,7 @@ class Slot:
         self.pattern = pattern
         """The pattern as bytes; in a headers exchange the encoding of the table it matches."""
         self.table = table
-        """What a headers exchange matches, else None."""
+        """The matches of a headers exchange, else None."""
         self.weight = weight
         """Its share of what an exchange that chooses shares out."""
         self.feed: Feed | None = None
@@ -210,9 +210,9 @@ class Exchange:
         self.policy_alternate: str | None = None
         """The alternate exchange that policies give it."""
         self.seen: Seen | None = None
-        """What it knows of messages before; None: it lets everything through."""
+        """Its memory of earlier messages; None: it lets everything through."""
         self.recent: Recent | None = None
-        """What came last, for who is bound later; None: it forgets."""
+        """The last messages, for queues that are bound later; None: it keeps none."""
         self.lsn = 0
         """Where its declaration is in the log; 0 when it is not durable."""
         self.bindings: dict[tuple[object, ...], Binding] = {}
@@ -332,7 +332,7 @@ class Exchange:
     # Filters that one session has
 
     def filter(self, pattern: bytes) -> Slot | Own | None:
-        """What stands for a topic filter; None: nobody has it."""
+        """The entry of a topic filter; None: nobody has it."""
         return self._slashed.get(pattern)
 
     def own(self, pattern: bytes, make: Callable[[], Own]) -> Own:
@@ -359,7 +359,7 @@ class Exchange:
     # Matching
 
     def match(self, subject: Subject) -> Iterable[Slot | Own]:
-        """What matches, each once; none in a headers exchange when the headers are not at hand."""
+        """The queues that match, each once; none in a headers exchange when the headers are not at hand."""
         match self._behaviour:
             case "direct":
                 found = self._literal.get(subject.key)

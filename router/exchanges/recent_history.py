@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BYTES_MAX", "Recent", "check_length", "hand_over"]
 
 BYTES_MAX: Final = 16 << 20
-"""What the messages of one exchange may hold in memory, roughly: bodies, properties, and _OVERHEAD each."""
+"""Bytes of memory for the messages of one exchange: bodies, properties, and _OVERHEAD each."""
 _OVERHEAD: Final = 512
 _LENGTH: Final = "x-recent-history-length"
 _NO_STORE: Final = "x-recent-history-no-store"

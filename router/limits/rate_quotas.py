@@ -26,7 +26,7 @@ SCOPES: Final = ("user", "vhost")
 
 
 class Meter:
-    """What the publishers of one user, or to one vhost, are held to."""
+    """The rate limit of the publishers of one user, or to one vhost."""
 
     def __init__(self, rates: tuple[int | None, int | None], now: float) -> None:
         """`rates`: messages and bytes per second; None: as many as there are."""

@@ -39,7 +39,7 @@ May = Callable[[int, bytes], bool]
 
 
 def delay_name(vhost: str, exchange: str, name: str) -> bytes:
-    """What stands for a name."""
+    """The entry of a name."""
     return row_key(vhost, exchange, name)
 
 

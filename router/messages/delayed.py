@@ -57,12 +57,12 @@ _ROUTES_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DelayWords:
-    """What a front end knows of messages in its encoding, AMQP's."""
+    """The functions of a front end for messages in its encoding, AMQP's."""
 
     headers: Callable[[bytes], Arguments]
     """The headers in a properties block."""
     delay_ms: Callable[[Arguments], int]
-    """What the headers want a delayed exchange to wait; 0 = nothing. Total."""
+    """The delay that the headers ask a delayed exchange for; 0 = none. Total."""
     served: Callable[[bytes, int], bytes]
     """The properties block with this delay as it leaves a delayed exchange, so that none delays it again."""
 
@@ -192,7 +192,7 @@ class Delayed:
         self._timer = self._tick.after(wait_s, self._fire)
 
     def _ready(self) -> None:
-        """What was read in the background is there."""
+        """The result of a read in the background is there."""
         if not self._closed:
             if self._timer is not None:
                 self._timer.cancel()
@@ -220,7 +220,7 @@ class Delayed:
                     if one.record is not None and not one.published:
                         self._publish(one.record)
                         one.published = True
-                # What is published is not published again when this raises; after a crash it may be.
+                # When this raises, no message is published twice; after a crash one may be.
                 self._delays.done(taken)
             if time.perf_counter() > ends:
                 self._arm()
@@ -321,7 +321,7 @@ def _by_exchange(starts: Iterable[bytes]) -> list[list[bytes]]:
 
 
 def _front(record: Record) -> tuple[int, int, str, list[bytes]]:
-    """What a record's body begins with: size, origin, vhost, and the key blocks it is routed by."""
+    """The beginning of a record's body: size, origin, vhost, and the key blocks it is routed by."""
     size, origin, width = _FIRST.unpack_from(record.body)
     at = _FIRST.size + width
     vhost = text(record.body[_FIRST.size : at])

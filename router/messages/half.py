@@ -53,7 +53,7 @@ _LOOK_S: Final = 1.0
 
 
 class Place(NamedTuple):
-    """Who may decide about a half message, and is asked."""
+    """The group that decides about a half message, and is asked."""
 
     vhost: str
     user: str
@@ -96,7 +96,7 @@ class Half:
     prepared_ms: int
     size: int
     name: str = ""
-    """What its user calls it; "": nothing."""
+    """The name that its user gave it; "": none."""
     ask_at: str = ""
     """Where is asked when no producer of its place is there; "": nowhere."""
     due_ms: int = 0
@@ -157,7 +157,7 @@ class Halves:
             self._timer.cancel()
             self._timer = None
 
-    # What producers do
+    # Operations of producers
 
     def prepare(
         self,
@@ -414,7 +414,7 @@ class Halves:
 
 
 def _decoded(value: bytes) -> tuple[dict[str, Any], bytes, HalfMessage]:
-    """What a row says: its head, the key block, the message."""
+    """The contents of a row: its head, the key block, the message."""
     head, key, priority, enc, flags, ttl_ms, props = _HEAD.unpack_from(value)
     ends = [_HEAD.size]
     for size in (head, key, props):

@@ -81,14 +81,14 @@ class Policies:
         return next((policy for policy in self._ordered[kind] if policy.matches(name, thing)), None)
 
     def definition(self, name: str, thing: str) -> Mapping[str, object]:
-        """What policy and operator policy together say of a thing; empty when neither is for it."""
+        """The rules of policy and operator policy together for a thing; empty when neither is for it."""
         policy, operator = (self.of(kind, name, thing) for kind in self._ordered)
         if operator is None:
             return {} if policy is None else policy.definition
         return merge_operator({} if policy is None else policy.definition, operator.definition)
 
     def effective(self, name: str, arguments: Arguments) -> Arguments:
-        """What a queue with these arguments lives by."""
+        """The rules of a queue with these arguments."""
         if not any(self._ordered.values()):
             return arguments
         type_ = str(arguments.get("x-queue-type", "classic"))

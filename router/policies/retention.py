@@ -43,7 +43,7 @@ class _Kept:
         self.feed = feed
 
     def retention(self) -> Retention:
-        """What its policy says, and its vhost where that says nothing."""
+        """The retention by its policy, or by its vhost where the policy has none."""
         return self._retentions.retention_of(self._thing, self._name)
 
     def emptied(self) -> None:
@@ -58,7 +58,7 @@ class Retentions:
         self._vhost = vhost
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._said: dict[tuple[str, str], Mapping[str, object]] = {}
-        """What policies say, of those that were asked about."""
+        """The retention by policy of the exchanges that were asked about."""
         self.is_on = False
         """Some policy says something; else no route asks."""
 
@@ -90,7 +90,7 @@ class Retentions:
         """Put back the retention feed of the last run."""
         self._keep(thing, name, feed)
 
-    # What is kept
+    # Retention
 
     def _of(self, thing: str, name: str) -> Mapping[str, object]:
         said = self._said.get((thing, name))

@@ -25,7 +25,7 @@ class Capacity:
         """Messages and their bytes that each queue is to get already."""
 
     def refusing(self, route: Route, size: int) -> Cursor | None:
-        """What has no room for one more message, with a body of `size` bytes; None: it is counted in."""
+        """The queue without room for one more message of `size` bytes; None: the message is counted."""
         for guard in route.guards:
             count, before = self._before.get(guard, (0, 0))
             if guard.queue.refuses(size, before=count, before_bytes=before):
@@ -37,6 +37,6 @@ class Capacity:
 
 
 def full(guard: Cursor) -> str:
-    """What to say of a queue that has no room."""
+    """The error for a queue without room."""
     name = guard.queue.name
     return f"queue '{name}' is full and refuses more" if name else "the vhost's quota leaves no room"

@@ -34,7 +34,7 @@ __all__ = ["Published", "Publishing", "union"]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of a publish."""
+    """The result of a publish."""
 
     lsn: int
     """Where the record is in the log; 0: nothing was appended, see `route.error`."""

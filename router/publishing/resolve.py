@@ -36,7 +36,7 @@ __all__ = ["Resolver"]
 
 
 class TargetMaker(Protocol):
-    """What a resolver needs of the log."""
+    """The part of the log that a resolver needs."""
 
     def target(self, feeds: Sequence[Feed], durable: bool) -> Target:
         """The target of records that go to these feeds."""
@@ -64,7 +64,7 @@ class Resolver:
         default_slot: The slot of the queue of that name in the default exchange, made when it is the
             first to ask; None when there is no such queue.
         lp: The log partition of the vhost.
-        retentions: What has a retention of its own; None: nothing.
+        retentions: The exchanges and queues with a retention of their own; None: there are none.
         gate: What refuses all messages of clients; None: nothing does.
         """
         self._vhost = vhost

@@ -233,7 +233,7 @@ def check_equivalent(current: Arguments, received: Arguments, name: str, vhost: 
 
 
 def rules_of(effective: Arguments, bury: Bury | None) -> Rules:
-    """What a queue with these (valid) arguments lives by; `bury` is what it does with dead letters."""
+    """The rules of a queue with these (valid) arguments; `bury` handles its dead letters."""
     if not effective:
         return NO_RULES
 

@@ -136,7 +136,7 @@ def backfill(
 
 
 class _Slot:
-    """What one slot brings one queue: a `Matcher` of a search."""
+    """The messages that one slot brings one queue: a `Matcher` of a search."""
 
     def __init__(self, vhost: VhostState, entry: QueueEntry, slot: Slot) -> None:
         self._vhost = vhost

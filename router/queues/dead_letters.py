@@ -42,7 +42,7 @@ class Death:
     """ "rejected", "expired", "maxlen" or "delivery_limit"."""
     time_s: int
     routing_key: str | None
-    """What it is published with from here on; None: with its own keys."""
+    """The routing key from here on; None: the message's own keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ Rewrite = Callable[[Record, Death], Letter]
 
 
 def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
-    """What a queue does with what leaves it undone; None: it drops it."""
+    """The handler of messages that leave a queue unacknowledged; None: they are dropped."""
     exchange = entry.effective.get("x-dead-letter-exchange")
     if exchange is None:
         return None

@@ -87,8 +87,8 @@ class Subscriptions:
 
         Args:
             options: Its arguments, those in the module text.
-            identity: Who may read the stream, and must be allowed to publish to the dead-letter queue of a
-                new one. Whoever joins one that is there has nothing sent anywhere else.
+            identity: The user, who needs the right to read the stream, and for a new one also the right to
+                publish to its dead-letter queue.
             position: Where a new one begins; one that is there is where it is.
 
         Raises:

@@ -11,7 +11,7 @@ from penstock.router.exchanges.recent_history import Recent
 from penstock.subscriptions.cursor._cursor import Cursor
 
 class Route:
-    """What one (exchange, routing key) or topic resolves to. Immutable; shared between keys."""
+    """The queues that one (exchange, routing key) or topic resolves to. Immutable; shared between keys."""
 
     target: Target
     """The feeds a record goes to."""

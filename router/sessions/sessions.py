@@ -49,7 +49,7 @@ _NO_ARGUMENTS: Final[Arguments] = {}
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """What came of a subscription."""
+    """The result of a subscription."""
 
     new: bool
     """False: the session had this filter already."""
@@ -59,7 +59,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """What came of taking a subscription back."""
+    """The result of ending a subscription."""
 
     existed: bool
     lsn: int
@@ -119,7 +119,7 @@ class Sessions:
         entry.lsn = self._vhost.broker.log.tables.put(TABLE, _key(entry), names + own)
 
     def policed(self, client_id: str) -> Arguments:
-        """What policies say of the session's queue, as arguments (`x-max-length`: an int)."""
+        """The rules of policies for the session's queue, as arguments (`x-max-length`: an int)."""
         entry = self.entries.get(client_id)
         if entry is None:
             return _NO_ARGUMENTS
@@ -153,7 +153,7 @@ class Sessions:
         return entry.filters
 
     def filters(self, client_id: str) -> list[Kept]:
-        """What the session is subscribed to, not to be changed; nothing when there is no such session."""
+        """The session's subscriptions, not to be changed; empty when there is no such session."""
         entry = self.entries.get(client_id)
         return [] if entry is None else list(self._filters(entry).all.values())
 
@@ -231,7 +231,7 @@ class Sessions:
             topic_filter: Of the front end, checked.
             tag: Below 2^31.
             identity: Who subscribes.
-            options: What the front end wants to be told of it again.
+            options: Data of the front end, which it gets back with the subscription.
             kind: LISTED for what leads nowhere, NOTED, or both.
 
         Raises:

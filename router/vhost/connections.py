@@ -27,18 +27,18 @@ class Member(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Who is on it."""
+        """Its user."""
 
     @property
     def vhost(self) -> Vhost:
-        """What it is in."""
+        """Its vhost."""
 
     @property
     def channel_count(self) -> int:
         """Channels it has open; 0 where there are none."""
 
     def permissions_changed(self) -> None:
-        """Who is on it may do other things now, or has other tags: ask again about what goes on.
+        """The rights or tags of its user changed: ask again about what goes on.
 
         That is consumers, subscriptions, the vhost itself. Publishes need nothing: their routes are resolved
         again.
@@ -147,6 +147,6 @@ class Connections:
         return [m for m in self._of_user.get(user, ()) if vhost in (None, self._members[m][1])]
 
     def permissions_changed(self, user: str, vhost: str) -> None:
-        """What a user may do in a vhost is not what it was."""
+        """A user's rights in a vhost changed."""
         for member in self.of(user=user, vhost=vhost):
             member.permissions_changed()

@@ -79,7 +79,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deleted queue held."""
+    """The number of messages in a deleted queue."""
 
     message_count: int
     lsn: int
@@ -87,7 +87,7 @@ class Deleted:
 
 
 def dispatch_kind(arguments: Arguments) -> Kind:
-    """Who gets the messages of a queue with these arguments."""
+    """The kind of dispatch of a queue with these arguments."""
     if arguments.get("x-queue-type") == "stream":
         return Kind.STREAM
     if arguments.get("x-single-active-consumer") is not True:

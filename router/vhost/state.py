@@ -40,7 +40,7 @@ __all__ = ["VhostMetadata", "VhostState"]
 
 @dataclass(frozen=True, slots=True)
 class VhostMetadata:
-    """What is said of a vhost."""
+    """The metadata of a vhost."""
 
     description: str = ""
     tags: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class VhostState:
 
     @property
     def queue_count(self) -> int:
-        """What the limit `max-queues` is of."""
+        """The number that the limit `max-queues` is for."""
         return len(self.queues) + len(self.sessions) + len(self.subscriptions)
 
     @property
@@ -106,7 +106,7 @@ class VhostState:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """What is put within is one atomic unit, and this turn's write comes."""
+        """All that is put within is one atomic unit, written with this turn."""
         with self.broker.log.unit():
             yield
         self.broker.tick.schedule()

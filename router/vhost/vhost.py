@@ -66,7 +66,7 @@ class Vhost(QueueMethods):
         self.subscriptions = Subscriptions(self)
         """Named subscriptions to streams."""
         self.retentions = Retentions(self)
-        """What is kept for replay by policy."""
+        """The retention for replay, by policy."""
         resolver = Resolver(
             name,
             self.exchanges,

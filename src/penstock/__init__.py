@@ -93,7 +93,7 @@ _MODULES = {
 
 
 def __dir__() -> list[str]:
-    """What is there when it is asked for, too, so that a shell can complete it."""
+    """Names that are imported when they are used count, too, so that a shell can complete them."""
     return sorted({*globals(), *__all__})
 
 

@@ -38,9 +38,9 @@ class PenstockError(Exception):
     """The root. `str(error)` is one line: the message, then the remedy when there is one."""
 
     message: str
-    """What happened, naming the thing it happened to."""
+    """The event, with the name of the thing that it happened to."""
     remedy: str
-    """What the reader can do about it, as a sentence in the imperative; empty when nothing can be."""
+    """The remedy, as a sentence in the imperative; empty when there is none."""
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)

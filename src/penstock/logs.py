@@ -107,7 +107,7 @@ class _Json(logging.Formatter):
 
 
 def as_json() -> logging.Formatter:
-    """What makes a line as the format json has it."""
+    """The formatter of lines in JSON."""
     return _Json()
 
 

@@ -56,7 +56,7 @@ class Reloader:
         owns_users: bool = True,
     ) -> None:
         """Args:
-        config: What is in force.
+        config: The configuration in force.
         load: Reads the sources; raises ConfigError.
         broker: Whose users and rights change.
         tls: The certificates; None: there are none.

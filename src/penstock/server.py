@@ -334,8 +334,8 @@ async def _serve(
             owns_users=membership is None or membership.number == 0,
         )
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
-        # What stands now stays: the collector need not walk it again. Per message nothing is allocated that
-        # it would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
+        # All that exists now stays: the collector need not walk it again. Messages allocate nothing that it
+        # would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 100)
@@ -369,20 +369,20 @@ async def _serve(
 
 
 def ready_line(addresses: Mapping[str, str], config: Config) -> str:
-    """What is printed when clients can connect: the line of `ready`, and for a person one line before it for
-    each listener."""
+    """The text that is printed when clients can connect: the line of `ready`, and for a person one line
+    before it for each listener."""
     words = " ".join(f"{name}={address}" for name, address in addresses.items())
     line = f"ready {words} data={Path(config.log.data_dir).absolute()}"
     return "\n".join((*listener_lines(addresses), line)) if sys.stdout.isatty() else line
 
 
 def serves_at(addresses: Mapping[str, str]) -> str:
-    """What the service manager shows while the gateway serves."""
+    """The status that the service manager shows while the gateway serves."""
     return "serves " + ", ".join(f"{name} at {address}" for name, address in addresses.items())
 
 
 def listener_lines(addresses: Mapping[str, str]) -> list[str]:
-    """What each listener is for, with the address that its clients need."""
+    """The purpose of each listener, with the address that its clients need."""
     lines = []
     for name, address in addresses.items():
         scheme, path, text = _LISTENERS.get(name, ("", "", ""))
@@ -455,12 +455,12 @@ def file_system_bytes(folder: Path) -> int:
 
 
 def spare_bytes(total: int) -> int:
-    """What must stay free in a file system of this size: what log.min_free_bytes = "auto" comes to."""
+    """The bytes that must stay free in a file system of this size, for log.min_free_bytes = "auto"."""
     return min(max(total // 20, 2 * 10**9), 50 * 10**9, total // 10)
 
 
 def _oauth(config: Config) -> OAuth | None:
-    """What knows tokens, if any log in. Raises ConfigError: a file cannot be used."""
+    """The verifier of tokens, if any log in. Raises ConfigError: a file cannot be used."""
     oauth = config.oauth
     if not oauth.issuer:
         return None
@@ -473,7 +473,7 @@ def _oauth(config: Config) -> OAuth | None:
 
 
 WORDS = ErrorTexts(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
-"""What the HTTP front end says in AMQP's words."""
+"""The functions by which the HTTP front end uses AMQP's words."""
 
 
 def _backlog_quotas(config: Config) -> dict[str, int]:

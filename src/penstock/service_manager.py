@@ -19,7 +19,7 @@ logger: Final = logging.getLogger("penstock.server")
 
 
 class ServiceManager:
-    """What this process tells the manager that started it."""
+    """The messages of this process to the manager that started it."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         """Read the manager's variables, by default those of the process."""

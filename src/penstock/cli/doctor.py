@@ -68,7 +68,7 @@ def run(config: Config, url: str) -> int:
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """What is unsafe in a configuration and on this machine."""
+    """Find unsafe settings in a configuration and on this machine."""
     yield from _exposure(config)
     yield from _users(config)
     if config.log.fsync == "never":
@@ -179,7 +179,7 @@ def _show(vhost: str, name: str) -> str:
 
 
 def examine_gateway(client: Client) -> Iterator[Finding]:
-    """What a running gateway says of itself."""
+    """Ask a running gateway about itself."""
     for check in _CHECKS:
         try:
             client.get(f"health/checks/{check}")

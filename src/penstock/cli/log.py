@@ -207,7 +207,7 @@ def _import(parsed: argparse.Namespace) -> int:
 
 
 def _say(parsed: argparse.Namespace, figures: dict[str, Any], text: str) -> None:
-    """What was done, for people or for programs."""
+    """Report the work, for people or for programs."""
     from penstock.log_tools.rendering import json_line
 
     print(json_line(figures).decode().rstrip() if parsed.output == "json" else text)

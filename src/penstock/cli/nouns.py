@@ -90,7 +90,7 @@ def columns(default: str) -> _Argument:
 
 
 def runner(action: Action) -> Callable[[argparse.Namespace], int]:
-    """What a command of the parser runs: `action` with a client."""
+    """The function that a command of the parser runs: `action` with a client."""
 
     def run(parsed: argparse.Namespace) -> int:
         with Client(parsed.url) as client:

@@ -59,7 +59,7 @@ def _has(item: Item, column: str) -> bool:
     if name not in item:
         return False
     inner = item[name]
-    # What is empty may be an object that has nothing in it at the moment.
+    # An empty value may be an object that has nothing in it at the moment.
     return not dot or not inner or (isinstance(inner, Mapping) and _has(inner, rest))
 
 

@@ -415,7 +415,7 @@ class Pairs(Names):
 
     values: tuple[str, ...]
     name: str
-    """What the names are of, for people."""
+    """The kind of thing that the names are of, for people."""
 
     def from_value(self, value: object) -> tuple[str, ...]:
         pairs = super().from_value(value)

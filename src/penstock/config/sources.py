@@ -177,7 +177,7 @@ class _Reader:
         self._put(source, name, value)
 
     def finish(self) -> Loaded:
-        # What is checked against an option that is wrong itself would be another mistake than the user's.
+        # A check against an option that is wrong itself would report a mistake that the user did not make.
         failed = {error.key.partition(".")[0] for error in self.errors}
         for needed, check in (
             ("tls", self._check_listeners),

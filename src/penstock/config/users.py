@@ -24,7 +24,7 @@ class User:
     password_hash: str | None = None
     """Base64 of a 4-byte salt and SHA-256, SHA-512 or MD5 of salt + password, as RabbitMQ exports it."""
     tags: tuple[str, ...] = ()
-    """What the user may administer, e.g. "administrator"."""
+    """The user's tags for administration, e.g. "administrator"."""
 
 
 @dataclass(frozen=True)

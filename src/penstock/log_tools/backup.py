@@ -48,7 +48,7 @@ Progress = Callable[[int], object]
 
 @dataclass(slots=True)
 class Backup:
-    """What a copy holds."""
+    """The contents of a copy."""
 
     source: str
     target: str

@@ -24,7 +24,7 @@ ALL_KINDS: Final = frozenset(KINDS.values())
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `dump` shows."""
+    """The records that `dump` shows."""
 
     span: Span = EVERYTHING
     feeds: Collection[int] | None = None

@@ -27,7 +27,7 @@ __all__ = ["Exported", "export"]
 
 @dataclass(slots=True)
 class Exported:
-    """What is in the file."""
+    """The contents of the file."""
 
     file: str
     records: int = 0

@@ -38,7 +38,7 @@ Line = dict[str, Any]
 
 @dataclass(slots=True)
 class Imported:
-    """What the folder holds."""
+    """The contents of the folder."""
 
     folder: str
     records: int = 0

@@ -179,7 +179,7 @@ def inspect(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
 
 
 def _described(folder: Folder) -> dict[str, Any]:
-    """What `inspect` says, for programs."""
+    """The result of `inspect`, for programs."""
 
     def read(one: Callable[[Path], Any], path: Path) -> Any:
         try:

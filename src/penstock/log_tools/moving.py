@@ -43,7 +43,7 @@ _OPTIONS: Final = LogOptions(min_free_bytes=0)
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What was done."""
+    """The result."""
 
     vhost: str
     from_worker: int

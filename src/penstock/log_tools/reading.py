@@ -265,7 +265,7 @@ class _Walk:
         self._scanner = scanner
         scanner.read(self._fd, os.fstat(self._fd).st_size)
         hit = scanner.search(at + ALIGN, self._lsn, self._segment.head.epoch)
-        # What was written while it was read is whole by now: only then is something behind it.
+        # A record that was being written while it was read is whole by now, if something follows it.
         self._window = b""
         self._size = os.fstat(self._fd).st_size
         size = int.from_bytes(self._bytes(at, 4), "little")

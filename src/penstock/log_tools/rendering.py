@@ -162,7 +162,7 @@ def shown_state(record: Record) -> dict[str, Any]:
 
 
 def print_stats(found: Stats, out: TextIO) -> None:
-    """What `stats` found, for people."""
+    """The result of `stats`, for people."""
     on_disk = ", ".join(f"{name} {size / _MIB:.1f} MiB" for name, size in found.files_bytes.items())
     out.write(f"log {found.log_id}, epoch {found.epoch}, up to position {found.last_position}\n")
     out.write(f"on disk: {on_disk}\n")
@@ -191,7 +191,7 @@ def print_stats(found: Stats, out: TextIO) -> None:
 
 
 def print_repair(done: Repair, out: TextIO) -> None:
-    """What `repair` found and did, for people."""
+    """The findings and changes of `repair`, for people."""
     if not done.findings:
         out.write("nothing is damaged\n")
         return

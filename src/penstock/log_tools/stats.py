@@ -32,7 +32,7 @@ _DELAYED: Final = "delayed messages wait in it"
 
 @dataclass(slots=True)
 class Needed:
-    """What one queue still needs."""
+    """The part of the log that one queue still needs."""
 
     vhost: str
     kind: str

@@ -39,7 +39,7 @@ class Opening(NamedTuple):
     """Exchange and key, of a queue that is declared and bound first."""
     start: str = "latest"
     takes: bool = True
-    """What it is given it takes; else it goes on after a lost connection where it was."""
+    """It takes the messages that it gets; else it goes on after a lost connection where it was."""
 
     async def on(self, link: Link, handle: int, position: int | None) -> int | None:
         """Open it; `position` is where a reader goes on. Where one begins, when that is told.

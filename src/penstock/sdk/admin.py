@@ -170,7 +170,7 @@ class Admin:
         arguments: Mapping[str, Any] | None = None,
         since: Start | None = None,
     ) -> None:
-        """What `exchange` routes by that key goes to a topic or queue, too: MQTT's messages by `amq.topic`.
+        """Bind a topic or queue to `exchange` by that key; to `amq.topic` for MQTT's messages.
 
         `since`: a queue that is new also gets what would have come from then on.
         """

@@ -303,7 +303,7 @@ class Consumer(Settling[T]):
         return True
 
     def leave(self, future: asyncio.Future[None]) -> None:
-        """Who waited for this `arrival` goes: what it was woken for another one may have."""
+        """The receiver that waited for this `arrival` ends: another one may have the message."""
         if future in self._arrived:
             self._arrived.remove(future)
         elif self._inbox.waiting:

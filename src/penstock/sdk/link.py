@@ -355,7 +355,7 @@ def _is_gateway(first: bytes | bytearray) -> bool:
 
 
 def _seen(answer: asyncio.Future[dict[str, Any]]) -> None:
-    """What it raises is nobody's loss: who waited for it has given up, or is told."""
+    """Its exception is ignored: whoever waited for it has given up, or is told."""
     if not answer.cancelled():
         answer.exception()
 

@@ -215,7 +215,7 @@ class Message(Record, Described, Generic[T]):
 
     @property
     def correlation_id(self) -> str | None:
-        """What an answer repeats, so that the requester knows it; None without one."""
+        """The id that an answer repeats, so that the requester knows it; None without one."""
         return self.properties.get("correlation_id")
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["SendWindow"]
 
 
 class SendWindow:
-    """What may be under way is `gathering.buffer_bytes`; what is promised to who waited counts as well."""
+    """At most `gathering.buffer_bytes` may be under way; bytes promised to those who wait count as well."""
 
     def __init__(self, gathering: Gathering) -> None:
         self._gathering = gathering

@@ -31,7 +31,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What the supervisor gives a worker."""
+    """The values that the supervisor gives a worker."""
 
     number: int
     door: socket.socket

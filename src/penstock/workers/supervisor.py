@@ -73,7 +73,7 @@ class _Worker:
 
 
 def worker_config(config: Config, number: int) -> Config:
-    """What the configuration of the whole means for one worker: its folder, its part of the caches."""
+    """The configuration of one worker: its folder, its part of the caches."""
     count = config.server.workers
     log = replace(
         config.log,
@@ -94,8 +94,8 @@ def supervise(config: Config, work: Work, ready_line: ReadyLine, status: Status)
     Args:
         config: Of the whole.
         work: What each worker does, with its own configuration; its exit code.
-        ready_line: What is printed when all serve, from the addresses by listener.
-        status: What the service manager shows then.
+        ready_line: The text that is printed when all serve, from the addresses by listener.
+        status: The status that the service manager shows then.
 
     Raises:
         StartError: a port is taken.

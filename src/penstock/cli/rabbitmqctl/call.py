@@ -48,7 +48,7 @@ class Call:
         return segment(self.words[at])
 
     def say(self, text: str) -> None:
-        """What is said besides the answer."""
+        """Messages besides the answer."""
         if not (self.parsed.quiet or self.parsed.silent) and self.parsed.formatter == "table":
             print(text)
 
@@ -86,7 +86,7 @@ Verbs = dict[str, tuple[int, Callable[[Call], None]]]
 
 
 def or_missing(call: Call, kind: str, action: Callable[[], Any]) -> Any:
-    """What `action` gives; that it is not there (404) is told in rabbitmqctl's words."""
+    """The result of `action`; a 404 is told in rabbitmqctl's words."""
     try:
         return action()
     except ApiError as error:

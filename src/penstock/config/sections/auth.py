@@ -12,7 +12,7 @@ __all__ = ["Auth"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auth:
-    """Who may log in."""
+    """Logins and users."""
 
     default_user: str = field(
         default="guest",

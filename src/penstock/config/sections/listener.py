@@ -11,7 +11,7 @@ __all__ = ["Listener", "TlsListener"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """What every front end has."""
+    """Options of every front end."""
 
     listen: str = field(default="", metadata=option(Listen(), ""))
 
@@ -23,7 +23,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsListener(Listener):
-    """What a front end with TLS has."""
+    """Options of a front end with TLS."""
 
     tls_listen: str = field(default="", metadata=option(Listen(), ""))
 

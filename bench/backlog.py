@@ -1,4 +1,4 @@
-"""What a backlog costs in memory, and how fast it is drained: `python -m bench.backlog [--messages N]`.
+"""Memory of a backlog, and the rate at which it is drained: `python -m bench.backlog [--messages N]`.
 
 Inside one process, without sockets: the router over a log in --folder, with the default sizes of caches.
 Publishes N (10,000,000) messages of 1 KiB to one queue and 1,000 to each of 1,000 others, waits until all is

@@ -1,4 +1,4 @@
-"""What the comparisons with Kafka share: their command line, both brokers, and the file of the result."""
+"""Shared parts of the comparisons with Kafka: their command line, both brokers, the file of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message published or pulled over HTTP costs: penstock, RabbitMQ's management API, a FastAPI handler.
+"""Cost of a message published or pulled over HTTP: penstock, RabbitMQ's management API, a FastAPI handler.
 
     python -m bench.compare_http [--requests 4000] [--connections 16] [--only NAME]    needs the extra `bench`
 

@@ -47,7 +47,7 @@ LARGE, KAFKAS = 262_144, 16_384
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is measured: `records` of `size` bytes in batches of `batch` bytes, produced or read."""
+    """One measurement: `records` of `size` bytes in batches of `batch` bytes, produced or read."""
 
     name: str
     size: int
@@ -97,7 +97,7 @@ WORKS = (
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who produces or reads, and how."""
+    """The client that produces or reads, and its settings."""
 
     name: str
     peer: str = "kafka"
@@ -110,7 +110,7 @@ class Client:
     """At the rate that Kafka had."""
     acknowledges: bool = False
     cold: bool = False
-    """What is read is not in the page cache."""
+    """The records are read from the disk, not from the page cache."""
 
 
 _SYNCED, _COLD = "kafka, synced", "kafka, from the disk"

@@ -1,4 +1,4 @@
-"""What a process tree has used of the CPU, from /proc."""
+"""CPU time of a process tree, from /proc."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cpu_seconds(root: int) -> float:
 
 
 class Meter:
-    """What process `root` and its descendants use meanwhile, those that begin or end in it too.
+    """CPU time of process `root` and its descendants meanwhile, those that begin or end in it too.
 
     What a parent waits for, the kernel counts. Where a parent ignores that children end, as pyspark.daemon
     does, they are looked at each half second, so the last moments of such a process are missing.

@@ -1,4 +1,4 @@
-"""What the table of events costs: the same load on gateways that keep none, some and most events.
+"""Cost of the table of events: the same load on gateways that keep none, some and most events.
 
     python -m bench.event_table [--only PATTERN] [--seconds S] [--repeat N]
 

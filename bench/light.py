@@ -36,7 +36,7 @@ _START_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """What is sent in each vhost: by one publisher, to `consumers` that each get all of it."""
+    """The load of each vhost: by one publisher, to `consumers` that each get all of it."""
 
     name: str
     protocol: Literal["amqp", "mqtt"]
@@ -59,10 +59,10 @@ class Measured:
     delivered: int
     """In the window, in all vhosts."""
     load_cpu_s: float
-    """What the load itself used in the window."""
+    """CPU time of the load itself in the window."""
     before: Any
     after: Any
-    """What `sample` said at both ends of the window."""
+    """The results of `sample` at both ends of the window."""
 
 
 class _Consumer:
@@ -158,7 +158,7 @@ class _Vhost:
 
     @property
     def arrived(self) -> int:
-        """What every consumer has got."""
+        """The number of messages of every consumer."""
         return min(consumer.count for consumer in self.consumers)
 
 

@@ -41,7 +41,7 @@ _fork = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent, by how many, and with which guarantees."""
+    """One load: messages, clients and guarantees."""
 
     protocol: Literal["amqp", "mqtt"]
     size: int = 100
@@ -102,7 +102,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run measured."""
+    """The result of one run."""
 
     seconds: float
     published_per_s: float

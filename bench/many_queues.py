@@ -1,4 +1,4 @@
-"""What very many durable queues cost: to declare, in memory while idle, to publish to all, to start with.
+"""Cost of very many durable queues: to declare, in memory while idle, to publish to all, to start with.
 
     python -m bench.many_queues [--queues 100000] [--fanout 10000]
 

@@ -1,4 +1,4 @@
-"""What the AMQP kernels cost per message: scanning and appending, delivering, acknowledging.
+"""Cost of the AMQP kernels per message: scanning and appending, delivering, acknowledging.
 
     python bench/micro_amqp.py [--reads 20] [--size 100]
 

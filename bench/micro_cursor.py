@@ -1,4 +1,4 @@
-"""What a cursor costs per record, and a queue that does nothing in bytes.
+"""Cost of a cursor per record, and bytes of a queue that does nothing.
 
     python bench/micro_cursor.py [--records 500000] [--take 256]
 

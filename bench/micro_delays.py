@@ -1,4 +1,4 @@
-"""What delayed messages cost: scheduling, waiting, a start with them, and coming due.
+"""Cost of delayed messages: scheduling, waiting, a start with them, and coming due.
 
     python -m bench.micro_delays [--count 1000000] [--size 100] [--order random|equal] [--data FOLDER]
 

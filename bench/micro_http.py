@@ -1,4 +1,4 @@
-"""What the HTTP front end costs the gateway per request, in CPU; and a peer that means harm.
+"""CPU of the gateway per request over HTTP; and a peer that means harm.
 
     python -m bench.micro_http [--requests 3000]
 

@@ -1,4 +1,4 @@
-"""What the log core costs by itself: append, flush, sync, recovery. `python -m bench.micro_log [--mib N]`.
+"""Cost of the log core by itself: append, flush, sync, recovery. `python -m bench.micro_log [--mib N]`.
 
 Appends are called in C, as front ends do. Figures are medians of many ticks; on a shared machine read the
 ratios. The log is made in a temporary folder of the working folder, so on the disk that is to be measured.

@@ -1,4 +1,4 @@
-"""What waits and idles on the native protocol costs in memory: bytes of the process for each.
+"""Memory of waiting and idle parts of the native protocol: bytes of the process for each.
 
     python -m bench.micro_memory [--count 10000]
 

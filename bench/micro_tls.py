@@ -1,4 +1,4 @@
-"""What TLS costs: handshakes, bytes and lone messages, through our layer and through the event loop's own.
+"""Cost of TLS: handshakes, bytes and lone messages, through our layer and through the event loop's own.
 
     python -m bench.micro_tls [SECONDS]
 

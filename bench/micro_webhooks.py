@@ -1,4 +1,4 @@
-"""What webhooks cost the gateway, in CPU for each message delivered.
+"""CPU of the gateway for each message that a webhook delivers.
 
     python -m bench.micro_webhooks [--messages 20000]
 

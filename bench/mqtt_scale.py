@@ -1,4 +1,4 @@
-"""What many MQTT clients cost: memory, CPU and time of one gateway, or of Mosquitto.
+"""Cost of many MQTT clients: memory, CPU and time of one gateway, or of Mosquitto.
 
 python -m bench.mqtt_scale [WHAT ...] [--scale F] [--broker mosquitto]
 

@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on, apart from the brokers."""
+    """The machine and the versions that the figures depend on, apart from the brokers."""
     model = "unknown"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

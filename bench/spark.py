@@ -150,7 +150,7 @@ class Stand:
             settings["log.segment_bytes"] = segment
         self.gateway = Gateway(folder / "gateway", settings={"native.listen": "127.0.0.1:0", **settings})
         self.gateway.start()
-        # What is sent again goes into another gateway, since the works that read come again after it.
+        # Messages that are sent again go into another gateway, since the works that read come again after it.
         self.other = Gateway(folder / "other", settings=settings)
         self.other.start()
         port = self.gateway.ports["native"]
@@ -303,7 +303,7 @@ class Stand:
         noop(self.spark.read.format("binaryFile").load(str(self.data / "shard-000" / "wal")))
 
     def load_on_the_gateway(self) -> str:
-        """What it uses while its files are read again and again, and while nobody reads."""
+        """Its CPU while its files are read again and again, and while nobody reads."""
         used: list[float] = []
         works: tuple[Callable[[], None], ...] = (
             lambda: noop(self.read(str(self.data))),

@@ -80,17 +80,17 @@ def fanout(channel: BlockingChannel, _: BlockingChannel, count: int) -> int:
 
 
 def declare_short_queue(channel: BlockingChannel) -> None:
-    """What `short_queue` publishes to."""
+    """The queue that `short_queue` publishes to."""
     channel.queue_declare("short", durable=True)
 
 
 def declare_stream(channel: BlockingChannel) -> None:
-    """What `stream` publishes to."""
+    """The stream that `stream` publishes to."""
     channel.queue_declare("kept", durable=True, arguments={"x-queue-type": "stream"})
 
 
 def declare_fanout(channel: BlockingChannel) -> None:
-    """What `fanout` publishes to."""
+    """The exchange that `fanout` publishes to."""
     channel.exchange_declare("fan", "fanout", durable=True)
     for number in range(1000):
         channel.queue_declare(f"fan-{number}", durable=True)

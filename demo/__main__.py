@@ -62,7 +62,7 @@ def replay(amqp: str, mqtt: str) -> int:
 
 
 def compare(sent: list[Reading], received: Received) -> list[str]:
-    """What is wrong with `received`: one line per kind of fault and routing key; empty when nothing is."""
+    """The faults of `received`: one line per kind of fault and routing key; empty when nothing is."""
     wanted: dict[str, list[bytes]] = defaultdict(list)
     for reading in sent:
         wanted[reading.topic.replace("/", ".")].append(reading.payload)

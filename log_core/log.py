@@ -84,7 +84,7 @@ class Log(StoredLog):
     producers: Producers
     """Named producers, so that what they send again is appended once."""
     recovery: Recovery
-    """What the start found."""
+    """The findings of the start."""
     low_water: Callable[[], int]
     """The lowest LSN that any queue still needs (2**64 - 1: none); until it is set, everything is kept."""
 
@@ -120,15 +120,15 @@ class Log(StoredLog):
         self.holds = Leases(clock)
         """Leases of readers from outside."""
         self.damages = Damages()
-        """What was found damaged since the start."""
+        """Damage that was found since the start."""
         self._reader = Reader(self._segments, folder, self.cache, self._inbox.post, self.damages)
         self.resident = self._reader.resident
-        """What is in the page cache, for who hands on whole batches."""
+        """The state of the page cache, for readers that hand on whole batches."""
         self._feeds = Feeds(
             self.tables, self._segments, self._reader, self._inbox.post, options.feed_cache_bytes
         )
         self.retention_feeds = RetentionFeeds(self.tables, self._feeds, self._segments, self.wall_ms)
-        """What is kept for longer or shorter than its partition's traffic."""
+        """Retention that is longer or shorter than that of its partition."""
         self._closing: list[tuple[Segment, int]] = []  # rolled, with descriptors, until they are synced
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bell = -1
@@ -359,7 +359,7 @@ class Log(StoredLog):
 
     @contextmanager
     def unit(self) -> Iterator[None]:
-        """What is appended and put inside is one atomic unit: after a crash all of it is there or none."""
+        """All that is appended and put inside is one unit: after a crash all of it is there or none."""
         self.appender.begin_unit()
         try:
             yield
@@ -495,7 +495,7 @@ class Log(StoredLog):
     # Upkeep
 
     def tend(self, free_bytes: int | None) -> None:
-        """What is due each second, and when a segment begins.
+        """Work that is due each second, and when a segment begins.
 
         `free_bytes` is what the file system has left; None: unknown.
         """

@@ -103,7 +103,7 @@ class Producers:
         """A unit is under way: `close` must follow before the tick ends."""
         self._quiet_until_ms = 0
         self.duplicates = 0
-        """What came again and was not appended."""
+        """Repetitions, which were not appended."""
 
     # Beginning
 

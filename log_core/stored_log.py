@@ -30,7 +30,7 @@ class StoredLog(Writer):
 
     options: LogOptions
     retention_feeds: RetentionFeeds
-    """What is kept for longer or shorter than its partition's traffic."""
+    """Retention that is longer or shorter than that of its partition."""
     _clock: Callable[[], float]
     _feeds: Feeds
     _histories: Histories

@@ -25,7 +25,7 @@ TLS_RECORD: Final = b"\x16\x03"
 
 
 def hint(first: bytes) -> str:
-    """What is known of a client whose first bytes are these, to go behind what is said already; or ""."""
+    """A hint about a client whose first bytes are these, to go behind the rest of the error; or ""."""
     known = stranger(first)
     return "" if known is None else f"; the client speaks {known[0]}: {known[1]}"
 

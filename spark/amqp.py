@@ -105,7 +105,7 @@ class Publisher:
         self._address = (parts.hostname or "", parts.port or (5671 if self._tls else 5672))
         self._socket: socket.socket | None = None
         self._under_way: deque[bytes] = deque()
-        """What was not confirmed, oldest first."""
+        """Messages that were not confirmed, oldest first."""
         self._written = 0
         """How many of them this connection has had."""
         self.frame_max = 0
@@ -209,7 +209,7 @@ class Publisher:
             self._socket.close()
             self._socket = None
 
-    # What is said
+    # Frames
 
     def _open(self, user: str, password: str, vhost: str) -> None:
         self._write(header.ProtocolHeader(0, 9, 1).marshal())
@@ -261,7 +261,7 @@ class Publisher:
                 # The gateway reads no more for now; what it says meanwhile must be taken.
                 self._poll(select.POLLIN | select.POLLOUT, None)
             except OSError as error:
-                # What it said before it closed the connection tells more.
+                # Its answer before it closed the connection tells more.
                 self._read()
                 raise self._lost(error) from error
 

@@ -51,7 +51,7 @@ class Archived:
 
 
 class Archive:
-    """What `path` has of one log. Cheap to pickle; commits are read when they are asked for."""
+    """The part of one log that `path` has. Cheap to pickle; commits are read when they are asked for."""
 
     def __init__(self, path: Path, log_id: str) -> None:
         self.path = path

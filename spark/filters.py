@@ -57,7 +57,7 @@ def _literal(word: str) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What each option asks for; an empty one asks for everything. All have to agree."""
+    """The values of each option; an empty one takes everything. All have to agree."""
 
     exchanges: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()

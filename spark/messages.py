@@ -61,7 +61,7 @@ class Part:
 
 
 def encoder(envelope: Envelope, numbers: Numbers, frame_max: int) -> Encoder:
-    """What encodes messages. Raises SparkError: a name is too long for AMQP."""
+    """The encoder of messages. Raises SparkError: a name is too long for AMQP."""
     producer = numbers.producer
     longest = f"{producer}/{SHARES - 1}" if numbers.by_key else producer
     names = {"exchange": envelope.exchange, "routingKey": envelope.routing_key, "producer": longest}

@@ -51,7 +51,7 @@ _KNOWN: Final = (
 )
 _OF_TRAFFIC: Final = ("archive", "payload", "exchanges", "topics", "routingKeys", "protocols")
 _OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-"""What a batch query refuses."""
+"""Options that a batch query refuses."""
 DEFAULT_EXCHANGE: Final = "amq.default"
 """The name of the one that has none, as in permissions."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -71,7 +71,7 @@ class ReadOptions:
     """The name of the query's lease there; "": one of its own."""
     lease_s: int
     archive: Path | None
-    """What `tier` wrote of this log; None: the log alone."""
+    """The archive that `tier` wrote of this log; None: the log alone."""
     columns: str | None
     payload: str
     payload_max: int
@@ -92,7 +92,7 @@ class ReadOptions:
     max_delay_s: float
     min_partitions: int
     of_streams: tuple[tuple[str, str], ...]
-    """What was given that only streams have, as it was given."""
+    """The given options that only streams have, as they were given."""
     task_bytes: int | None
     """How much a task reads at most; None: the planner says."""
     report: str = ""

@@ -39,7 +39,7 @@ View = LogView | ArchivedLog
 
 
 def open_view(options: ReadOptions) -> View:
-    """What the options say to read. Raises SparkError when there is no log."""
+    """The log that the options name. Raises SparkError when there is no log."""
     storage = options.storage
     return LogView(storage) if options.archive is None else ArchivedLog(storage, options.archive)
 
@@ -90,7 +90,7 @@ def _cursor(options: ReadOptions, option: str, text: str) -> int:
 
 
 def selection_of(view: View, options: ReadOptions, columns: Sequence[str], complete_from: int) -> Selection:
-    """What every task of the query wants."""
+    """The selection of every task of the query."""
     vhosts = view.vhosts() if options.vhosts or "vhost" in columns else {0: b"/"}
     wanted = tuple(name.encode("utf-8", "surrogateescape") for name in options.vhosts)
     return Selection(

@@ -44,7 +44,7 @@ _OPENED_MAX: Final = 3
 
 @dataclass(frozen=True)
 class Selection:
-    """What a query wants of the records it reads; the same for all tasks."""
+    """The selection of a query among the records it reads; the same for all tasks."""
 
     columns: tuple[str, ...]
     table: str = "traffic"

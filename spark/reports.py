@@ -39,7 +39,7 @@ class Listener:
         self._token = secrets.token_hex(8)
         self._told: dict[tuple[str, int], tuple[int, int]] = {}
         self.address = f"{host}:{self._socket.getsockname()[1]}/{self._token}"
-        """What tasks are given."""
+        """The input of tasks."""
 
     def __enter__(self) -> Self:
         return self

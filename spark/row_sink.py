@@ -52,7 +52,7 @@ def start_rows(
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote, and for which query."""
+    """The rows that a task wrote, and its query."""
 
     query: str
     files: tuple[DataFile, ...]

@@ -14,7 +14,7 @@ __all__ = ["run_to_end"]
 _LOG: Final = logging.getLogger("penstock.spark")
 
 _WORKER_LATE: Final = "Python worker failed to connect back"
-"""What Spark says when one of its Python processes needed more than 10 s to start. That limit cannot be
+"""Spark's error when one of its Python processes needed more than 10 s to start. That limit cannot be
 configured, and on a busy machine importing PySpark and Arrow may take longer."""
 _STARTS_MAX: Final = 60
 

@@ -46,7 +46,7 @@ def find_java() -> str | None:
 
 
 def _worker_python(master: str) -> str:
-    """What Spark's workers are started with: this interpreter, on this machine without Spark's own zip.
+    """The command that starts Spark's workers: this interpreter, on this machine without Spark's own zip.
 
     That is `worker-python`, which only saves time: where it cannot be run, or pyspark is in that zip alone
     (under `spark-submit`), the interpreter itself will do.

@@ -132,7 +132,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 
 @dataclass(frozen=True)
 class Sent(WriterCommitMessage):
-    """What a task did."""
+    """The result of a task."""
 
     messages: int
     nbytes: int

@@ -93,7 +93,7 @@ class PenstockSource(DataSource):
 
 
 class _Reads:
-    """What both kinds of query have in common."""
+    """The common part of both kinds of query."""
 
     def __init__(self, options: ReadOptions, columns: list[str]) -> None:
         spare_imports()
@@ -131,7 +131,7 @@ class TrafficReader(_Reads, DataSourceReader):
         view.refresh()
         start = starting_position(view, self.options, "earliest")
         end = ending_position(view, self.options)
-        # What was asked for by its position is missed when it is not there; `earliest` and a time take
+        # A record asked for by its position is missed when it is not there; `earliest` and a time take
         # what there is.
         asked = self.options.starts_exactly
         if asked and self.options.ending not in (None, "latest") and end < start:

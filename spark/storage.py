@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class SegmentFile(Protocol):
-    """One open segment. What is deleted meanwhile may still be read, or not."""
+    """One open segment. When it is deleted meanwhile, it may still be readable."""
 
     inode: int
     """Another one: the segment was rewritten."""
@@ -78,7 +78,7 @@ class Storage(Protocol):
         """Remove what was put aside; it may be used again."""
 
     def path(self, number: int) -> Path:
-        """What a segment is called in messages."""
+        """The name of a segment in messages."""
 
     def segments(self) -> dict[int, int]:
         """The inodes of the segments by number, as of `refresh`."""
@@ -191,7 +191,7 @@ def log_client(url: str) -> LogClient:
 
 
 def patiently(url: str, work: Callable[[LogClient], T], patience_s: float = PATIENCE_S) -> T:
-    """What this does with the connection to a gateway; it is done again over another one when that is lost.
+    """Work over a connection to a gateway; it is done again over another one when that is lost.
 
     Raises ClientError, of the last attempt.
     """
@@ -326,7 +326,7 @@ class _RemoteSegment:
 
         def take(client: LogClient) -> bytes:
             if client is not self._client:
-                # What was asked of the one before is not answered any more.
+                # Requests to the one before are not answered any more.
                 self._client, self._asked = client, {}
             for later in range(index, ahead):
                 if later not in self._asked and (self._last is None or self._last[0] != later):

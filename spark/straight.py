@@ -73,7 +73,7 @@ class StraightSource(DataSource):
         return _Parts(ReadOptions.parse(self.options), [name for name in COLUMNS if name in SENT])
 
     def writer(self, schema: StructType, overwrite: bool) -> _Publisher:
-        """What publishes them."""
+        """The publisher."""
         if overwrite:
             raise SparkError("a log cannot be overwritten", remedy='write with mode("append")')
         options = {name.lower(): value for name, value in self.options.items()}

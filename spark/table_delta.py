@@ -100,7 +100,7 @@ class DeltaFormat:
         return [str(uri).removeprefix("file://") for uri in self._table().file_uris()]
 
     def compact(self) -> str:
-        """See `Table`. What is no part of the table for a week is removed: files that were compacted, and
+        """See `Table`. Files that are no part of the table for a week are removed: compacted ones, and
         those of attempts that failed.
         """
         table = self._table()

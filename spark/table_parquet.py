@@ -28,7 +28,7 @@ _ORPHAN_S: Final = 86400.0
 
 @dataclass(frozen=True)
 class Commit:
-    """What one commit added: [first, last) of `who`, which is all in `files`."""
+    """The rows that one commit added: [first, last) of `who`, which is all in `files`."""
 
     who: str
     first: int

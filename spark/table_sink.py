@@ -80,7 +80,7 @@ class _Ranges(TrafficStream):
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote, and of which part of the log."""
+    """The files that a task wrote, and their part of the log."""
 
     files: tuple[DataFile, ...] = ()
     first: int = 0

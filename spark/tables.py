@@ -30,7 +30,7 @@ TABLES: Final = "delta:PATH, iceberg:FOLDER/NAMESPACE.TABLE or parquet:PATH"
 
 
 class Table(Protocol):
-    """What a job needs of a table format."""
+    """The part of a table format that a job needs."""
 
     @property
     def path(self) -> Path:

@@ -68,7 +68,7 @@ def translate(cold: Cold) -> Sequence[DataFile]:
 def cold_segments(
     view: LogView, archive: ParquetFormat, before_ms: int, *, allow_loss: bool = False
 ) -> list[Cold]:
-    """What is to be copied: closed segments with nothing younger than `before_ms`, behind the archive's end.
+    """The segments to be copied: closed ones with nothing younger than `before_ms`, behind the archive's end.
 
     An empty archive begins where the log is complete. Raises DataLoss when something between its end and
     them is gone, unless that is allowed.

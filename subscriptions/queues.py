@@ -289,7 +289,7 @@ class Queues:
         self._anchor()
         for queue in self._all:
             cursor = queue.cursor
-            # What may have been delivered before a crash and is not done yet still may have been.
+            # A message may have been delivered before a crash: it stays marked so while it is not done.
             is_doubtful = self._unclean_until and cursor.low() <= self._unclean_until
             if queue.qid and (cursor.dirty or cursor.outstanding or is_doubtful):
                 cursor.clean()
@@ -302,7 +302,7 @@ class Queues:
                 assert isinstance(queue, Stream)
                 queue.anchor()
 
-    # What of the log is needed
+    # The part of the log that is needed
 
     def low_water(self) -> int:
         """A position such that no queue needs a record below it.

@@ -38,7 +38,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one run brought."""
+    """The result of one run."""
 
     sent: int
     delivered: int

@@ -82,7 +82,7 @@ class Appender:
     def append_note(self) -> None:
         """Close the open batch and add an empty batch that carries `synced_lsn`."""
     def begin_unit(self) -> None:
-        """What is appended until the matching `end_unit` is one atomic unit. Nests."""
+        """All that is appended until the matching `end_unit` is one atomic unit. Nests."""
     def end_unit(self) -> None: ...
     @property
     def in_unit(self) -> bool: ...

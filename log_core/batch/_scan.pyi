@@ -12,7 +12,7 @@ from penstock.log_core.feeds._feed import Feed
 
 @dataclass(slots=True)
 class Scanned:
-    """What one walk over a file found."""
+    """The result of one walk over a file."""
 
     end: int = 0
     """File offset behind the last valid batch (or before an atomic unit without its end)."""

@@ -119,7 +119,7 @@ class Delays:
         self.mover = Mover(log, self)
         """Keeps few records from holding much log."""
         self.unread = DelayedRetries()
-        """What is due and could not be read yet."""
+        """Records that are due and could not be read yet."""
         self.lost = 0
         """Records that were due and are damaged."""
         self._active_bytes = 0
@@ -255,7 +255,7 @@ class Delays:
 
         self._log.reader.fetch([(segment, lsn)], fetched)
 
-    # What is due
+    # Due records
 
     @property
     def reading(self) -> bool:
@@ -384,7 +384,7 @@ class Delays:
         self._on_ready()
 
     def done(self, taken: list[Taken]) -> None:
-        """What `take` gave was published: part of the same atomic unit.
+        """The records that `take` gave were published: part of the same atomic unit.
 
         If it raises, the same are given again, and it is to be called again: the rows, which may fail, come
         before what is only known here.
@@ -541,7 +541,7 @@ class Delays:
         segment.delayed_last = (0, 0)
         self._stored.pop(segment, None)
 
-    # What of the log is needed
+    # The part of the log that is needed
 
     def low_water(self, live: Sequence[Segment]) -> int:
         """No LSN below it is of a record that waits; `live` are the log's segments, the active one last.

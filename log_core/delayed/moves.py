@@ -42,7 +42,7 @@ class Mover:
         self._moving: Segment | None = None
         self._at: Key = (0, 0)
         self._again: Callable[[], None] | None = None
-        """What the disk did not answer; done again at the next look."""
+        """Moves that the disk did not answer; done again at the next look."""
         self._left: Segment | None = None
         """The last one of which something could not be moved, since it is damaged."""
         self._ended = False

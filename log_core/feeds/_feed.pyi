@@ -5,7 +5,7 @@ from typing import Protocol, final
 from typing_extensions import Buffer
 
 class Waiter(Protocol):
-    """Who is told that a feed has grown: a queue."""
+    """A queue, which is told that a feed has grown."""
 
     def fed(self, feed: Feed) -> None:
         """Called by the tick, after the write, when the feed has new entries; it is out of the list then."""
@@ -39,7 +39,7 @@ class Feed:
     def persistent_end(self) -> int:
         """The index after the last entry of a PERSISTENT record; 0: there is none."""
     waiters: dict[Waiter, None]
-    """Who is caught up and wants to be woken by the next entry; they put themselves in."""
+    """Queues that are caught up and want to be woken by the next entry; they put themselves in."""
     dirty: bool
     """Pushed to since the last `Unwritten.take_dirty`."""
     is_history: bool

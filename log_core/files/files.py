@@ -127,6 +127,6 @@ class Files:
             target.unlink(missing_ok=True)
 
     def free_bytes(self, folder: Path) -> int:
-        """What this user may still write in the file system of `folder`."""
+        """Bytes that this user may still write in the file system of `folder`."""
         found = os.statvfs(folder)
         return found.f_bavail * found.f_frsize

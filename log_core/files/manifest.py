@@ -26,7 +26,7 @@ _NAMES_SEGMENTS: Final = 1
 
 @dataclass(slots=True)
 class Manifest:
-    """What MANIFEST says."""
+    """The contents of MANIFEST."""
 
     log_id: bytes
     epoch: int
@@ -68,7 +68,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class CleanMark:
-    """What CLEAN says."""
+    """The contents of CLEAN."""
 
     log_id: bytes
     epoch: int

@@ -107,7 +107,7 @@ class SegmentFolders:
             return 0
 
     def free_bytes(self) -> int:
-        """What is free where most is; in the data folder when little is free there."""
+        """Free bytes of the folder with the most; of the data folder when it has little left."""
         own = self._files.free_bytes(self._folder.root)
         if own < self._min_free // _OWN_SHARE:
             return own

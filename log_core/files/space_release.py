@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger("penstock.log")
 
 _PIECE_BYTES: Final = 1 << 20
 _SMALL_BYTES: Final = 4 << 20
-"""What is not larger goes at once."""
+"""A file that is not larger is deleted at once."""
 _WAITING_MAX: Final = 8
 """More files than this wait: their space is wanted sooner than it comes in pieces."""
 _PAUSES: Final = 4

@@ -66,7 +66,7 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What lies in one segment."""
+    """The matches in one segment."""
 
     base: int
     count: int

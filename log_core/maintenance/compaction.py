@@ -44,7 +44,7 @@ _MARKS_BYTES: Final = 8 << 20
 
 
 class Compacted(NamedTuple):
-    """What a run found."""
+    """The findings of a run."""
 
     marks: dict[int, bytes]
     """By base LSN of a segment: a bit per record, set for those of the feed that stay."""

@@ -53,7 +53,7 @@ class _RetentionFeed:
     feed: Feed
     lp: int
     start: int
-    """What lies below this LSN it lets go of."""
+    """It lets go of everything below this LSN."""
     owner: Owner | None = None
     """None: nobody said yet what it keeps; all."""
 
@@ -118,7 +118,7 @@ class RetentionFeeds:
         """Whether a feed is one's."""
         return feed.id in self._by_id
 
-    # What is kept
+    # Retention
 
     def tend(self) -> None:
         """Let go of what retention does not want, of some retention feeds each time."""

@@ -79,13 +79,13 @@ class Housekeeping:
         """Segments are being deleted or rewritten."""
         self.closed = False
         self.sealed_bytes = 0
-        """What rewriting saved, ever."""
+        """Bytes that rewriting saved, ever."""
         self.short_bytes = 0
-        """What the disk lacks of the room that it is to have: the oldest traffic gives way."""
+        """Bytes that the disk lacks of its spare room: the oldest traffic gives way."""
         self._pushed_at = log.wall_ms() / 1000
 
     def tend(self) -> None:
-        """What is due each second."""
+        """Work that is due each second."""
         for segment in self._unfinished[:]:
             self._unfinished.remove(segment)
             self.finish(segment)
@@ -234,7 +234,7 @@ class Housekeeping:
         log = self._log
         needed = min(log.low_water(), log.retention_feeds.low)
         count = deletable(live, needed, self.checkpoints[-1], self.retained.lowest)
-        # What only delayed records keep; looked at even when there is nothing, for it follows the disk.
+        # Segments that only delayed records keep; looked at even when there are none: this follows the disk.
         needed = log.delays.low_water(live)
         log.delays.mover.look([segment for segment in live[:count] if segment.next_lsn > needed])
         count = sum(segment.next_lsn <= needed for segment in live[:count])
@@ -267,7 +267,7 @@ class Housekeeping:
 
     @property
     def retained(self) -> Kept:
-        """What traffic retention and leases want."""
+        """The wishes of traffic retention and leases."""
         live = self._segments.live
         leased = self._log.holds.kept_from(live, self._log.options.lease_bytes)
         below = given_up(live, self.short_bytes)

@@ -51,7 +51,7 @@ class Kept:
 
     @property
     def lowest(self) -> int:
-        """What lies below it is beyond retention."""
+        """Everything below it is beyond retention."""
         return min(self.leased, min(self.first.values(), default=self.default))
 
     def unwanted(self, segment: Segment) -> frozenset[int]:

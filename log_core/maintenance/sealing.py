@@ -51,7 +51,7 @@ _LOG: Final = logging.getLogger("penstock.log")
 LOOK_EACH_S: Final = 60.0
 """Least time between two looks at the same segment."""
 _ROOM_BYTES: Final = 1 << 20
-"""What stays is compressed when there is so much of it."""
+"""The rest of a segment is compressed when it has so many bytes."""
 _LOOK_BYTES: Final = 1 << 20
 """Of a segment at once: half a millisecond."""
 _PAUSE_MAX_S: Final = 0.001

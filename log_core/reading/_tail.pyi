@@ -29,7 +29,7 @@ class Cache:
         """The batch that holds `lsn`, or None: not in memory, ask `Log.load`."""
     @property
     def tail_bytes(self) -> int:
-        """What the tail holds, `BATCH_OVERHEAD` a batch included."""
+        """Bytes of the tail, `BATCH_OVERHEAD` a batch included."""
     @property
     def tail_start(self) -> int:
         """Base LSN of the oldest batch of the tail; 0 when it is empty."""

@@ -26,7 +26,7 @@ Kind = Literal["segment", "index"]
 
 @dataclass(frozen=True)
 class Listing:
-    """What there is."""
+    """The bytes that there are."""
 
     manifest: bytes
     """The file MANIFEST."""
@@ -109,5 +109,5 @@ class RawFiles:
 
 
 def _internal(error: Exception) -> OSError:
-    """What who waits is told; the log lines have the rest."""
+    """The text for those who wait; the log lines have the rest."""
     return OSError(errno.EIO, f"an internal error: {error!r}")

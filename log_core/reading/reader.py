@@ -102,7 +102,7 @@ class Reader:
         self.seconds = 0.0
         """Spent in reads of records, by both threads."""
         self.resident = Resident(self._open_behind)
-        """What is read without a thread, where the page cache has it."""
+        """Reads without a thread, where the page cache has the bytes."""
 
     def submit(
         self,

@@ -73,12 +73,12 @@ class Recovery:
     segments: int = 0
     holes: list[Hole] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    """What was found amiss and put right, a sentence each."""
+    """Faults that were found and put right, a sentence each."""
 
 
 @dataclass(slots=True)
 class Recovered:
-    """What the Log goes on from."""
+    """The state that the Log goes on from."""
 
     manifest: Manifest
     segments: list[Segment]

@@ -29,7 +29,7 @@ __all__ = ["Hole", "hits_behind", "mend", "mend_head", "note_of", "quarantine", 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """What a salvage could not keep."""
+    """Records that a salvage could not keep."""
 
     path: Path
     offset: int

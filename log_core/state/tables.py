@@ -158,7 +158,7 @@ class Tables:
         return {table: _items(rows.copy(), self._spill) for table, rows in self._tables.items() if rows}
 
     def release(self) -> None:
-        """What `snapshot` gave is not needed any more."""
+        """The result of `snapshot` is not needed any more."""
         if self._holds:
             assert self._spill is not None
             self._holds -= 1

@@ -9,7 +9,7 @@ class ActiveFile:
     """The active segment's file, to which each turn's batches are added. Its descriptor is not its own."""
 
     segment: Segment
-    """What readers know of the file; kept true with each write."""
+    """The readers' view of the file; kept true with each write."""
     fd: int
     pending: list[Batch]
     """Batches of earlier turns that the disk had no room for."""

@@ -26,7 +26,7 @@ class Committer:
     def hang_bell(self) -> int:
         """An eventfd that becomes readable with each sync from now on; it stays the committer's."""
     def answer_bell(self) -> tuple[int, int]:
-        """What the last sync was asked for: the LSN and the mark, (0, 0) before the first; the bell is silent
+        """The LSN and the mark that the last sync was asked for, (0, 0) before the first; the bell is silent
         again."""
     def take_bell_down(self) -> tuple[int, int]:
         """The same, once more: from now on `done` is called."""

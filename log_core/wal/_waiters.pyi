@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 class Awaiting:
-    """Who is told without a call into Python. Derive from it in C: `reached(ok)`."""
+    """A waiter that is told without a call into Python. Derive from it in C: `reached(ok)`."""
 
 class Waiters:
     """Callbacks ordered by the LSN they wait for."""

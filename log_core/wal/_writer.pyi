@@ -14,7 +14,7 @@ class Writer:
     appender: Appender
     """The open batch; front ends append to it in C."""
     unwritten: Unwritten
-    """What the next `flush` writes."""
+    """Bytes that the next `flush` writes."""
     waiting_written: Waiters
     waiting_synced: Waiters
     failed: Exception | None
@@ -78,13 +78,13 @@ class Writer:
         """Somebody waits for what has come about already: tell him, but not at once."""
 
     def sync_failed(self, error: OSError) -> None:
-        """What is on the disk is unknown: nothing may be confirmed any more."""
+        """The state of the disk is unknown: nothing may be confirmed any more."""
 
     def release_closed(self, lsn: int) -> None:
         """All up to `lsn` is durable: who has files in `closing` looks which are over."""
 
     def write_failed(self, error: OSError) -> None:
-        """What is in the file is unknown: nothing may be confirmed any more."""
+        """The contents of the file are unknown: nothing may be confirmed any more."""
 
     def found_room(self, room: bool) -> None:
         """Whether the disk took what was written; called when that changes."""

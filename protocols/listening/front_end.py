@@ -24,14 +24,14 @@ __all__ = ["FrontEnd"]
 
 
 class Filling(Protocol):
-    """What a front end needs of the quotas of vhosts."""
+    """The part of the vhosts' quotas that a front end needs."""
 
     full: frozenset[str]
     on_change: list[Callable[[frozenset[str]], object]]
 
 
 class PausingLog(Protocol):
-    """What a front end needs of the log."""
+    """The part of the log that a front end needs."""
 
     @property
     def on_backpressure(self) -> list[Callable[[bool], object]]: ...
@@ -51,9 +51,9 @@ class FrontEnd:
         self._backpressure = False
         self._full: frozenset[str] = frozenset()
         self._sockets: dict[str, Callable[[], socket.socket]] = {}
-        """What makes the listening socket of a listener anew, where it was."""
+        """The function that makes the listening socket of a listener anew, where it was."""
         self.definitions: Final[dict[str, Part]] = {}
-        """What definitions carry of it, by their key."""
+        """Its parts of the definitions, by their key."""
 
     def open(
         self,

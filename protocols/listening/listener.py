@@ -117,7 +117,7 @@ class Listener:
         self.connections: Final[set[Connection]] = set()
         """Every connection that is not lost yet."""
         self.gone: Final[dict[str, Totals]] = {}
-        """What connections moved that are lost, by `Connection.spoken`."""
+        """Totals of lost connections, by `Connection.spoken`."""
         self.gone_bytes_in = self.gone_bytes_out = 0
         self.opened = self.closed = 0
         """Connections ever accepted, and lost."""

@@ -29,12 +29,12 @@ _LENGTHS: Final = {0x11: 12, 0x21: 36}
 
 
 class ProxyError(Exception):
-    """What came is no PROXY header."""
+    """The first bytes are no PROXY header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who is behind the proxy."""
+    """The client behind the proxy."""
 
     host: str
     """Numeric address; "" = the header does not say."""

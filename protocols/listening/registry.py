@@ -82,7 +82,7 @@ class Registry:
         return found
 
     def definitions(self) -> dict[str, Part]:
-        """What definitions carry of the front ends, by key."""
+        """The front ends' parts of the definitions, by key."""
         return {key: part for front in self.fronts.values() for key, part in front.definitions.items()}
 
     def connection(self, name: str) -> Live | None:
@@ -90,7 +90,7 @@ class Registry:
         return next((live for live in self.connections() if live.name == name), None)
 
     def totals(self, protocol: str) -> Totals:
-        """What all connections of a protocol moved since the start, those that are gone included."""
+        """Totals of all connections of a protocol since the start, those that are gone included."""
         sum_ = Totals()
         for totals in self.totals_by_version(protocol).values():
             sum_.add(totals)

@@ -256,7 +256,7 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
 
 def _chain(error: BaseException | None) -> str:
-    """What an error of the library says, and its cause."""
+    """The text of an error of the library, and its cause."""
     texts: list[str] = []
     while error is not None:
         texts.append(str(error))

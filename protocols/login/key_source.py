@@ -24,7 +24,7 @@ _FETCH_S: Final = 10.0
 
 
 def key_source(file: str, url: str, ca_file: str) -> Callable[[], bytes]:
-    """What reads the keys; exactly one of `file` and `url` is not empty.
+    """The function that reads the keys; exactly one of `file` and `url` is not empty.
 
     Raises:
         ConfigError: the CAs cannot be used.

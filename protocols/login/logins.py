@@ -34,7 +34,7 @@ class Credentials(Protocol):
 async def verified(
     connection: Connection, users: Users, login: Credentials | None, *, everywhere: bool = False
 ) -> Identity:
-    """Who logs in by `connection`, which is trusted from then on.
+    """The user who logs in by `connection`, which is trusted from then on.
 
     `login` None: without a name, which peers on this machine may, and with `everywhere` all.
 

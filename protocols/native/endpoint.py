@@ -119,11 +119,11 @@ class NativeConnection(Connection):
         self._login = None
         self.release("login")
         self._look()
-        # What came behind the login lies in the connection.
+        # Bytes behind the login wait in the connection.
         self.loop.call_soon(self.handle_rest)
 
     def _go_on(self) -> None:
-        """What came for a consumer that was being opened lies in the connection."""
+        """Frames for a consumer that was being opened wait in the connection."""
         self.release("opening")
         self.loop.call_soon(self.handle_rest)
 

@@ -5,7 +5,7 @@ import asyncio
 from penstock.subscriptions.tick._tick import Gathering
 
 class Watched:
-    """What stands for a socket; transports derive theirs in C."""
+    """The entry of a socket; transports derive theirs in C."""
 
 class Poller(Gathering):
     """Watches sockets for one loop, level triggered. Made by `poller_of`."""

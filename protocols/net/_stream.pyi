@@ -21,7 +21,7 @@ class QuickReader:
         """Of what the last read brought, some is to be answered: then `Stream.answer` is called."""
 
     def try_read(self, data: bytes | bytearray) -> int:
-        """What a stream does with a read, for tests: bytes done with, or -1: `received` has to do it all."""
+        """The result of a stream's read, for tests: bytes done with, or -1: `received` has to do it all."""
 
 class Wire(Watched):
     """A transport that is a socket itself; `send` needs no call into Python."""
@@ -30,7 +30,7 @@ class Wire(Watched):
         """Send what is taken now, keep the rest; `data` is not copied. Returns 0."""
 
 class Stream(Sink):
-    """What moves bytes of one connection; `Connection` derives from it and has the words."""
+    """The path of bytes of one connection; `Connection` derives from it and has the rules."""
 
     want: int
     """Whole size of the incomplete packet in front of the leftover; 0 = not known or fits the arena."""

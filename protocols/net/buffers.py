@@ -33,7 +33,7 @@ class Buffers:
         self._changed_at = float("-inf")
 
     def report(self, listener: object, held: int, now: float) -> None:
-        """What the connections of `listener` hold together at loop time `now`; 0 forgets it."""
+        """Set the bytes that the connections of `listener` hold together at loop time `now`; 0 forgets it."""
         if held:
             self._held[listener] = held
         else:

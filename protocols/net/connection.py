@@ -83,7 +83,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.reason = "the client closed the socket"
         """Why the connection ended or will end, for the closing line."""
         self.user: str | None = None
-        """Who logged in; None before."""
+        """The user who logged in; None before."""
         self.peer = "?"
         """Address of the peer as HOST:PORT."""
         self.peer_host = ""
@@ -276,7 +276,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def within_login_bytes(self) -> bool:
         """Whether the peer may go on; it may not when it sent too much and is not known yet."""
-        # What comes in one read behind the login, which is being checked, is no part of it.
+        # Bytes of one read behind the login, which is being checked, are no part of it.
         if (
             not self.trusted
             and self.bytes_in > self.context.limits.login_bytes
@@ -451,7 +451,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if transport is None:
             return
         waiting = transport.get_write_buffer_size()
-        # What we add meanwhile (a heartbeat) is no sign of life of the peer.
+        # Bytes that we add meanwhile (a heartbeat) are no sign of life of the peer.
         if waiting < self._waiting or not waiting:
             self._stuck_since = now
         self._waiting = waiting
@@ -470,7 +470,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.on_clock(now)
 
     def held_bytes(self) -> int:
-        """What the connection's buffers hold: output that waits, and input that is not complete."""
+        """Bytes in the connection's buffers: output that waits, and input that is not complete."""
         return self.out.size + self._waiting + self.input_room()
 
     def is_stuck(self, now: float) -> bool:
@@ -488,7 +488,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def answer(self) -> None:
-        """What `quick` read is handed out: take up the answers to it."""
+        """The messages that `quick` read are handed out: take up the answers to them."""
 
     def on_open(self) -> None:
         """The transport is there (`peer`, `peer_host` are set)."""
@@ -531,7 +531,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         return ""
 
     def totals(self) -> Totals:
-        """What it moved so far; kept by the listener when it is lost."""
+        """Its totals so far; kept by the listener when it is lost."""
         received, sent = self.message_counts()
         return Totals(published=received, delivered=sent)
 
@@ -542,7 +542,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         return info
 
     def info(self) -> ConnectionInfo | None:
-        """What there is to say of it; None while nobody is logged in, and for what is no client's."""
+        """Its description; None while nobody is logged in, and for connections of no client."""
         return None
 
     def shut_down(self) -> None:

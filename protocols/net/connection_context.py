@@ -22,7 +22,7 @@ __all__ = ["ConnectionContext", "Limits", "LogPort", "ServerOptions", "wire"]
 
 
 class LogPort(Protocol):
-    """What a connection needs of the log."""
+    """The part of the log that a connection needs."""
 
     def when_written(self, lsn: int, callback: Callable[[bool], None]) -> None:
         """Call `callback(True)` once `lsn` is in the page cache; False: the log failed."""
@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """What all connections of a listener are connected to."""
+    """The shared parts of all connections of a listener."""
 
     loop: asyncio.AbstractEventLoop
     log: LogPort
@@ -69,7 +69,7 @@ class ConnectionContext:
 
 
 class ServerOptions(Protocol):
-    """What of the configuration's section `server` matters to front ends."""
+    """Options of the section `server` that matter to front ends."""
 
     @property
     def output_buffer_bytes(self) -> int:

@@ -54,7 +54,7 @@ class LoginTime:
 
         """
         if self._loop.time() - due > LATE_S:
-            # What the client sent meanwhile is read before it is judged, once.
+            # Bytes that the client sent meanwhile are read before it is judged, once.
             self._timer = self._loop.call_later(LATE_S, self.is_over, what)
         elif left_s > 0 and self._judging():
             # A hash that takes its time is no fault of the client's.

@@ -59,7 +59,7 @@ class Relay(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._connection.release("relay")
 
-    # What the connection calls
+    # Calls of the connection
 
     def client_writable(self) -> None:
         """The client takes output again."""

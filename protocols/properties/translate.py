@@ -112,7 +112,7 @@ def topic_of(routing_key: bytes) -> bytes | None:
 
 
 def amqp091_from_mqtt5(topic: bytes, block: bytes, flags: int) -> tuple[bytes, bytes]:
-    """What an AMQP consumer sees of a message published over MQTT.
+    """The view of an AMQP consumer on a message published over MQTT.
 
     Args:
         topic: The record's key.
@@ -225,7 +225,7 @@ def _fold(name: str, value: bytes, fields: Fields) -> bool:
 
 
 def mqtt5_from_amqp091(key_block: bytes, properties: bytes) -> tuple[bytes | None, bytes]:
-    """What an MQTT subscriber sees of a message published over AMQP.
+    """The view of an MQTT subscriber on a message published over AMQP.
 
     Args:
         key_block: The record's key block.

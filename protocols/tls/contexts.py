@@ -75,7 +75,7 @@ class TlsOptions:
     """"" = the key is in `cert_file`."""
     key_password: str = ""
     ca_file: str = ""
-    """Who may have signed client certificates."""
+    """The authorities that may sign client certificates."""
     crl_file: str = ""
     """Which of these certificates are revoked; "" = that is not looked at."""
     verify_client: Literal["none", "optional", "required"] = "none"
@@ -115,7 +115,7 @@ class Tls:
         return context if context is not None else self._make(alpn)
 
     def layer(self, *alpn: str) -> Layer:
-        """What a listener puts between its sockets and its connections.
+        """The layer that a listener puts between its sockets and its connections.
 
         Raises:
             ConfigError: as in the constructor.
@@ -290,7 +290,7 @@ def _chooser(
     return choose
 
 
-# Who a certificate is
+# The name in a certificate
 
 
 def login_name(certificate: Mapping[str, Any] | None, login_from: LoginFrom) -> str | None:

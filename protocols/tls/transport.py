@@ -32,7 +32,7 @@ _RECORD: Final = 16384
 
 
 class Secured(Protocol):
-    """What the layer needs of the connection at the top, besides a BufferedProtocol to give bytes to."""
+    """The part of the connection at the top that the layer needs, besides a BufferedProtocol."""
 
     def abort(self, reason: str) -> None: ...
     def close(self, reason: str) -> None: ...
@@ -121,7 +121,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return False
         except ssl.SSLError as error:
             self._send()  # the alert
-            # Who began with a handshake speaks TLS, whatever became of it.
+            # A peer that began with a handshake speaks TLS, whatever became of it.
             first = bytes(_CIPHER_VIEW[: min(nbytes, 64)])
             plain = "" if first.startswith(TLS_RECORD) else hint(first)
             self._connection.close(f"the TLS handshake failed: {_why(error)}{plain}")
@@ -219,7 +219,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._paused = False
-        # What is decrypted already goes up first, then the socket is read: the end comes last.
+        # Decrypted bytes go up first, then the socket is read: the end comes last.
         self._loop.call_soon(self._resumed)
 
     def _resumed(self) -> None:

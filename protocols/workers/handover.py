@@ -146,7 +146,7 @@ class HandoverSockets:
             raise
 
     async def _read(self, way: socket.socket) -> tuple[socket.socket, Record, bytes]:
-        """What comes through a connection to the door. Raises ValueError, OSError."""
+        """The messages of a connection to the door. Raises ValueError, OSError."""
         given: socket.socket | None = None
         got = bytearray()
         whole = _HEAD.size

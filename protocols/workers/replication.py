@@ -42,7 +42,7 @@ _AGAIN_S: Final = 0.2
 
 
 class WorkerDown(PenstockError):
-    """What was asked of a worker cannot be done while it is down."""
+    """A request to a worker cannot be done while it is down."""
 
     def __init__(self, worker: int) -> None:
         super().__init__(f"worker {worker} is being started again", remedy="try again in a few seconds")
@@ -95,7 +95,7 @@ class _Behind:
 
 
 class Durable(Protocol):
-    """What is needed of worker 0's log."""
+    """The part of worker 0's log that is needed."""
 
     synced_lsn: int
 
@@ -105,7 +105,7 @@ class Durable(Protocol):
 
 
 class Leader:
-    """Worker 0's side. What is not yet durable is told to nobody: it may be gone after a crash."""
+    """Worker 0's side. A change is told when it is durable: before that a crash may undo it."""
 
     def __init__(self, handover: HandoverSockets, log: Durable) -> None:
         self.tables: Final = Said(log.tables, self._changed)

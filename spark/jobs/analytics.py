@@ -38,7 +38,7 @@ _WINDOWS_S: Final = (1, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400)
 
 
 def analyse(frame: DataFrame, top: int = 15) -> Report:
-    """What a report says about these messages; the frame is read a few times."""
+    """A report about these messages; the frame is read a few times."""
     from pyspark.sql import functions as f
 
     frame = frame.select(*_COLUMNS.split(",")).persist()

@@ -43,7 +43,7 @@ PACKAGES: Final = {
     "deltalake": (1, 2),
     "pandas": (2, 2),
 }
-"""What every job may need, and the least version of each."""
+"""Packages that every job may need, and the least version of each."""
 INSTALL: Final = "pip install 'penstock[spark]'"
 _CHOICES: Final = {
     "topics": "MQTT topic filters, comma separated",

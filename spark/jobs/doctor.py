@@ -75,7 +75,7 @@ def _log(path: Path) -> Finding:
 
 
 def findings(data: Path | None) -> Iterator[Finding]:
-    """What there is, one by one."""
+    """The findings, one by one."""
     yield _java()
     for name, least in PACKAGES.items():
         yield _package(name, least)

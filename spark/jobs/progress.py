@@ -114,7 +114,7 @@ class Progress:
             self._shown = False
 
     def done(self, text: str, **facts: Any) -> None:
-        """What came of it, in a line: the text, or the facts."""
+        """The result, in a line: the text, or the facts."""
         self.end()
         if self._json:
             self.tell("done", **facts)

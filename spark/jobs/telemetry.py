@@ -82,7 +82,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 class _Totals:
-    """What was counted since the job started."""
+    """Counts since the job started."""
 
     def __init__(self) -> None:
         self.unreadable = self.late = 0

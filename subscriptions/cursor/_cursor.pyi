@@ -19,17 +19,17 @@ class _Appender(Protocol):
         """Of the next record."""
 
 class CursorLog(Protocol):
-    """What a cursor needs of the log."""
+    """The part of the log that a cursor needs."""
 
     @property
     def cache(self) -> Cache:
         """Batches in memory."""
     @property
     def appender(self) -> _Appender:
-        """What is appended to."""
+        """The appender."""
     @property
     def written_lsn(self) -> int:
-        """What may be delivered."""
+        """The positions that may be delivered."""
     def now_ms(self) -> int:
         """Since the epoch, the same for a whole tick."""
     def load_feed_now(self, feed: Feed, index: int) -> bool:
@@ -193,7 +193,7 @@ class Cursor:
 
     @property
     def rules(self) -> CursorRules:
-        """What it lives by beyond plain queueing; from now on it has some, if it had none."""
+        """Its rules beyond plain queueing; from now on it has some, if it had none."""
 
     @property
     def has_rules(self) -> bool:

@@ -38,7 +38,7 @@ def delivered(cursor: Cursor, first: int, step: int, took: int, consumer: QueueC
     """Of the last take, `took` items from `first` on, each `step`-th, went to `consumer`."""
 
 def deliver_to(consumer: BatchConsumer) -> None:
-    """What whole batches are taken from here on goes to `consumer`."""
+    """Whole batches that are taken from here on go to `consumer`."""
 
 def settled_as(cursor: Cursor, seq: int, kind: str, detail: str) -> None:
     """Settle what leaves a queue without an acknowledgement: `kind` dead_letter or drop, and why."""

@@ -32,7 +32,7 @@ class KeyShares:
     def watch(self, cursor: Cursor) -> None:
         """Be told what of this cursor is settled or given back."""
     def owner_of(self, slot: int) -> int:
-        """Who is to get it; 0: nobody."""
+        """The consumer that is to get it; 0: nobody."""
     def assign(
         self, cursor: Cursor, slots: Buffer, takers: list[GroupConsumer | None]
     ) -> list[tuple[int, int]]:
@@ -56,6 +56,6 @@ class KeyShares:
     def release_all(self, cursor: Cursor) -> None:
         """Put back all that is parked."""
     def forget_parked(self) -> None:
-        """What was parked is in another cursor."""
+        """The parked messages are in another cursor."""
     def forget(self, cursor: Cursor) -> None:
         """What was held or parked of this cursor is not any more, and it says nothing of it."""

@@ -129,7 +129,7 @@ class Consumers:
         self._awake: list[int] = []
         """The ranks with somebody in the ring, ascending."""
         self.active: QueueConsumer | None = None
-        """Who gets everything where one does: the first to come; when that one left, whoever comes first."""
+        """The consumer that gets everything, where one does: the first one; after it left, the next."""
         self.count = 0
 
     def __len__(self) -> int:

@@ -39,7 +39,7 @@ class Failover:
     def __init__(self, subscription: Group) -> None:
         self._subscription = subscription
         self.active: GroupConsumer | None = None
-        """Who gets everything."""
+        """The consumer that gets everything."""
         self._places: dict[GroupConsumer, _Place] = {}
         """Where each stands: looked for once, for there may be thousands."""
         self._ranked: list[tuple[_Place, GroupConsumer]] = []

@@ -122,14 +122,14 @@ class KeyShared:
             self._leaving = set()
 
     def abandon(self, taker: GroupConsumer) -> None:
-        """What it has holds up nobody."""
+        """The messages that it has hold up nobody."""
         number = self._numbers.get(taker)
         if number is not None:
             self._abandoned.add(number)
             self._group.wake()
 
     def share_out(self, budget: int) -> Pause:
-        """What each may have, as far as its credit goes."""
+        """The messages that each may have, as far as its credit goes."""
         cursor, keys = self._group.cursor, self._keys
         assert keys is not None  # somebody consumes
         self._let_go(keys)

@@ -25,7 +25,7 @@ TAKE_MAX: Final = 1024
 
 
 class Kind(Enum):
-    """Who gets what."""
+    """The assignment of messages to consumers."""
 
     SHARED = "shared"
     """Every consumer its turn: an AMQP queue."""

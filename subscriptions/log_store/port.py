@@ -47,7 +47,7 @@ FeedId = NewType("FeedId", int)
 
 
 class Durability(Enum):
-    """What an append waits for."""
+    """The level that an append waits for."""
 
     MEMORY = "memory"
     """Nothing: it has its positions, and readers find it soon."""
@@ -139,7 +139,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What can be read."""
+    """The positions that can be read."""
 
     first: int
     """No position below it can be read for certain."""
@@ -176,7 +176,7 @@ class LogStore(Protocol):
         """
 
     async def bounds(self) -> Bounds:
-        """What can be read now."""
+        """The positions that can be read now."""
 
     async def read(self, position: int, limit: int) -> list[StoredRecord]:
         """At most `limit` records from `position` on, ascending; fewer only at the readable end.

@@ -28,7 +28,7 @@ _READ_S: Final = 30.0
 """The longest wait for what is being read from the disk."""
 _EACH_S: Final = 0.005
 SLICE: Final = 512
-"""Who is told in one turn of the loop."""
+"""The consumers that are told in one turn of the loop."""
 
 
 def look(queue: Queue, served: Callable[[], bool], told: Callable[[], None]) -> None:
@@ -80,7 +80,7 @@ class EmptinessChecks:
             self._tell()
 
     def _wait(self) -> None:
-        """What is read may be for anybody: those that have something already are told meanwhile."""
+        """Messages being read may be for anybody: those that have something already are told meanwhile."""
         for _ in range(min(len(self._round), SLICE)):
             served, told = self._round.popleft()
             if served():

@@ -35,7 +35,7 @@ class GroupConsumer(QueueConsumer, Protocol):
         """The slots it wants of a sticky subscription."""
 
     def void(self) -> None:
-        """What it holds is void: settling it does nothing."""
+        """The messages that it holds are void: settling them does nothing."""
 
     def told(self, active: bool) -> None:
         """Whether it is the active one of a failover subscription."""
@@ -103,14 +103,14 @@ class Group(Queue):
             self._sharing.joined(cast("GroupConsumer", consumer))
 
     def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
-        """As of `Queue`. What it keeps, and settles later, holds up its keys; see `abandon`."""
+        """As of `Queue`. Messages that it keeps, and settles later, hold up their keys; see `abandon`."""
         there = self.consumer_count
         super().detach(consumer, requeue=requeue)
         if self._sharing is not None and not self.deleted and self.consumer_count < there:
             self._sharing.left(cast("GroupConsumer", consumer))
 
     def abandon(self, taker: GroupConsumer) -> None:
-        """What it has, and may keep for long, holds up nobody any more."""
+        """The messages that it has, and may keep for long, hold up nobody any more."""
         if self._sharing is not None:
             self._sharing.abandon(taker)
 

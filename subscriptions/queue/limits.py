@@ -44,7 +44,7 @@ again later. Never False for "maxlen".
 
 
 class Overflow(Enum):
-    """What becomes of messages that are too many."""
+    """The handling of messages that are too many."""
 
     DROP_HEAD = "drop-head"
     """The oldest leave."""
@@ -58,7 +58,7 @@ class Overflow(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a queue lives by beyond plain queueing. `Queue.apply` changes them while messages flow."""
+    """The rules of a queue beyond plain queueing. `Queue.apply` changes them while messages flow."""
 
     bury: Bury | None = None
     """Takes what leaves the queue undone; None: it is dropped."""
@@ -150,7 +150,7 @@ class Limits:
         self._requeued = queue.cursor.requeued
         """Messages that had come back when it was shortened last."""
         self._behind = False
-        """What is over the limits is being read from the disk."""
+        """Messages over the limits are being read from the disk."""
 
     def change(self, rules: Rules) -> bool:
         """Hold from now on; False: nothing is left to do, and nothing of this is needed any more."""
@@ -208,7 +208,7 @@ class Limits:
         if not self._bury_refused():
             return False
         serves_getters = queue.has_getters and not queue.consumer_count
-        # What came back counts as waiting, what is new does not before the consumers had their turn.
+        # Returned messages count as waiting; new ones only after the consumers had their turn.
         came_back = queue.cursor.requeued != self._requeued
         if (self._behind or serves_getters or came_back) and not self.shorten():
             return False
@@ -267,7 +267,7 @@ class Limits:
             return False
         seqs = cursor.take_before(self._evict_before, _STUCK_MAX)
         if not seqs:
-            # What is ready now is behind that, or was never taken.
+            # A message that is ready now is behind that, or was never taken.
             if not cursor.take(_BURIED_AT_ONCE) and not queue.caught_up():
                 return False
             seqs = [seq for seq, position, *_ in cursor.records() if position < self._evict_before]

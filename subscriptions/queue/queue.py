@@ -108,7 +108,7 @@ class Queue(Served):
         self.data: Any = None
         """Of whoever made the queue (the router, a session); None once it is deleted."""
         self.looks: EmptinessChecks | None = None
-        """Who looks whether it has anything; of `looking`."""
+        """The receivers that look whether it has anything; of `looking`."""
         self.deleted = False
         self.got = 0
         """Of these, to getters."""
@@ -125,7 +125,7 @@ class Queue(Served):
         self._awaiting = False
         self._promises = False
         self.cursor = Cursor(queues.log)
-        """What is ready, out and done."""
+        """The messages that are ready, out and done."""
         self.cursor.queue = self
         self.cursor.soiled = queues.soiled_queues
         if priority_max:
@@ -142,7 +142,7 @@ class Queue(Served):
 
     @property
     def log(self) -> Log:
-        """What its messages are in."""
+        """The feed of its messages."""
         return self._queues.log
 
     @property
@@ -252,7 +252,7 @@ class Queue(Served):
 
     @property
     def active(self) -> QueueConsumer | None:
-        """Who gets everything where one does: a single active one, or the only one; None: nobody is there."""
+        """The consumer that gets everything: a single active one, or the only one; None: there is none."""
         return self._seats.active if self._seats is not None else None
 
     @property
@@ -337,7 +337,7 @@ class Queue(Served):
 
     def consumer_failed(self, consumer: QueueConsumer, first: int, step: int) -> None:
         """It raised while it encoded its slice of the last take: let go of it. Called in an except clause."""
-        # What it encoded before it failed is unknown: everything unsettled of its share goes back.
+        # Nobody knows what it encoded before it failed: everything unsettled of its share goes back.
         logger.exception("a consumer failed; it is detached", extra={"queue": self.name})
         self.cursor.put_back(first, step)
         self.detach(consumer)
@@ -459,7 +459,7 @@ class Queue(Served):
 
     @property
     def is_reading(self) -> bool:
-        """What it has to hand out is on its way from the disk: it is not known to be empty."""
+        """Messages to hand out are on their way from the disk: it is not known to be empty."""
         return self._loading > 0
 
     def _await_write(self) -> None:
@@ -589,7 +589,7 @@ class Queue(Served):
         return () if self._seats.active is None else (self._seats.active,)
 
     def purge(self) -> int:
-        """Drop what is ready; how many that were. What is out stays. It is put with this turn's write.
+        """Drop the ready messages; how many they were. Those that are out stay. Written with this turn.
 
         What was over the limit, and only waited to be dropped, goes too; it is not told as ready.
         """

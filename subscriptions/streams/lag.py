@@ -35,7 +35,7 @@ def age_ms(log: Log, subscription: Subscription) -> int | None:
 
 
 def figures(log: Log, subscription: Subscription) -> dict[str, Any]:
-    """What operators and clients are told of it, in the words of all protocols."""
+    """The reason for operators and clients, in the words of all protocols."""
     cursor = subscription.cursor
     return {
         "kind": subscription.arguments["x-subscription-kind"],

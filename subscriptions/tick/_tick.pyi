@@ -18,7 +18,7 @@ class Gathering:
     """
 
 class Sink(Awaiting):
-    """What has output that a turn sends: a connection. Derive from it; C code may override the C methods."""
+    """A connection, which has output that a turn sends. Derive from it; C code may override the C methods."""
 
     def room(self) -> int:
         """Bytes that may be encoded now; 0 = wait."""

@@ -19,7 +19,7 @@ __all__ = ["Loop", "Tick", "TickLog"]
 
 
 class Loop(Protocol):
-    """What a tick needs of the event loop."""
+    """The part of the event loop that a tick needs."""
 
     def call_soon(self, callback: Callable[..., Any], *args: Any) -> Any:
         """Call it in the next turn of the loop."""
@@ -32,17 +32,17 @@ class Loop(Protocol):
 
 
 class Pumped(Protocol):
-    """What a tick calls in its turn: a queue, as a rule."""
+    """A part that a tick calls in its turn: a queue, as a rule."""
 
     def pump(self) -> None:
         """Hand out messages, a bounded number."""
 
 
 class TickLog(Protocol):
-    """What a tick needs of the log."""
+    """The part of the log that a tick needs."""
 
     unwritten: Unwritten
-    """What was appended and not written."""
+    """Bytes that were appended and not written."""
 
     @property
     def awaited(self) -> bool:

@@ -13,7 +13,7 @@ from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.routes._routes import Route, RouteTable
 
 class Host(ConsumerHost, Protocol):
-    """What the kernel asks of the session, in the order of the frames."""
+    """The kernel's calls to the session, in the order of the frames."""
 
     def frame(self, kind: int, id: int, payload: bytes) -> None:
         """A frame that is not the kernel's; before the login, any frame."""
@@ -31,7 +31,7 @@ class Host(ConsumerHost, Protocol):
     def unpacked(self, packed: bytes) -> bytes | None:
         """The records of a compressed batch; None: they are none, and the peer was told."""
     def begin_unit(self) -> None:
-        """What is appended from now on is one atomic unit, at least until the end of the read."""
+        """All that is appended from now on is one atomic unit, at least until the end of the read."""
     def note(self, producer: Producer, sequence: int, count: int, position: int) -> None:
         """A named producer's batch was appended, its first record at `position`."""
     def publish_each(
@@ -48,7 +48,7 @@ class Codec:
 
     out: OutBuffer
     outgoing: Outgoing
-    """What its consumers share."""
+    """The shared state of its consumers."""
     table: RouteTable | None
     """Of the user who is logged in; None: nobody is, and every frame goes to the host."""
     user: bytes
@@ -57,7 +57,7 @@ class Codec:
     want: int
     """Whole size of the incomplete frame in front; 0: not known, or it fits the buffer."""
     stop_publishes: bool
-    """What is in front of the next PRODUCE is handled, and no more."""
+    """Everything in front of the next PRODUCE is handled, and no more."""
     stopped: bool
     """That one has come; it waits in the input."""
     halted: bool

@@ -10,7 +10,7 @@ from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.tick._stored_batches import BatchConsumer
 
 class Host(Protocol):
-    """What a consumer asks of the session."""
+    """A consumer's calls to the session."""
 
     def give_back_later(
         self, consumer: Consumer, cursor: Cursor, seq: int, count: int, delay_ms: int
@@ -28,13 +28,13 @@ class Host(Protocol):
         """Seconds, for acknowledgement timeouts."""
 
 class Queue(Protocol):
-    """What a consumer asks of its queue."""
+    """A consumer's calls to its queue."""
 
     def credit_gained(self, consumer: Consumer) -> None:
         """It has credit again, having had none."""
 
 class Outgoing:
-    """What the consumers of one connection share: its output, and what went into it."""
+    """The shared state of the consumers of one connection: its output, and the counts of it."""
 
     out: OutBuffer
     packs: str

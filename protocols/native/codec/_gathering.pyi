@@ -6,7 +6,7 @@ from typing import Any
 from penstock.protocols.native.codec._records import MessageId
 
 MESSAGE_BYTES: int
-"""What a message counts for besides its bytes."""
+"""Bytes that a message counts for besides its own."""
 
 class Pending:
     """A batch: gathered, sealed when it is sent, and kept until it is confirmed."""
@@ -16,12 +16,12 @@ class Pending:
     """The whole PRODUCE frame; None: it is not sealed, or done."""
     count: int
     size: int
-    """What it counts for as bytes under way: bodies, properties, and 64 for each message."""
+    """Its bytes under way: bodies, properties, and 64 for each message."""
     sequence: int
     due_ms: int
     name: bytes | None
     whole: asyncio.Future[list[MessageId]] | None
-    """Who waits for all of it."""
+    """The future that waits for all of it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def seal(self, handle: int, sequence: int, acks: int) -> None:

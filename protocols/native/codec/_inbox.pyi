@@ -11,7 +11,7 @@ class Inbox(Generic[_Kind]):
     """In the order of arrival. Counts what was given out, by which credit is granted again."""
 
     source: Any
-    """What each record is given as its `source`, when it is made."""
+    """The `source` that each record is given when it is made."""
     position: int
     """Of the last record that was given out; 0: none was."""
 

@@ -15,4 +15,4 @@ def split_records(records: bytes, count: int) -> list[tuple[bytes, bytes]]:
     """(properties, body) of each of `count` checked records."""
 
 CHECKS: tuple[str, ...]
-"""What the check of a batch found, by number."""
+"""Results of the check of a batch, by number."""

@@ -21,7 +21,7 @@ class Record:
     redelivered: bool
     """It may have been delivered before."""
     source: Any
-    """What the `Inbox` was given that made it."""
+    """The `source` of the `Inbox` that made it."""
 
 class MessageId:
     """Where a message is: the position in the log, which rises with each message of a topic. Immutable."""

@@ -47,7 +47,7 @@ def unknown_handle(what: str, handle: int) -> RequestError:
 
 
 def unread_disk() -> RequestError:
-    """What a request asks for lies where the disk does not answer."""
+    """A request asks for records where the disk does not answer."""
     return RequestError(
         "log_failed",
         "the disk could not be read",

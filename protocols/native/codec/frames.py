@@ -26,7 +26,7 @@ NAMES: Final = {
     0x23: "NACK",
     0x24: "PULL",
 }
-"""What a client sends."""
+"""Kinds of frames that a client sends."""
 
 
 def encode(value: dict[str, Any]) -> bytes:

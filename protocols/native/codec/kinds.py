@@ -41,7 +41,7 @@ LOG: Final = 0x30
 ACKS_NONE: Final = 0
 ACKS_WRITTEN: Final = 1
 ACKS_FSYNC: Final = 2
-"""What a confirm waits for."""
+"""The level that a confirm waits for."""
 
 CAPABILITIES: Final = (
     "delay",

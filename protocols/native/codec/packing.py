@@ -46,7 +46,7 @@ def available() -> tuple[str, ...]:
 
 
 def code_of(compression: str) -> int:
-    """What stands for it in the head of a batch."""
+    """Its number in the head of a batch."""
     return _CODES[compression]
 
 
@@ -62,7 +62,7 @@ def _options() -> dict[Any, int]:
 
 
 def unpack(packed: bytes, most: int) -> bytes:
-    """What was packed, of at most `most` bytes. Raises ValueError: it is larger, or not what `pack` makes."""
+    """The unpacked bytes, at most `most`. Raises ValueError: it is larger, or not what `pack` makes."""
     if len(packed) < _SIZE.size:
         raise ValueError("compressed data that is cut short")
     (size,) = _SIZE.unpack_from(packed)

@@ -28,7 +28,7 @@ def topics(session: Session, id: int, fields: Fields) -> None:
 
 
 def describe(session: Session, id: int, stream: Stream) -> None:
-    """What a topic holds, and its subscriptions; answered when the heads are in memory."""
+    """The contents of a topic, and its subscriptions; answered when the heads are in memory."""
     subscriptions = session.vhost.subscriptions.of(stream.name)
     session.codec.spend(4096 * len(subscriptions))
 

@@ -33,7 +33,7 @@ _SHORTEST_MS: Final = 100
 
 
 def rules_of(fields: Fields) -> Rules:
-    """What a producer wants of its half messages. Raises RequestError."""
+    """A producer's options for its half messages. Raises RequestError."""
     usual = Rules()
     day_ms = 86_400_000
     return Rules(

@@ -346,7 +346,7 @@ class Producing:
             session.codec.expect(id, sequence, count, first, lsn, acks == _ACKS_FSYNC)
 
     def _delay_name(self, key: bytes, named: bytes, count: int) -> bytes | None:
-        """What stands for the name of a delayed message; None: it has none. Raises RequestError."""
+        """The key of the name of a delayed message; None: it has none. Raises RequestError."""
         if not named:
             return None
         if count != 1:

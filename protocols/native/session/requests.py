@@ -323,7 +323,7 @@ def read(session: Session, id: int, fields: Fields) -> None:
 
 
 def close(session: Session, id: int, fields: Fields) -> None:
-    """{handle}: a producer or a consumer is done with. What a consumer holds goes back."""
+    """{handle}: close a producer or a consumer. The messages that a consumer holds go back."""
     handle = fields.number("handle", most=2**32 - 1)
     fields.done()
     _, consumer = session.codec.remove(handle)

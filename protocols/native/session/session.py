@@ -163,7 +163,7 @@ class Session:
         return consumed
 
     def _mistaken(self, first: bytes) -> None:
-        """What comes is another protocol."""
+        """The peer speaks another protocol."""
         what, remedy = stranger(first) or (
             f"something that begins with {first[:8]!r}",
             "correct the client; docs/reference/native.md",
@@ -370,7 +370,7 @@ class Session:
             self.fail(error)
         self._probed(False)
 
-    # What the kernel calls
+    # Calls of the kernel
 
     def fault(self, code: str, message: str) -> None:
         """The peer broke the protocol."""
@@ -447,7 +447,7 @@ class Session:
     def now(self) -> float:
         return self.broker.tick.time()
 
-    # What the host and the router call
+    # Calls of the host and the router
 
     def durable(self, ok: bool) -> None:
         """The log reached a position that was waited for; not `ok`: it failed."""
@@ -488,7 +488,7 @@ class Session:
         )
 
     def permissions_changed(self) -> None:
-        """What the user may do is not what it was: consumers of what it may not read are closed."""
+        """The user's rights changed: consumers of queues that it may not read any more are closed."""
         if not self.broker.authorizer.enter(self.identity, self.vhost.name):
             self.force_close(f"access to vhost '{self.vhost.name}' was withdrawn")
         else:
@@ -508,7 +508,7 @@ class Session:
         self.codec.halted = True
 
     def totals(self) -> Totals:
-        """What it moved."""
+        """Its totals."""
         codec = self.codec
         return Totals(
             published=codec.published,

@@ -419,7 +419,7 @@ def _bytes_per_queue(folder: Path) -> float:
         finally:
             tracemalloc.stop()
 
-    count = 5000  # so that what a start has besides them, some 100 KB more or less, does not matter
+    count = 20_000  # a start has other things besides them: some 250 KB more or less by chance
     without = started()
     for i in range(count):
         world.queue(f"queue-{i:06}", durable=True)

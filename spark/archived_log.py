@@ -83,7 +83,7 @@ class ArchivedLog:
         return missing
 
     def places(self, first: int, last: int, split_bytes: int) -> list[Part]:
-        """See `LogView`. What is archived is not split."""
+        """See `LogView`. Archived parts are not split."""
         begin, end = self._cuts()
         found: list[Part] = []
         if first < min(last, begin):

@@ -336,7 +336,7 @@ class LogView:
 
     def closed(self) -> list[tuple[int, int, int]]:
         """The closed segments, oldest first: the first LSN, the one behind the last, and the time of the
-        youngest record (ms). What is not known to be durable is not among them.
+        youngest record (ms). Segments that are not known to be durable are not among them.
         """
         end = self.end()
         return [

@@ -320,7 +320,7 @@ class Delays:
         return taken
 
     def _gather(self, now_ms: int, count: int, nbytes: int, ready: Callable[[], None]) -> None:
-        """Have the next ones under way. What is on disk is read in the order in which it lies there."""
+        """Have the next ones under way. Records on the disk are read in the order in which they lie there."""
         taken: list[Taken] = []
         while len(taken) < count and nbytes > 0:
             heap = self._first_heap()

@@ -53,7 +53,7 @@ class Releaser:
 
     @contextmanager
     def piecemeal(self, path: Path) -> Iterator[None]:
-        """What loses its last name, `path`, inside gives back its space in pieces, after it."""
+        """A file that loses its last name, `path`, inside gives back its space in pieces, after it."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:  # there is no such file, or it may not be written to: then as it comes

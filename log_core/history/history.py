@@ -105,7 +105,7 @@ class Search:
         span: LSNs [first, last).
         post: Runs something on the loop.
         durable: The file must survive a power cut.
-        floor, retention feeds: What of that retention wants; see `KeyScan`.
+        floor, retention feeds: The records of it that retention wants; see `KeyScan`.
         """
         self._files = files
         self._folder = folder

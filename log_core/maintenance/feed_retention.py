@@ -131,7 +131,7 @@ class RetentionFeeds:
             self._let_go(retention_feed)
             if retention_feed.owner is not None and retention_feed.feed.start == retention_feed.feed.end:
                 retention_feed.owner.emptied()
-            # What comes into one that is empty now comes into the active segment, or a later one.
+            # A record for a feed that is empty now comes into the active segment, or a later one.
             base = retention_feed.feed.base_of(retention_feed.feed.start) or self._segments.live[-1].base_lsn
             self._found[retention_feed.lp] = min(self._found.get(retention_feed.lp, _NOBODY), base)
         del self._ahead[-_AT_ONCE:]

@@ -43,7 +43,7 @@ class Kept:
     first: dict[int, int]
     """The base LSN of the oldest segment with wanted traffic, by partition."""
     leased: int
-    """What ends behind this LSN is wanted as it is by readers from outside (`holds`)."""
+    """Readers from outside want everything that ends behind this LSN as it is (`holds`)."""
 
     def first_of(self, lp: int) -> int:
         """The LSN from which on all traffic of a partition is there."""
@@ -87,8 +87,8 @@ def kept(
     leased: int,
     given_up: int = 0,
 ) -> Kept:
-    """What retention wants of these segments, the last one active; `leased`: see `Kept`; `given_up`: an LSN,
-    no traffic of segments below it.
+    """The segments of these that retention wants, the last one active; `leased`: see `Kept`;
+    `given_up`: an LSN, no traffic of segments below it.
 
     While it is not known whose bytes are in one of them, everything is wanted.
     """

@@ -242,7 +242,7 @@ def _share(held: dict[int, int], raw: dict[int, int], nbytes: int) -> None:
 def _pieces(
     data: mmap.mmap, needs: Needs, level: int
 ) -> Iterator[tuple[list[tuple[bytes, int, int]], dict[int, int]]]:
-    """What stays, as `pack` makes it, and whose bytes it is made of; the times never fall.
+    """The records that stay, as `pack` makes them, and the bytes they are made of; the times never fall.
 
     Looked for a moment at a time: whoever moves messages has the processor in between.
     """

@@ -129,7 +129,7 @@ class Reader:
         self._patiently(segment, self._load, segment, lsn)
 
     def _patiently(self, segment: Segment, work: Callable[..., object], *arguments: object) -> None:
-        """Have `work` done. What it does not expect may pass, too: its data is not given up for that."""
+        """Have `work` done. Other exceptions pass, too: its data is not given up for them."""
 
         def failed(error: Exception) -> None:
             self._damages.note(Damage(segment.path, 0, f"it cannot be read now: {error!r}"))

@@ -75,7 +75,7 @@ def read_directory(path: Path, base_lsn: int) -> bytes:
 
 
 def kept_bytes(directory: bytes, segment: Segment) -> dict[int, int]:
-    """What a directory says of the bytes of those of the segment's feeds that keep everything."""
+    """Bytes, by the directory, of those of the segment's feeds that keep everything."""
     keeping = {feed.id for feed in segment.feeds if feed.keeps}
     if not keeping:
         return {}

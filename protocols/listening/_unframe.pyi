@@ -22,7 +22,7 @@ class Unframer:
     def feed(self, buffer: Buffer, size: int) -> int:
         """Handle buffer[0:size], 0 <= size <= len(buffer); the payload is moved to its beginning.
 
-        Returns how many bytes of payload there are now at buffer[0:]. What is behind them has no meaning.
+        Returns how many bytes of payload there are now at buffer[0:]. The bytes behind them have no meaning.
         """
 
 class PacketFramer:

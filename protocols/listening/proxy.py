@@ -4,7 +4,7 @@
     v2   \\r\\n\\r\\n\\0\\r\\nQUIT\\n, version and command, family, length (16 bits); addresses; extensions
 
 The header is read from the plain socket before anything else is put on it, and not a byte more: TLS and the
-protocol begin behind it. What it says besides addresses (extensions, such as the client's certificate) is
+protocol begin behind it. Everything in it besides addresses (extensions, such as the client's certificate) is
 skipped.
 
 Source: The PROXY protocol, versions 1 & 2, as HAProxy's documentation has it.
@@ -125,7 +125,7 @@ async def read_header(accepted: socket.socket, timeout_s: float) -> Source:
                 if not new:
                     raise ProxyError("the proxy closed before its header")
                 found = parse_header(data + new)
-                # What belongs to the header is taken, so that the socket is readable only when more has come.
+                # The bytes of the header are taken, so that the socket is readable only when more has come.
                 accepted.recv(len(new) if found is None else found[1] - len(data))
                 if found is not None:
                     return found[0]

@@ -58,7 +58,7 @@ class WebSocketRules:
     origins: Sequence[str] = ()
     """Pages that may connect, such as "https://example.org"; () = all. Without an Origin: always."""
     mqtt_packets: bool = False
-    """What is sent is MQTT: each packet has a frame of its own. Else a frame has what one flush sends."""
+    """The output is MQTT: each packet has a frame of its own. Else a frame has what one flush sends."""
 
 
 class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):

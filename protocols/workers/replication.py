@@ -1,9 +1,9 @@
 """Replication of shared state (`router.shared_state`) from worker 0 to the other workers.
 
 A worker asks worker 0 for it through a door (`kind` "follow") and keeps that connection: all rows first,
-then each change as it happens, in order. What it has done it acknowledges, so that worker 0 can answer a
-change only when it holds everywhere. A worker that is down holds up nobody: it gets all rows when it is
-back.
+then each change as it happens, in order. It acknowledges the changes that it has made, so that
+worker 0 can answer a change only when it holds everywhere. A worker that is down holds up nobody: it
+gets all rows when it is back.
 
     frame: | size u32 LE | JSON |
     to the worker  {"seq", "rows": [[table, key, value or null] ...], "whole"}, keys and values hexadecimal;

@@ -5,7 +5,7 @@
     client final   c=GS2 HEADER,r=NONCE + ours,p=PROOF
     server final   v=SIGNATURE
 
-Without channel binding. What is stored of a password is a verifier (`passwords`): who has it cannot log
+Without channel binding. The stored form of a password is a verifier (`passwords`): who has it cannot log
 in with it. A user without one, or one that does not exist, gets a salt that does not tell.
 
 Source: RFC 5802, RFC 7677. Names are compared as they come, without SASLprep.

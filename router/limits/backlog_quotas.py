@@ -13,8 +13,8 @@ A vhost is over a quota until it is below nine tenths of it. That publishers wai
 business: they are not read. To refuse, routes of clients have a `Gate` among the queues that may refuse a
 message, which each protocol answers in its own words. To evict, every queue, session and stream of the
 vhost lets go of what is ready below one place of the log, the beginning of a segment: it counts as dropped
-there, and is dead-lettered where that is said. What is out to consumers stays, and keeps its place. Looked
-at once a second, for a bounded number of queues in each turn.
+there, and is dead-lettered where that is said. Messages that are out to consumers stay, and keep
+their place. Looked at once a second, for a bounded number of queues in each turn.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ What is published to such an exchange, or comes to such a queue, is in the feed 
 (`log_core.maintenance.feed_retention`). Each name has its own, made by the first message and kept over a
 restart: a row of the table `feed` with the vhost, what it is ("exchange", or the type of the queue) and
 the name. So a message is kept for replay as long as the longest of these says, and as the vhost says
-where none does. What a policy leaves out is as the vhost has it.
+where none does. Where a policy leaves something out, the vhost's value counts.
 
 Policies are for names: what an exchange that is deleted has had stays as long. A retention feed goes
 when it has nothing left and its policy, or what it is for, is gone."""

@@ -41,7 +41,7 @@ def points_of(name: str) -> array[int]:
 
 
 class Ring:
-    """The consumer of each slot, by the consumers' points. Who comes or goes moves its own points only.
+    """The consumer of each slot, by the consumers' points. One that comes or goes moves its own points only.
 
     Where several have the same point, it is the one's with the least name, of equal ones who came first.
     """

@@ -603,7 +603,7 @@ class Queue(Served):
         """Let go of what is ready below position `before`, where a segment of the log begins.
 
         It counts as dropped, and goes where rules say that what is dropped goes. `evicted` is called with
-        numbers of messages, now or in the next turns. What is out stays out.
+        numbers of messages, now or in the next turns. Messages that are out stay out.
         """
         if self.low() >= before or (self._limits is not None and self._limits.evict(before, evicted)):
             return

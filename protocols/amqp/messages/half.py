@@ -8,8 +8,8 @@
     x-penstock-commit            the message of this name is published; this one goes nowhere
     x-penstock-rollback          the message of this name is forgotten; this one goes nowhere
 
-A confirm says that it is on the disk. What is not to be decided (any more) is refused with basic.nack; on a
-channel without confirms that closes the channel. A question is a message with the headers
+A confirm says that it is on the disk. A decision that cannot be made (any more) is refused with
+basic.nack; on a channel without confirms that closes the channel. A question is a message with the headers
 `x-penstock-check` (the name) and `x-penstock-checks` (how often was asked), and the body of the half message.
 
 Names are a user's in a vhost: any of its connections may decide. Whoever sends a name again that is undecided

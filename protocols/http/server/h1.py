@@ -6,7 +6,7 @@
 One request at a time: what a client has pipelined behind it stays unread in the connection, so pipelining
 needs no queue and no limit. A head is parsed (`h1_head`) when all of it is there, and not before: a peer that
 sends it byte by byte costs a search for its end. The framing of the body is read by ourselves (`h1_body`),
-because llhttp cannot stop at the end of a message. What is refused of either ends the connection.
+because llhttp cannot stop at the end of a message. A refusal of either ends the connection.
 
 Source: RFC 9110, RFC 9112.
 """

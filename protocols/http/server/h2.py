@@ -2,7 +2,7 @@
 
 h2 keeps the protocol's state; `budget` counts what the peer asks for before h2 sees it. Requests run side by
 side, at most 100. A response leaves as far as the stream's and the connection's windows allow, the rest waits
-here; a stream whose peer gives no window for 30 s is reset. What a peer may send of bodies is bounded by
+here; a stream whose peer gives no window for 30 s is reset. The bodies of a peer are bounded by
 windows, 256 KiB per stream and 1 MiB in all, which are opened again only for handlers that want the body.
 
 Source: RFC 9113, RFC 7541; budgets: `budget`.

@@ -1,6 +1,6 @@
 """The subject of a request that administers something: noted in the audit trail when it is done, or refused.
 
-The handler does not know of it. What it changes it waits for (`traffic.kept`), in the turn of the change:
+The handler does not know of it. It waits for its changes (`traffic.kept`), in the turn of the change:
 there the entry is made, and is written together with the change, before anybody is told that it is done. A
 request that fails, or changes nothing that is waited for, has its entry at its end.
 """

@@ -195,8 +195,8 @@ class Messages:
     ) -> Published:
         """Append one message, or keep it until `due_ms` (since the epoch; 0: now).
 
-        The headers that delay, copy and number messages mean what they mean to AMQP publishers. What a named
-        producer sent before is not appended: the LSN is the one of then.
+        The headers that delay, copy and number messages mean what they mean to AMQP publishers. A message
+        that a named producer sent before is not appended again: the LSN is the earlier one.
 
         Raises:
             HttpError: 400, a property that is none.

@@ -1,6 +1,6 @@
 """The reason codes of MQTT 5.0, the return codes of 3.1.1, and the errors that carry them.
 
-An error here is always the peer's fault. What is sent for it depends on the version and on whether the
+An error here is always the peer's fault. The answer to it depends on the version and on whether the
 client is connected: see `packets.encode_refusal` and `Session`. A `CodecError` is bytes that cannot be read
 (0x81), a `ProtocolError` a packet that can be read and is not allowed (0x82 and the rest).
 

@@ -6,8 +6,8 @@
     penstock-delay-id          user property: its name while it waits; replaces the one that had it
     penstock-cancel            user property: the message of this name never comes, nor does this one
 
-Subscribers see the topic behind the prefix, and not the user properties. What is due by now is published at
-once. The first of several user properties counts, and the topic before any of them.
+Subscribers see the topic behind the prefix, and not the user properties. A message that is due by now
+is published at once. The first of several user properties counts, and the topic before any of them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Once in `mqtt.sys_interval_s` the counters that kernels and connections keep anyway are added up, and what
 changed is published to who subscribes, in every vhost. Who subscribes gets the last figures at once, like
-retained messages; nothing of it is on the disk. What is stored are the positions and bytes that the log
+retained messages; nothing of it is on the disk. Only positions and bytes are stored, which the log
 keeps.
 
     load/<what>/<1min|5min|15min>   per minute, averaged with the weights of the Unix load average

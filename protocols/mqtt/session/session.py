@@ -7,9 +7,9 @@ log says that positions are durable; what is delivered goes through a `Delivery`
 
     NEW ... (`Opening`) --accepted--> OPENING --CONNACK sent--> OPEN (`Serving`) --> CLOSED
 
-Promises. What is said to be durable is: CONNACK and SUBACK of a session that outlives its connection wait in
-`Replies`, acknowledgements of messages in the scanner. A fault ends the connection with the
-reason of `reasons` (5.0) or a plain close, and the will is published.
+Promises. Everything that is said to be durable is: CONNACK and SUBACK of a session that outlives its
+connection wait in `Replies`, acknowledgements of messages in the scanner. A fault ends the connection with
+the reason of `reasons` (5.0) or a plain close, and the will is published.
 
 The host (the endpoint, or a test) writes `out` to the peer when told that it is dirty, and calls `lost`
 once the connection is gone, for whatever reason.

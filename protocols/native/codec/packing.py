@@ -1,7 +1,7 @@
 """Compression of batches on the wire, for both sides: raw size u32, big-endian | one zstd or LZ4 frame.
 
 Which it is, its first bytes say. zstd makes less of a batch, LZ4 takes half the CPU to pack it and less to
-unpack it; it is there where the package `lz4` is installed. What the log keeps it compresses for itself
+unpack it; it is there where the package `lz4` is installed. The log compresses its own records
 (docs/adr/0009-compression.md): this saves network, not disk.
 """
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Opening", "Wants"]
 
 _SEARCHES_MAX: Final = 100
-"""What is looked for at once for one connection: a place takes a thread that others need, too, and whoever
-wants an exclusive place waits up to seconds for its holder's answer."""
+"""Places that are looked for at once for one connection: a place takes a thread that others need,
+too, and whoever wants an exclusive place waits up to seconds for its holder's answer."""
 
 Wants = Callable[[int], Sequence[tuple["Feed", int]]]
 """The entries of feeds that are to be in memory for a position; see `Log.when_indexed`."""

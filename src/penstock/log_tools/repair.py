@@ -8,7 +8,7 @@
     a segment that is missing      an empty one takes its place; its records are lost
 
 Each file that is changed or removed is copied to quarantine/ first, derived ones excepted; without room for
-that nothing is done. What a start cuts off as never synced is no damage, and left to it. Everything here can
+that nothing is done. A torn end, which a start cuts off, is no damage, and left to it. Everything here can
 be done again: after a crash in the middle the next run finds what is left to do.
 """
 

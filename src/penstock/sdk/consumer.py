@@ -436,7 +436,7 @@ class Consumer(Settling[T]):
     # Moving
 
     async def seek(self, to: Start) -> None:
-        """The subscription goes on from there; see `Client.subscribe` for `start`. What is out is stale."""
+        """Go on from there; see `Client.subscribe` for `start`. Messages that are out are stale."""
         fields = self._opening.fields
         if "subscription" not in fields:
             raise ClientError(

@@ -7,7 +7,7 @@
     POST half/NAME/commit       it is published
     POST half/NAME/rollback     it is forgotten
 
-A name is its user's in the vhost. What is prepared again by a name that is undecided is kept once; without a
+A name is its user's in the vhost. A message prepared again by an undecided name is kept once; without a
 name it gets one. Answers come when it is on the disk. `protocols.http.webhooks.delivery.questions` asks.
 """
 

@@ -180,7 +180,7 @@ class Transactions:
         return await self._answer(results, repeated=False)
 
     async def rollback(self, request: Request) -> Response:
-        """Nothing that is staged happens. What is gone already is none the worse for it."""
+        """Nothing that is staged happens. A transaction that is over already stays as it is."""
         await optional_object(request)
         self._staged.end(self._named(request))
         return json_response({})

@@ -2,7 +2,7 @@
 
 A consumer is there from its first pull until a minute after its last pull or extension. For so long it is the
 active one, or its keys are its own, though nobody may be waiting at the moment; then what it holds goes to
-others. It has one pull at a time. What a subscription says of consumers is in `subscriptions.queue.group`.
+others. It has one pull at a time. The rules of a subscription's consumers are in `subscriptions.queue.group`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 `max_messages` is the window: so many are leased at most, and each that is settled, on any connection, or
 whose lease ends makes room for another one. With `wait_ms` it ends when nothing came for so long. An empty
-line every 15 s keeps the connection. What was not sent when the client goes is given back at once, the rest
-when its lease ends.
+line every 15 s keeps the connection. Messages that were not sent when the client goes are given
+back at once, the rest when its lease ends.
 """
 
 from __future__ import annotations

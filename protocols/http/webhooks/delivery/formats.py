@@ -6,7 +6,7 @@
     json                    a list of messages, as a pull shows them
     raw                     the message's body; its properties as penstock-* headers, as a publish takes them
 
-An event's id is the message id, or the message's place in the log. What came as an event (headers
+An event's id is the message id, or the message's place in the log. A message that came as an event (headers
 cloudEvents:NAME) goes out as it came; other messages get source, type, subject, time and content type.
 
 Source: CloudEvents 1.0.2, HTTP protocol binding (percent encoding in 3.1.3.2) and JSON format.

@@ -95,7 +95,7 @@ class Log:
         metadata=option(
             Bytes(0, 2**60),
             "How much of what each vhost published is kept for replay, what is acknowledged by all included; "
-            "0 = none. A vhost may have a limit of its own. What a queue still needs is always kept.",
+            "0 = none. A vhost may have a limit of its own. Messages that a queue needs are always kept.",
         ),
     )
     traffic_retention_s: float = field(

@@ -152,7 +152,7 @@ links:  ## make the links src/penstock/<folder> anew
 
 .PHONY: clean
 clean:  ## remove everything that make made; ./data stays
-	rm -rf .venv $(STAMPS) build src/*.egg-info tests/e2e/node/node_modules
+	rm -rf .venv $(STAMPS) build dist src/*.egg-info tests/e2e/node/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(FOLDERS) \( -name '*.so' -o -name '*.c' \) -delete
 	find $(FOLDERS) src tests demo -name __pycache__ -prune -exec rm -rf {} +

@@ -1,1 +1,3 @@
-"""AMQP 1.0. The codec is here; no listener uses it yet, and the gateway refuses the protocol's header."""
+"""AMQP 1.0. The codec and the translation of messages are here; no listener uses them yet, and the gateway
+refuses the protocol's header.
+"""

@@ -1,0 +1,101 @@
+"""Addresses of links and of messages: RabbitMQ's scheme, version 2, the prefixes of JMS, and plain names.
+
+    /queues/:queue                      a queue
+    /exchanges/:exchange/:routing-key   an exchange with a routing key
+    /exchanges/:exchange                an exchange, with the routing key ""
+    queue://NAME, NAME                  a queue
+    topic://NAME                        amq.topic, with NAME as its routing key
+
+Names in RabbitMQ's scheme are percent-encoded, so that they may have a slash; the other forms have their
+names as they are. A null address is not one of these: its messages name theirs in their field `to`.
+
+Source: RabbitMQ 4's AMQP address v2; RFC 3986 section 2.1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from penstock.protocols.amqp10.codec.errors import Amqp10Error
+
+__all__ = ["AddressError", "Place", "exchange_address", "parse_address", "queue_address"]
+
+TOPICS: Final = "amq.topic"
+_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+class AddressError(Amqp10Error):
+    """An address that names nothing here."""
+
+    condition = "amqp:invalid-field"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An exchange and a routing key; the queue `routing_key` when the exchange is ""."""
+
+    exchange: str
+    routing_key: str
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it is a queue, which can be read from, too."""
+        return not self.exchange
+
+
+def parse_address(address: str) -> Place:
+    """The place that an address names. Raises AddressError."""
+    if address.startswith("/"):
+        return _parse_scheme(address)
+    if address.startswith("topic://"):
+        return Place(TOPICS, _checked(address, address.removeprefix("topic://"), "topic"))
+    return Place("", _checked(address, address.removeprefix("queue://"), "queue"))
+
+
+def queue_address(name: str) -> str:
+    """The address of a queue."""
+    return "/queues/" + quote(name, safe="", errors="surrogateescape")
+
+
+def exchange_address(exchange: str, routing_key: str) -> str:
+    """The address of an exchange with a routing key."""
+    names = (quote(name, safe="", errors="surrogateescape") for name in (exchange, routing_key))
+    return "/exchanges/" + "/".join(names)
+
+
+def _parse_scheme(address: str) -> Place:
+    kind, *names = address[1:].split("/")
+    if kind == "queues" and len(names) == 1:
+        return Place("", _checked(address, _decoded(address, names[0]), "queue"))
+    if kind == "exchanges" and len(names) in (1, 2):
+        exchange = _checked(address, _decoded(address, names[0]), "exchange")
+        return Place(exchange, _decoded(address, names[1]) if len(names) == 2 else "")
+    raise AddressError(
+        f"the address '{address}' names nothing",
+        remedy="use /queues/QUEUE or /exchanges/EXCHANGE/KEY, with names percent-encoded",
+    )
+
+
+def _decoded(address: str, name: str) -> str:
+    if _BAD_ESCAPE.search(name):
+        raise AddressError(f"the address '{address}' has a % that begins no escape", remedy="write %25 for %")
+    try:
+        decoded = unquote_to_bytes(name).decode()
+    except UnicodeDecodeError:
+        raise AddressError(f"the address '{address}' has a name that is no UTF-8") from None
+    return _short(address, decoded)
+
+
+def _checked(address: str, name: str, kind: str) -> str:
+    if not name:
+        raise AddressError(f"the address '{address}' has an empty {kind} name")
+    return _short(address, name)
+
+
+def _short(address: str, name: str) -> str:
+    if len(name.encode("utf-8", "surrogatepass")) > 255:
+        raise AddressError(f"the address '{address[:64]}...' has a name of more than 255 bytes")
+    return name

@@ -1,0 +1,386 @@
+"""Message properties between AMQP 1.0 and 0-9-1: two total functions; records keep the block of 0-9-1.
+
+    stored_from_amqp10(payload) -> Stored              a message as a record has it
+    amqp10_from_stored(key, block, body) -> payload    any record for a consumer of AMQP 1.0
+
+| AMQP 1.0 | AMQP 0-9-1 |
+|---|---|
+| header: durable, priority, ttl | delivery-mode, priority, expiration |
+| properties: message-id, correlation-id | the same, as text; binary that is no UTF-8 stays behind |
+| user-id, content-type, content-encoding | the same |
+| creation-time (ms) | timestamp (s) |
+| group-id | app-id |
+| reply-to `/queues/:q` | reply-to `q` |
+| reply-to `/exchanges/amq.topic/:key` | reply-to `/topic/<key>`, as messages of MQTT have it |
+| application properties | headers |
+| message annotations `x-...` | headers of the same names |
+| message annotations `x-basic-type`, `x-basic-cluster-id` | type, cluster-id |
+| message annotations `x-exchange`, `x-routing-key` | from the exchange and the routing key; never back |
+| one data section | the body |
+| any other body | the body is its sections as they came, and type is `amqp-1.0` |
+
+The sections that would come back differently (annotations, properties, application properties, footer) are
+also kept byte for byte, in the header `x-amqp10-sections`. So consumers of AMQP 1.0 get them as they were
+sent; the broker's own annotations, such as `x-death`, are added. Delivery annotations end here: they are for
+the next node only. Neither function raises for any well-formed message or any record: what the other side
+cannot say stays behind.
+
+Source: AMQP 1.0 part 3, section 3.2; RabbitMQ 4's conversions (mc_amqp, mc_amqpl).
+"""
+
+from __future__ import annotations
+
+import decimal
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.protocols.amqp10.codec import values as v
+from penstock.protocols.amqp10.codec.errors import Amqp10Error, DecodeError
+from penstock.protocols.amqp10.messages import sections as s
+from penstock.protocols.amqp10.messages.addresses import (
+    TOPICS,
+    AddressError,
+    exchange_address,
+    parse_address,
+    queue_address,
+)
+from penstock.protocols.properties import _tables as t
+from penstock.protocols.properties.properties import decode_properties, encode_properties
+from penstock.protocols.properties.values import Table, Value
+from penstock.router.names import split_key_block
+
+__all__ = ["SECTIONS", "Stored", "amqp10_from_stored", "stored_from_amqp10"]
+
+SECTIONS: Final = "x-amqp10-sections"
+"""The header with the sections that 0-9-1 has no words for."""
+BODY_TYPE: Final = "amqp-1.0"
+"""The type of a message whose body is sections; RabbitMQ's word for it."""
+_TOPIC: Final = "/topic/"
+_SHORT_MAX: Final = 255
+_NESTED_MAX: Final = 8
+"""Levels of a header that is translated; deeper ones stay behind."""
+_TTL_MAX: Final = 315_360_000_000
+_KEPT: Final = (s.ANNOTATIONS, s.PROPERTIES, s.APPLICATION_PROPERTIES, s.FOOTER)
+_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
+"""Beginnings of annotations that are the broker's to give."""
+_RESERVED: Final = frozenset(("CC", "BCC", SECTIONS, "x-exchange", "x-routing-key"))
+_BASIC: Final = {"x-basic-type": "type", "x-basic-cluster-id": "cluster_id"}
+_FIELDS: Final = (
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "app_id",
+    "group_sequence",
+    "reply_to_group_id",
+)
+"""Of the properties section, in their order, by the names of 0-9-1 where it has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message as a record has it."""
+
+    block: bytes
+    """Its properties, as 0-9-1 has them."""
+    body: bytes
+    durable: bool
+    priority: int
+    ttl_ms: int | None
+    """None: it does not expire."""
+    to: Any
+    """The address that the message names itself, for links to no address."""
+
+
+# AMQP 1.0 -> 0-9-1
+
+
+def stored_from_amqp10(payload: bytes) -> Stored:
+    """The record of a message. Raises DecodeError: the bytes are no message."""
+    message = s.parse_message(payload)
+    durable, priority, ttl = _header(message.header)
+    fields: dict[str, Any] = dict(zip(_FIELDS, message.properties, strict=False))
+    if len(message.properties) > len(_FIELDS):
+        raise DecodeError("a section properties:list with more than its fields")
+    headers: Table = {}
+    properties: Table = {"delivery_mode": 2 if durable else 1}
+    if message.header[1:2] not in ([], [None]):
+        properties["priority"] = priority
+    if ttl is not None:
+        properties["expiration"] = str(ttl)
+    for name in ("message_id", "user_id", "correlation_id", "content_type", "content_encoding", "app_id"):
+        _put(properties, name, _text(fields.get(name)))
+    _put(properties, "reply_to", _reply_to_091(fields.get("reply_to")))
+    created = fields.get("creation_time")
+    if type(created) is v.Timestamp and created >= 0:
+        properties["timestamp"] = created // 1000
+    for key, value in message.annotations.items():
+        name = str(key)
+        if name in _BASIC:
+            _put(properties, _BASIC[name], _text(value))
+        elif name.startswith("x-"):
+            _put_header(headers, name, value)
+    for key, value in message.application_properties.items():
+        if isinstance(key, str) and not key.startswith("x-"):
+            _put_header(headers, key, value)
+    body = message.data
+    if body is None:
+        body = message.body
+        properties["type"] = BODY_TYPE
+    if headers:
+        properties["headers"] = headers
+    kept = {code: raw for code, raw in message.raw.items() if code in _KEPT}
+    again = {code: s.encode_section(code, value) for code, value in _views(properties, headers).items()}
+    if kept != again:
+        headers[SECTIONS] = t.ByteArray(b"".join(kept.values()))
+        properties["headers"] = headers
+    return Stored(encode_properties(properties), body, durable, priority, ttl, fields.get("to"))
+
+
+def _header(header: list[Any]) -> tuple[bool, int, int | None]:
+    durable, priority, ttl = (header + [None] * 3)[:3]
+    if durable is not None and type(durable) is not bool:
+        raise DecodeError("durable of the header is not a boolean")
+    if priority is not None and type(priority) is not v.UByte:
+        raise DecodeError("priority of the header is not an ubyte")
+    if ttl is not None and type(ttl) is not v.UInt:
+        raise DecodeError("ttl of the header is not an uint")
+    return durable is True, 4 if priority is None else int(priority), None if ttl is None else int(ttl)
+
+
+def _put(properties: Table, name: str, text: str | None) -> None:
+    if text is not None and len(text.encode("utf-8", "surrogateescape")) <= _SHORT_MAX:
+        properties[name] = text
+
+
+def _text(value: Any) -> str | None:
+    """A property as text; None: it has none."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+    return str(int(value)) if type(value) is v.ULong else None
+
+
+def _reply_to_091(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        place = parse_address(value) if value.startswith("/") else None
+    except AddressError:
+        place = None
+    if place is None:
+        return str(value)
+    if place.is_queue:
+        return place.routing_key
+    return _TOPIC + place.routing_key if place.exchange == TOPICS else str(value)
+
+
+def _put_header(headers: Table, name: str, value: Any) -> None:
+    if name in _RESERVED or name.startswith(_OWN) or len(name.encode()) > _SHORT_MAX:
+        return
+    try:
+        headers[name] = _value_091(value, 0)
+    except ValueError:
+        return  # it has no words for it: the sections are kept as they are
+
+
+def _value_091(value: Any, depth: int) -> Value:
+    """A value as a table has it. Raises ValueError: it cannot."""
+    if depth > _NESTED_MAX:
+        raise ValueError
+    match value:
+        case None | bool():
+            return value
+        case v.Described():
+            return _value_091(value.value, depth + 1)
+        case v.Array():
+            return [_value_091(item, depth + 1) for item in value.items]
+        case list():
+            return [_value_091(item, depth + 1) for item in value]
+        case dict():
+            return {_name(key): _value_091(item, depth + 1) for key, item in value.items()}
+        case v.Timestamp():
+            return t.Timestamp(value // 1000) if value >= 0 else t.Long(value)
+        case v.ULong():
+            return t.Long(value) if value < 2**63 else str(int(value))
+        case v.Decimal() | bytes():
+            return t.ByteArray(value)
+        case str() | UUID():
+            return str(value)
+        case float():
+            return float(value)
+    return _NUMBERS[type(value)](value)
+
+
+_NUMBERS: Final[dict[type, type[int]]] = {
+    v.UByte: t.UnsignedByte,
+    v.UShort: t.UnsignedShort,
+    v.UInt: t.UnsignedInt,
+    v.Byte: t.Byte,
+    v.Short: t.Short,
+    v.Int: int,
+    int: t.Long,
+}
+
+
+def _name(key: Any) -> str:
+    if not isinstance(key, str) or len(key.encode()) > _SHORT_MAX:
+        raise ValueError
+    return str(key)
+
+
+# 0-9-1 -> AMQP 1.0
+
+
+def amqp10_from_stored(key_block: bytes, block: bytes, body: bytes, *, delivery_count: int = 0) -> bytes:
+    """The payload of a transfer: a record's key block, properties and body as AMQP 1.0 has them."""
+    try:
+        properties = decode_properties(block, entries=len(block))
+    except t.TableError:
+        properties = {}
+    found = properties.get("headers")
+    headers: Table = dict(found) if isinstance(found, dict) else {}
+    kept = _kept(headers.pop(SECTIONS, None))
+    views = _views(properties, headers)
+    raw = b""
+    if kept is None:
+        annotations = views.pop(s.ANNOTATIONS, {})
+    else:
+        own = views.get(s.ANNOTATIONS, {})
+        annotations = kept.annotations | {key: own[key] for key in own if key.startswith(_OWN)}
+    parts = split_key_block(key_block)
+    if parts is not None:
+        annotations = annotations | {
+            v.Symbol("x-exchange"): _valid(parts[0]),
+            v.Symbol("x-routing-key"): _valid(parts[1].decode("utf-8", "replace")),
+        }
+    raw = _header_section(properties, delivery_count) + s.encode_section(s.ANNOTATIONS, annotations)
+    if kept is None:
+        raw += b"".join(s.encode_section(code, value) for code, value in views.items())
+    else:
+        raw += b"".join(kept.raw.get(code, b"") for code in (s.PROPERTIES, s.APPLICATION_PROPERTIES))
+    raw += _body(properties, body)
+    return raw if kept is None else raw + kept.raw.get(s.FOOTER, b"")
+
+
+def _kept(raw: Value) -> s.Message | None:
+    """The sections that were kept; None: none were, or not by us."""
+    if not isinstance(raw, bytes):
+        return None
+    try:
+        message = s.parse_message(raw)
+    except Amqp10Error:
+        return None
+    return message if set(message.raw) <= set(_KEPT) and not message.body else None
+
+
+def _body(properties: Table, body: bytes) -> bytes:
+    if properties.get("type") == BODY_TYPE:
+        try:
+            message = s.parse_message(body)
+        except Amqp10Error:
+            message = None
+        if message is not None and message.body == body:
+            return body
+    return s.encode_section(s.DATA, body)
+
+
+def _header_section(properties: Table, delivery_count: int) -> bytes:
+    fields: list[Any] = [properties.get("delivery_mode") == 2, None, None, None, None]
+    priority = properties.get("priority")
+    if isinstance(priority, int):
+        fields[1] = v.UByte(priority)
+    expiration = properties.get("expiration")
+    if isinstance(expiration, str) and expiration.isascii() and expiration.isdigit():
+        fields[2] = v.UInt(min(int(expiration[:12]), 2**32 - 1))
+    fields[3] = delivery_count == 0
+    fields[4] = v.UInt(min(delivery_count, 2**32 - 1))
+    return s.encode_section(s.HEADER, fields)
+
+
+def _views(properties: Table, headers: Table) -> dict[int, Any]:
+    """The sections that properties of 0-9-1 stand for, those that are not empty."""
+    annotations: dict[v.Symbol, Any] = {}
+    for name, field in _BASIC.items():
+        if field in properties and properties[field] != BODY_TYPE:
+            annotations[v.Symbol(name)] = _valid(properties[field])
+    application: dict[str, Any] = {}
+    for name, value in headers.items():
+        if name in _RESERVED:
+            continue
+        if name.startswith("x-") and name.isascii():
+            annotations[v.Symbol(name)] = _value_10(value)
+        elif not isinstance(value, list | dict):
+            application[_valid(name)] = _value_10(value)
+    fields = [_field_10(properties, name) for name in _FIELDS]
+    while fields and fields[-1] is None:
+        fields.pop()
+    made = {s.ANNOTATIONS: annotations, s.PROPERTIES: fields, s.APPLICATION_PROPERTIES: application}
+    return {code: value for code, value in made.items() if value}
+
+
+def _field_10(properties: Table, name: str) -> Any:
+    if name == "creation_time":
+        value = properties.get("timestamp")
+        return v.Timestamp(min(value, 2**53) * 1000) if isinstance(value, int) else None
+    value = properties.get(name)
+    if not isinstance(value, str):
+        return None
+    if name == "reply_to":
+        if value.startswith(_TOPIC):
+            return exchange_address(TOPICS, value[len(_TOPIC) :])
+        return value if value.startswith("/") else queue_address(value)
+    if name == "user_id":
+        return value.encode("utf-8", "surrogateescape")
+    if name in ("content_type", "content_encoding"):
+        return v.Symbol(value) if value.isascii() else None
+    return _valid(value)
+
+
+def _valid(text: Any) -> str:
+    """Text without the surrogates that stand for bytes that are no UTF-8."""
+    return str(text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _value_10(value: Value) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case t.Timestamp():
+            return v.Timestamp(min(value, 2**53) * 1000)
+        case list():
+            return [_value_10(item) for item in value]
+        case dict():
+            return {_valid(key): _value_10(item) for key, item in value.items()}
+        case str():
+            return _valid(value)
+        case bytes():
+            return bytes(value)
+        case float():
+            return value
+        case decimal.Decimal():
+            return str(value)
+    return _INTEGERS.get(type(value), v.Int)(value)
+
+
+_INTEGERS: Final[dict[type, type[int]]] = {
+    t.Byte: v.Byte,
+    t.UnsignedByte: v.UByte,
+    t.Short: v.Short,
+    t.UnsignedShort: v.UShort,
+    t.UnsignedInt: v.UInt,
+    t.Long: int,
+}

@@ -1,5 +1,6 @@
 """The sockets of one loop. Words in _poller.pyi."""
 
+from penstock.protocols.net._moderation cimport Moderation
 from penstock.subscriptions.tick._tick cimport Gathering
 
 
@@ -14,9 +15,11 @@ cdef class Poller(Gathering):
     cdef int fd                     # of the epoll; -1 while nothing is watched
     cdef dict watched               # Watched by descriptor
     cdef readonly list direct                # those that the loop watches itself
+    cdef readonly Moderation moderation
     cdef readonly unsigned long long rounds, reads      # looks at the sockets, and how many were ready
 
     cdef int open(self) except -1
     cdef int shut(self) except -1
     cdef int watch(self, int fd, Watched who, bint reads, bint writes, bint known) except -1
     cdef int forget(self, int fd) except -1
+    cdef int look(self, void* events) except -1

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from penstock.protocols.net._moderation import Moderation
 from penstock.subscriptions.tick._tick import Gathering
 
 class Watched:
@@ -14,6 +15,8 @@ class Poller(Gathering):
     """Looks at the sockets."""
     direct: list[Watched]
     """The sockets that the loop watches itself."""
+    moderation: Moderation
+    """The waits for more sockets before a round."""
     reads: int
     """Sockets that were ready, in all of them."""
 

@@ -7,7 +7,9 @@ and a context for each socket) is per round, a turn serves all reads of a round,
 round is known to be alone.
 
 Behind two epolls a message that comes alone is read some 5 us later, so the few sockets that were alone in many rounds
-one after the other are watched by the loop itself (`Watched`, `direct`), until a round has many. docs/adr/0018-one-epoll.md has the measurements.
+one after the other are watched by the loop itself (`Watched`, `direct`), until a round has many. Where many sockets
+become ready one shortly after the other, a round waits a moment for more (`_moderation`). docs/adr/0018-one-epoll.md has
+the measurements.
 
 Knows sockets by their descriptors, and no transport.
 """
@@ -18,6 +20,9 @@ import weakref
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport strerror
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
+
+from penstock.protocols.net._moderation cimport Moderation
 
 cdef extern from "sys/epoll.h" nogil:
     ctypedef union epoll_data_t:
@@ -46,6 +51,20 @@ cdef enum:
 cdef object POLLERS = weakref.WeakKeyDictionary()
 
 
+cdef uint64_t clock_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec
+
+
+cdef void pause(uint64_t span_ns) noexcept nogil:
+    """Sleep; a signal ends it early, which does no harm."""
+    cdef timespec span
+    span.tv_sec = 0
+    span.tv_nsec = <long>span_ns
+    nanosleep(&span, NULL)
+
+
 def poller_of(loop not None):
     poller = POLLERS.get(loop)
     if poller is None:
@@ -67,6 +86,7 @@ cdef class Poller(Gathering):
         self.fd = -1
         self.watched = {}
         self.direct = []
+        self.moderation = Moderation()
 
     def __dealloc__(self):
         if self.fd >= 0:
@@ -110,20 +130,33 @@ cdef class Poller(Gathering):
         os.close(fd)
         return 0
 
+    cdef int look(self, void* events) except -1:
+        """The number of sockets that are ready now; `events` has room for EVENTS_MAX."""
+        cdef int n = epoll_wait(self.fd, <epoll_event*>events, EVENTS_MAX, 0)
+        if n < 0:
+            if errno == EINTR:
+                return 0            # they are ready still: the loop calls again
+            raise OSError(errno, strerror(errno).decode())
+        return n
+
     def poll(self):
         cdef epoll_event[EVENTS_MAX] events
-        cdef int n, i
+        cdef uint64_t wait_ns
+        cdef int n, i, before
         cdef uint32_t found
         cdef Watched who
         if self.fd < 0:
             return
-        n = epoll_wait(self.fd, events, EVENTS_MAX, 0)
-        if n < 0:
-            if errno == EINTR:
-                return
-            raise OSError(errno, strerror(errno).decode())
+        n = self.look(events)
         if n == 0:
             return
+        wait_ns = self.moderation.wait_ns(n, clock_ns())
+        if wait_ns:
+            with nogil:
+                pause(wait_ns)
+            before = n
+            n = self.look(events)
+            self.moderation.waited(before, n, clock_ns())
         self.rounds += 1
         self.reads += <unsigned long long>n
         if n >= MANY and self.direct:

@@ -35,6 +35,7 @@ LIMITS: Final = frozenset(
         "server.accept_rate_per_address",
         "server.proxy_networks",
         "server.memory_high_watermark",
+        "server.coalesce_us",
     }
 )
 _LIVE: Final = LIMITS | {"server.log_level", "auth.users"}

@@ -49,6 +49,7 @@ from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.native import endpoint as native
 from penstock.protocols.native.options import NativeOptions
+from penstock.protocols.net._poller import poller_of
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.process_context import ProcessContext
@@ -187,6 +188,12 @@ class Parts:
         for front in self.fronts.values():
             front.change_max(server.max_connections)
         self.memory.change(_memory_limit(config))
+        _coalesce(config)
+
+
+def _coalesce(config: Config) -> None:
+    """Have the sockets of this loop wait for each other as the configuration says."""
+    poller_of(asyncio.get_running_loop()).moderation.span_ns = config.server.coalesce_us * 1000
 
 
 @asynccontextmanager
@@ -212,6 +219,7 @@ async def running(
     loop = asyncio.get_running_loop()
     tick = Tick(log, timers or loop)
     log.attach(loop.call_soon_threadsafe, loop)
+    _coalesce(config)
     if membership is None and config.server.workers > 1:
         raise ConfigError("several workers need a supervisor: penstock serve", key="server.workers")
     log.retain_traffic(EVENTS, config.events.retention_bytes, config.events.retention_s)

@@ -17,7 +17,9 @@ _BEGINNINGS: Final[tuple[tuple[bytes, str, str], ...]] = (
     (b"PROXY ", _NO_PROXY, "name its network in server.proxy_networks"),
     (b"\r\n\r\n\0\r\nQUIT\n", _NO_PROXY, "name its network in server.proxy_networks"),
     (b"AMQP\0\0\x09\x01", "AMQP 0-9-1", "it is spoken at amqp.listen"),
-    (b"AMQP", "AMQP, but not 0-9-1", "use a client of AMQP 0-9-1, at amqp.listen"),
+    (b"AMQP\0\1\0\0", "AMQP 1.0", "it is spoken at amqp.listen"),
+    (b"AMQP\3\1\0\0", "AMQP 1.0", "it is spoken at amqp.listen"),
+    (b"AMQP", "AMQP, but neither 0-9-1 nor 1.0", "use a client of one of these, at amqp.listen"),
     *((method, "HTTP", "it is spoken at http.listen and management.listen") for method in _HTTP),
 )
 TLS_RECORD: Final = b"\x16\x03"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
 from penstock import __version__
@@ -29,6 +30,9 @@ from penstock.router.broker import Broker
 __all__ = ["AmqpConfig", "AmqpConnection", "serve"]
 
 logger: Final = logging.getLogger("penstock.amqp")
+
+AMQP_1_0: Final = frozenset((b"AMQP\0\1\0\0", b"AMQP\3\1\0\0"))
+"""Headers of AMQP 1.0: without and with SASL."""
 
 
 class AmqpConfig(Protocol):
@@ -55,8 +59,16 @@ class AmqpConfig(Protocol):
 class AmqpConnection(Connection):
     """One connection."""
 
-    def __init__(self, context: ConnectionContext, broker: Broker, options: AmqpOptions) -> None:
+    def __init__(
+        self,
+        context: ConnectionContext,
+        broker: Broker,
+        options: AmqpOptions,
+        other: Callable[[Connection], None] | None = None,
+    ) -> None:
+        """`other` makes it a connection of another AMQP, when its header asks for it."""
         super().__init__(context)
+        self._other = other
         self._broker = broker
         self._anyone_anonymous = options.allow_anonymous is True
         self._login: asyncio.Task[None] | None = None
@@ -79,6 +91,9 @@ class AmqpConnection(Connection):
     def received(self, buffer: bytearray, size: int) -> int:
         session = self.session
         before = session.state
+        if before is State.HEADER and self._other is not None and bytes(buffer[: min(size, 8)]) in AMQP_1_0:
+            self._other(self)
+            return self.received(buffer, size)
         consumed = session.receive(buffer, size)
         if session.elsewhere is not None:
             self.hand_over_with(session.elsewhere, buffer, size)
@@ -223,8 +238,11 @@ async def serve(
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
     shared: ProcessContext | None = None,
+    other: Callable[[Connection], None] | None = None,
 ) -> FrontEnd:
     """Listen at every configured address, until `FrontEnd.drain`; `amqp.tls_address` needs `shared.tls`.
+
+    `other` serves the clients whose header is that of AMQP 1.0.
 
     Raises:
         StartError: an address cannot be listened on.
@@ -242,7 +260,7 @@ async def serve(
     context = wire(broker, server, loop, shared, logger, login_timeout_s=options.handshake_timeout_s)
 
     def connection() -> Connection:
-        return AmqpConnection(context, broker, options)
+        return AmqpConnection(context, broker, options, other)
 
     serve_questions(broker)
     front = FrontEnd("amqp", context, max_connections=server.max_connections)

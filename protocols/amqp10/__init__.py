@@ -1,3 +1,1 @@
-"""AMQP 1.0. The codec and the translation of messages are here; no listener uses them yet, and the gateway
-refuses the protocol's header.
-"""
+"""AMQP 1.0 front end, on the listeners of 0-9-1. Read `session` first, then `channel`."""

@@ -39,6 +39,8 @@ from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.codec.errors import answer
 from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, headers_of
 from penstock.protocols.amqp.messages import dead_letters, delay
+from penstock.protocols.amqp10 import endpoint as amqp10
+from penstock.protocols.amqp10.options import Options as Amqp10Options
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
 from penstock.protocols.http.server.app import ErrorTexts
@@ -274,7 +276,17 @@ async def running(
         if crew is not None:
             crew.follow(broker)
         server, mqtt_options = config.server, _options(MqttOptions, config.mqtt)
-        fronts["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared)
+        newer = amqp10.speaker(
+            broker,
+            Amqp10Options(
+                frame_max=config.amqp.frame_max,
+                channel_max=config.amqp.channel_max,
+                heartbeat_s=config.amqp.heartbeat_s,
+                max_message_bytes=config.amqp.max_message_bytes,
+                allow_anonymous=config.amqp.allow_anonymous,
+            ),
+        )
+        fronts["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared, newer)
         fronts["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
         native_options = _options(NativeOptions, config.native)
         fronts["native"] = await native.serve(broker, native_options, server, loop, shared)

@@ -95,6 +95,8 @@ class Stored:
     priority: int
     ttl_ms: int | None
     """None: it does not expire."""
+    has_priority: bool
+    has_user_id: bool
     to: Any
     """The address that the message names itself, for links to no address."""
 
@@ -141,7 +143,16 @@ def stored_from_amqp10(payload: bytes) -> Stored:
     if kept != again:
         headers[SECTIONS] = t.ByteArray(b"".join(kept.values()))
         properties["headers"] = headers
-    return Stored(encode_properties(properties), body, durable, priority, ttl, fields.get("to"))
+    return Stored(
+        encode_properties(properties),
+        body,
+        durable,
+        priority,
+        ttl,
+        "priority" in properties,
+        fields.get("user_id") is not None,
+        fields.get("to"),
+    )
 
 
 def _header(header: list[Any]) -> tuple[bool, int, int | None]:
@@ -245,8 +256,13 @@ def _name(key: Any) -> str:
 # 0-9-1 -> AMQP 1.0
 
 
-def amqp10_from_stored(key_block: bytes, block: bytes, body: bytes, *, delivery_count: int = 0) -> bytes:
-    """The payload of a transfer: a record's key block, properties and body as AMQP 1.0 has them."""
+def amqp10_from_stored(
+    key_block: bytes, block: bytes, body: bytes, *, delivery_count: int = 0, ttl_ms: int | None = None
+) -> bytes:
+    """The payload of a transfer: a record's key block, properties and body as AMQP 1.0 has them.
+
+    `ttl_ms`: the time that is left of its expiration.
+    """
     try:
         properties = decode_properties(block, entries=len(block))
     except t.TableError:
@@ -267,7 +283,7 @@ def amqp10_from_stored(key_block: bytes, block: bytes, body: bytes, *, delivery_
             v.Symbol("x-exchange"): _valid(parts[0]),
             v.Symbol("x-routing-key"): _valid(parts[1].decode("utf-8", "replace")),
         }
-    raw = _header_section(properties, delivery_count) + s.encode_section(s.ANNOTATIONS, annotations)
+    raw = _header_section(properties, delivery_count, ttl_ms) + s.encode_section(s.ANNOTATIONS, annotations)
     if kept is None:
         raw += b"".join(s.encode_section(code, value) for code, value in views.items())
     else:
@@ -298,7 +314,7 @@ def _body(properties: Table, body: bytes) -> bytes:
     return s.encode_section(s.DATA, body)
 
 
-def _header_section(properties: Table, delivery_count: int) -> bytes:
+def _header_section(properties: Table, delivery_count: int, ttl_ms: int | None) -> bytes:
     fields: list[Any] = [properties.get("delivery_mode") == 2, None, None, None, None]
     priority = properties.get("priority")
     if isinstance(priority, int):
@@ -306,6 +322,8 @@ def _header_section(properties: Table, delivery_count: int) -> bytes:
     expiration = properties.get("expiration")
     if isinstance(expiration, str) and expiration.isascii() and expiration.isdigit():
         fields[2] = v.UInt(min(int(expiration[:12]), 2**32 - 1))
+    if ttl_ms is not None:
+        fields[2] = v.UInt(min(ttl_ms, 2**32 - 1))
     fields[3] = delivery_count == 0
     fields[4] = v.UInt(min(delivery_count, 2**32 - 1))
     return s.encode_section(s.HEADER, fields)

@@ -1,0 +1,316 @@
+"""One session of AMQP 1.0 on its channel: windows, links by handle, deliveries that are not settled.
+
+Deliveries have numbers, one series in each direction. What the client sends is settled when the log kept it,
+in ranges. What the client receives waits in `_out` for its disposition.
+
+Source: AMQP 1.0 part 2, sections 2.5 and 2.6.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError
+from penstock.protocols.amqp10.channel.incoming import IncomingLink
+from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
+from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
+from penstock.protocols.amqp10.codec.frames import encode_frame
+from penstock.protocols.amqp10.codec.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Modified,
+    Rejected,
+    Transfer,
+)
+from penstock.protocols.amqp10.options import WINDOW
+
+if TYPE_CHECKING:
+    from penstock.protocols.amqp10.session.session import Session
+    from penstock.subscriptions.cursor._cursor import Cursor
+
+__all__ = ["Channel"]
+
+_LINKS_MAX: Final = 255
+_MASK: Final = 0xFFFFFFFF
+_HEAD: Final = 64
+"""Bytes that a frame has in front of a part of a message, at most."""
+
+
+class Channel:
+    """See the module."""
+
+    def __init__(self, session: Session, number: int, begin: Begin) -> None:
+        self.session = session
+        self.number = number
+        self.links: dict[int, IncomingLink | OutgoingLink] = {}
+        """By the client's handle, which is ours, too."""
+        self.ending = False
+        """We ended it: everything but the answer is ignored."""
+        self._closing: set[int] = set()
+        """Handles that we detached, until the client did, too."""
+        self._next_incoming = begin.next_outgoing_id
+        self._window = WINDOW
+        self._next_outgoing = 0
+        self._remote_window = begin.incoming_window
+        self._waiting: deque[bytes] = deque()
+        """Frames that the client's window had no room for."""
+        self._out: dict[int, tuple[OutgoingLink, Cursor, int]] = {}
+        """Deliveries to the client that are not settled: link, cursor, seq."""
+        self._due: deque[tuple[int, Any, int, bool]] = deque()
+        """Deliveries from the client: number, outcome, LSN that it waits for, whether to be synced."""
+        self.send(Begin(number, 0, self._window, WINDOW, _LINKS_MAX))
+
+    def send(self, performative: Any, payload: bytes = b"") -> None:
+        """Write a frame."""
+        self.session.out.write(encode_frame(self.number, performative, payload))
+        self.session.dirty()
+
+    def send_flow(self, **link: Any) -> None:
+        """Write the state of the session, and of a link."""
+        self.send(Flow(self._next_incoming, self._window, self._next_outgoing, WINDOW, **link))
+
+    # Frames
+
+    def handle(self, performative: Any, payload: bytes) -> None:
+        """Handle a frame on this channel. Raises PenstockError: the session, or the connection, ends."""
+        if self.ending:
+            return
+        match performative:
+            case Attach():
+                self._attach(performative)
+            case Flow():
+                self._flow(performative)
+            case Transfer():
+                self._transfer(performative, payload)
+            case Disposition():
+                self._disposition(performative)
+            case Detach():
+                self._detach(performative)
+            case _:
+                name = type(performative).__name__.lower()
+                raise SessionError("amqp:not-allowed", f"{name} has no place in a session")
+
+    def _attach(self, attach: Attach) -> None:
+        if attach.handle in self.links:
+            raise SessionError("amqp:session:handle-in-use", f"handle {attach.handle} is in use")
+        if attach.handle > _LINKS_MAX:
+            raise SessionError("amqp:not-allowed", f"handles go up to {_LINKS_MAX}")
+        link: IncomingLink | OutgoingLink
+        try:
+            link = OutgoingLink(self, attach) if attach.role else IncomingLink(self, attach)
+        except PenstockError as error:
+            # An attach without a terminus, and a detach behind it, say no (2.6.3).
+            count = None if not attach.role else 0
+            self.send(Attach(attach.name, attach.handle, not attach.role, initial_delivery_count=count))
+            self.send(Detach(attach.handle, True, told(error)))
+            self._closing.add(attach.handle)
+            return
+        self._closing.discard(attach.handle)
+        self.links[attach.handle] = link
+        self.send(link.answer)
+        try:
+            link.start()
+        except PenstockError as error:
+            self._refuse(link, told(error))
+
+    def _flow(self, flow: Flow) -> None:
+        seen = 0 if flow.next_incoming_id is None else flow.next_incoming_id
+        self._remote_window = max(0, (seen + flow.incoming_window - self._next_outgoing + 2**31) & _MASK)
+        self._remote_window = max(0, self._remote_window - 2**31)
+        while self._waiting and self._remote_window:
+            self._write_transfer(self._waiting.popleft())
+        if flow.handle is None:
+            if flow.echo:
+                self.send_flow()
+        elif (link := self.links.get(flow.handle)) is not None:
+            link.flow(flow)
+        elif flow.handle not in self._closing:
+            raise SessionError("amqp:session:unattached-handle", f"handle {flow.handle} has no link")
+        self.wake()
+
+    def _transfer(self, transfer: Transfer, payload: bytes) -> None:
+        if self._window <= 0:
+            raise SessionError("amqp:session:window-violation", f"more than {WINDOW} transfers at once")
+        self._next_incoming = (self._next_incoming + 1) & _MASK
+        self._window -= 1
+        link = self.links.get(transfer.handle)
+        if isinstance(link, IncomingLink):
+            try:
+                link.transfer(transfer, payload)
+            except LinkError as error:
+                self._refuse(link, told(error))
+        elif transfer.handle not in self._closing:
+            raise SessionError("amqp:session:unattached-handle", f"handle {transfer.handle} has no link")
+        if self._window <= WINDOW // 2:
+            self._window = WINDOW
+            self.send_flow()
+
+    def _disposition(self, disposition: Disposition) -> None:
+        if not disposition.role:
+            return  # of a sender: outcomes of what it sent are ours to say
+        first = disposition.first
+        last = first if disposition.last is None else disposition.last
+        span = ((last - first) & _MASK) + 1
+        if span > len(self._out):
+            chosen = [number for number in self._out if (number - first) & _MASK < span]
+        else:
+            chosen = [(first + i) & _MASK for i in range(span) if (first + i) & _MASK in self._out]
+        if disposition.state is None and not disposition.settled:
+            return
+        for number in chosen:
+            _, cursor, seq = self._out.pop(number)
+            _settle(cursor, seq, disposition.state)
+        self.session.acknowledged += len(chosen)
+        if chosen and not disposition.settled:
+            self.send(Disposition(False, first, last, True, disposition.state))
+        self.session.schedule()
+
+    def _detach(self, detach: Detach) -> None:
+        if detach.handle in self._closing:
+            self._closing.discard(detach.handle)
+            return
+        link = self.links.pop(detach.handle, None)
+        if link is None:
+            raise SessionError("amqp:session:unattached-handle", f"handle {detach.handle} has no link")
+        link.detached()
+        self.send(Detach(detach.handle, detach.closed))
+
+    # Links
+
+    def _refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        """Detach a link from our side."""
+        if self.links.pop(link.handle, None) is None:
+            return
+        link.detached()
+        self._closing.add(link.handle)
+        self.send(Detach(link.handle, True, error))
+
+    def cancelled(self, link: OutgoingLink, error: Error) -> None:
+        """The queue let go of the link."""
+        self._refuse(link, error)
+
+    def permissions_changed(self) -> None:
+        """Detach receivers whose queue the user may not read from any more."""
+        for link in list(self.links.values()):
+            if isinstance(link, OutgoingLink) and (error := link.check_rights()) is not None:
+                self._refuse(link, error)
+
+    # Deliveries to the client
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the client's window has room."""
+        return self._remote_window > 0 and not self._waiting and not self.ending
+
+    def deliver(self, link: OutgoingLink, cursor: Cursor, seq: int, payload: bytes) -> None:
+        """Write a delivery, in as many frames as it needs."""
+        number = self._next_delivery
+        self._next_delivery = (number + 1) & _MASK
+        if not link.settled:
+            self._out[number] = (link, cursor, seq)
+        self.session.delivered += 1
+        size = self.session.frame_max - _HEAD
+        tag = number.to_bytes(4, "big")
+        for at in range(0, max(len(payload), 1), size):
+            more = at + size < len(payload)
+            head = Transfer(link.handle, more=more)
+            if at == 0:
+                head = Transfer(link.handle, number, tag, 0, link.settled, more)
+            frame = encode_frame(self.number, head, payload[at : at + size])
+            if self._remote_window > 0 and not self._waiting:
+                self._write_transfer(frame)
+            else:
+                self._waiting.append(frame)
+
+    _next_delivery = 0
+
+    def _write_transfer(self, frame: bytes) -> None:
+        self._remote_window -= 1
+        self._next_outgoing = (self._next_outgoing + 1) & _MASK
+        self.session.out.write(frame)
+        self.session.dirty()
+
+    def give_back(self, link: OutgoingLink) -> None:
+        """Give back what the link holds."""
+        for number in [number for number, (owner, _, _) in self._out.items() if owner is link]:
+            _, cursor, seq = self._out.pop(number)
+            cursor.requeue(seq)
+        self.session.schedule()
+
+    def wake(self) -> None:
+        """There may be room again."""
+        for link in self.links.values():
+            if isinstance(link, OutgoingLink) and link.attached:
+                link.queue.credit_gained(link)
+
+    # Deliveries from the client
+
+    def settle_later(self, number: int, outcome: Any, lsn: int, synced: bool) -> None:
+        """The delivery has this outcome once the log has `lsn`."""
+        self._due.append((number, outcome, lsn, synced))
+        self.session.wait(lsn, synced)
+
+    def durable(self, written: int, synced: int) -> None:
+        """Say the outcomes that wait for nothing more, in ranges."""
+        run: tuple[int, int, Any] | None = None
+        kept: deque[tuple[int, Any, int, bool]] = deque()
+        while self._due:
+            number, outcome, lsn, sync = entry = self._due.popleft()
+            if lsn > (synced if sync else written):
+                kept.append(entry)
+                continue
+            if run is not None and number == (run[1] + 1) & _MASK and outcome == run[2]:
+                run = (run[0], number, outcome)
+                continue
+            self._say(run)
+            run = (number, number, outcome)
+        self._say(run)
+        self._due = kept
+
+    def _say(self, run: tuple[int, int, Any] | None) -> None:
+        if run is not None:
+            first, last, outcome = run
+            if type(outcome) is Accepted:
+                self.session.confirmed += ((last - first) & _MASK) + 1
+            self.send(Disposition(True, first, last, True, outcome))
+
+    @property
+    def unsettled(self) -> int:
+        """Deliveries to the client that are not settled."""
+        return len(self._out)
+
+    # The end
+
+    def fail(self, error: Error) -> None:
+        """End the session from our side."""
+        self.shut()
+        self.ending = True
+        self.send(End(error))
+
+    def shut(self) -> None:
+        """Give back everything."""
+        links, self.links = self.links, {}
+        for link in links.values():
+            link.detached()
+        self._waiting.clear()
+        self._due.clear()
+
+
+def _settle(cursor: Cursor, seq: int, state: Any) -> None:
+    match state:
+        case Accepted():
+            cursor.settle(seq)
+        case Rejected():
+            cursor.reject(seq)
+        case Modified(undeliverable_here=True):
+            cursor.reject(seq)
+        case _:
+            # Released, modified, or settled without an outcome: it was not processed.
+            cursor.requeue(seq)

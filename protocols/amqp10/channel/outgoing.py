@@ -1,0 +1,193 @@
+"""A link by which the client receives: a consumer of a queue, within the credit of the link.
+
+Unsettled deliveries stay out in the queue's cursor until a disposition, or the end of the link, which gives
+them back.
+
+Source: AMQP 1.0 part 2 section 2.6, part 3 section 3.4; `subscriptions.dispatch.consumer`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import PenstockError
+from penstock.protocols.amqp10.channel.refusals import LinkError, told
+from penstock.protocols.amqp10.codec.performatives import Attach, Error, Flow, Source, Target
+from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
+from penstock.protocols.amqp10.messages.translate import amqp10_from_stored
+from penstock.protocols.properties.translate import amqp091_from_mqtt5
+from penstock.router.names import ENC_AMQP091, ENC_MQTT5
+from penstock.subscriptions.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.log_core.batch._batch import Record
+    from penstock.protocols.amqp10.channel.channel import Channel
+    from penstock.subscriptions.cursor._cursor import Cursor
+    from penstock.subscriptions.queue.queue import Queue
+
+__all__ = ["OutgoingLink"]
+
+_DELIVER_MAX: Final = 1024
+_SETTLED: Final = 1
+_DRAIN_S: Final = 0.01
+
+
+class OutgoingLink:
+    """See the module."""
+
+    priority = 0
+
+    def __init__(self, channel: Channel, attach: Attach) -> None:
+        """Raises LinkError, RoutingError: nothing can be received from there."""
+        self.channel = channel
+        self.name = attach.name
+        self.handle = attach.handle
+        self.settled = attach.snd_settle_mode == _SETTLED
+        self.delivery_count = 0
+        self.link_credit = 0
+        self.attached = False
+        self._drain = False
+        source = attach.source
+        if not isinstance(source, Source):
+            raise LinkError("amqp:invalid-field", "a receiver has a source")
+        if source.filter:
+            raise LinkError("amqp:not-implemented", "there are no filters here; receive without one")
+        self.queue = self._queue_of(source)
+        if isinstance(self.queue, Stream):
+            raise LinkError("amqp:not-implemented", f"'{self.queue.name}' is a stream; read it over 0-9-1")
+        source.outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list") + (
+            "amqp:modified:list",
+        )
+        self.answer = Attach(
+            attach.name,
+            attach.handle,
+            False,
+            _SETTLED if self.settled else 0,
+            0,
+            source,
+            attach.target if isinstance(attach.target, Target) else Target(),
+            initial_delivery_count=0,
+        )
+
+    def _queue_of(self, source: Source) -> Queue:
+        """The queue of a source; a queue of the connection's own where it is dynamic, or an exchange."""
+        session = self.channel.session
+        vhost, actor = session.vhost, session.actor
+        if source.dynamic:
+            name = vhost.declare_queue("", actor, exclusive=True, auto_delete=True).queue.name
+            source.address = queue_address(name)
+            return vhost.queue(name, actor)
+        if not isinstance(source.address, str):
+            raise LinkError("amqp:invalid-field", "a source has an address, or is dynamic")
+        place = parse_address(source.address)
+        if place.is_queue:
+            return vhost.queue(place.routing_key, actor)
+        declared = vhost.declare_queue("", actor, exclusive=True, auto_delete=True)
+        vhost.bind_queue(declared.queue.name, place.exchange, place.routing_key, actor)
+        return vhost.queue(declared.queue.name, actor)
+
+    def start(self) -> None:
+        """The attach was answered. Raises SubscriptionError: the queue takes no other consumer."""
+        self.queue.attach(self)
+        self.attached = True
+
+    def flow(self, flow: Flow) -> None:
+        """The receiver gives credit."""
+        if flow.link_credit is not None:
+            base = self.delivery_count if flow.delivery_count is None else flow.delivery_count
+            self.link_credit = (base + flow.link_credit - self.delivery_count) & 0xFFFFFFFF
+            if self.link_credit >= 2**31:
+                self.link_credit = 0
+        self._drain = flow.drain
+        if self.attached:
+            self.queue.credit_gained(self)
+        if flow.drain:
+            self.channel.session.broker.tick.after(_DRAIN_S, self._drained)
+        elif flow.echo:
+            self._tell()
+
+    def _drained(self) -> None:
+        """Give the rest of the credit back, once the queue has nothing for it."""
+        if not self._drain or not self.attached:
+            return
+        if self.link_credit and (self.queue.is_reading or self.queue.ready_count):
+            self.queue.credit_gained(self)
+            self.channel.session.broker.tick.after(_DRAIN_S, self._drained)
+            return
+        self.delivery_count = (self.delivery_count + self.link_credit) & 0xFFFFFFFF
+        self.link_credit = 0
+        self._drain = False
+        self._tell(drain=True)
+        self.channel.session.flush()
+
+    def _tell(self, *, drain: bool = False) -> None:
+        self.channel.send_flow(
+            handle=self.handle,
+            delivery_count=self.delivery_count,
+            link_credit=self.link_credit,
+            drain=drain,
+        )
+
+    # The queue's
+
+    def peer(self) -> str:
+        """The connection's name."""
+        return self.channel.session.name()
+
+    def credit(self) -> int:
+        """Messages that it would take now."""
+        channel = self.channel
+        if not channel.may_send or channel.session.room() <= 0:
+            return 0
+        return min(self.link_credit, _DELIVER_MAX)
+
+    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
+        """Encode items of the cursor; how many were taken."""
+        records = cursor.records()
+        took = 0
+        for at in range(first, len(records), step):
+            if self.credit() <= 0:
+                break
+            seq, _, _, count, redelivered = records[at]
+            batch, index = cursor.record(at)
+            payload = self._payload(batch.record(index), max(count, int(redelivered)))
+            self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
+            self.link_credit -= 1
+            self.channel.deliver(self, cursor, seq, payload)
+            took += 1
+            if self.settled:
+                cursor.settle(seq)
+        self.channel.session.dirty()
+        return took
+
+    def _payload(self, record: Record, delivery_count: int) -> bytes:
+        key, props = record.key, record.props
+        if record.enc == ENC_MQTT5:
+            key, props = amqp091_from_mqtt5(key, props, record.flags)
+        elif record.enc != ENC_AMQP091:
+            key, props = b"\0" + bytes((min(len(key), 255),)) + key[:255], b"\0\0"
+        left = max(record.ttl - (self.queue.log.now_ms() - record.ts), 0) if record.ttl else None
+        return amqp10_from_stored(key, props, record.body, delivery_count=delivery_count, ttl_ms=left)
+
+    def cancelled(self, reason: str) -> None:
+        """The queue let go of it."""
+        self.attached = False
+        self.channel.cancelled(self, Error("amqp:resource-deleted", reason))
+
+    # The end
+
+    def detached(self) -> None:
+        """The link is over: what is not settled goes back."""
+        if self.attached:
+            self.attached = False
+            self.queue.detach(self)
+        self.channel.give_back(self)
+
+    def check_rights(self) -> Error | None:
+        """Why the user may not read from the queue any more; None: the user may."""
+        session = self.channel.session
+        try:
+            session.vhost.queue(self.queue.name, session.actor)
+        except PenstockError as error:
+            return told(error)
+        return None

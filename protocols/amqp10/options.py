@@ -1,0 +1,24 @@
+"""Options of AMQP 1.0; they are those of the configuration's section `amqp`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["CREDIT", "WINDOW", "Options"]
+
+CREDIT: Final = 256
+"""Messages that a sender may have under way; given again when half of them came."""
+WINDOW: Final = 2048
+"""Transfers of a session that may be under way; given again when half of them came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Limits offered to clients; sizes in bytes, times in seconds."""
+
+    frame_max: int = 131072
+    channel_max: int = 2047
+    heartbeat_s: int = 60
+    max_message_bytes: int = 128 << 20
+    allow_anonymous: Literal["loopback"] | bool = False

@@ -1,0 +1,33 @@
+"""The state of a connection, and the login that is to be checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Login", "State"]
+
+
+class State(Enum):
+    """Where the connection is."""
+
+    HEADER = "waiting for the protocol header"
+    SASL = "waiting for sasl-init"
+    LOGIN = "logging in"
+    SECOND_HEADER = "waiting for the header behind SASL"
+    OPEN = "waiting for open"
+    RUNNING = "running"
+    CLOSING = "closing"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A login to be checked."""
+
+    user: str
+    password: bytes
+    certified: bool = False
+    """A client certificate has proved the name; there is no password."""
+    anonymous: bool = False
+    """There is no name either."""

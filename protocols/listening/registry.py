@@ -106,6 +106,18 @@ class Registry:
                 found.setdefault(connection.spoken, Totals()).add(connection.totals())
         return found
 
+    def totals_in_parts(self, protocol: str) -> Iterator[Totals]:
+        """Parts of `totals` as of the first one: between two parts, somebody else may have the loop."""
+        for listener in self.of(protocol):
+            # A connection that is lost meanwhile counts by itself, for `gone` is of the beginning.
+            connections = list(listener.connections)
+            gone = Totals()
+            for totals in listener.gone.values():
+                gone.add(totals)
+            yield gone
+            for connection in connections:
+                yield connection.totals()
+
     def bytes(self, protocol: str) -> tuple[int, int]:
         """Received and sent by all connections of a protocol, those that are gone included."""
         received = sent = 0

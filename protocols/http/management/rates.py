@@ -1,8 +1,9 @@
 """Rates from totals: every few seconds each counter is read once, and compared with the time before.
 
 Nothing here costs anything per message: the kernels keep totals, this reads them. One pass looks at every
-queue, connection and channel, some at a time so that nobody waits, and forgets what is gone. The rate of a
-counter is its growth between the last two passes, per second; what was seen once only has none yet.
+queue, connection and channel, for a millisecond at a time so that messages move in between, and forgets what
+is gone. The rate of a counter is its growth between the last two passes, per second; what was seen once only
+has none yet. Of a connection that moved no byte since the last pass nothing is asked.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.protocols.listening.registry import Registry
+    from penstock.protocols.net.connection import Connection
     from penstock.protocols.net.connection_info import Totals
     from penstock.router.broker import Broker
     from penstock.subscriptions.queue.queue import Queue
@@ -31,6 +33,7 @@ __all__ = [
     "TOTALS",
     "QueueSums",
     "Sampler",
+    "Walk",
     "queue_counters",
     "queue_type",
     "total_counters",
@@ -39,8 +42,11 @@ __all__ = [
 logger: Final = logging.getLogger("penstock.http")
 
 INTERVAL_S: Final = 5.0
-_AT_ONCE: Final = 500
-"""Objects looked at before the loop does something else."""
+_SLICE_S: Final = 0.001
+"""Time spent on a pass before the loop does something else, for `_PAUSE_S`."""
+_PAUSE_S: Final = 0.002
+_CHECK_EACH: Final = 16
+"""Objects between two looks at the clock."""
 _EXACT_MAX: Final = 2000
 """With more queues sums are those of the last pass."""
 
@@ -148,13 +154,21 @@ def _sums_key(vhost: str, entry: QueueEntry) -> SumsKey:
     return vhost, "mqtt" if entry.kind in ("session", "share") else "amqp091", queue_type(entry)
 
 
+Counted = tuple[Hashable, tuple[int, ...]]
+"""The key of an object, and its totals."""
+Walk = Iterator[Counted | None]
+"""What a pass looks at; None is only a place to pause."""
+
+
 class _Sample:
-    __slots__ = ("at", "pass_", "rates", "values")
+    __slots__ = ("at", "channels", "pass_", "rates", "values")
 
     def __init__(self, at: float, values: tuple[int, ...], pass_: int) -> None:
         self.at = at
         self.values = values
         self.rates: tuple[float, ...] = ()
+        self.channels: tuple[Hashable, ...] = ()
+        """Of a connection: the keys of its channels."""
         self.pass_ = pass_
 
 
@@ -167,13 +181,13 @@ class Sampler:
         self._clock = clock
         self._samples: dict[Hashable, _Sample] = {}
         self._pass = 0
-        self._walk: Iterator[tuple[Hashable, tuple[int, ...]]] | None = None
+        self._walk: Walk | None = None
         self._sums: dict[SumsKey, QueueSums] = {}
         self.gone: dict[tuple[str, str], QueueSums] = {}
         """Counters of queues that are deleted, by protocol and type: totals of a gateway never fall."""
         broker.queues.on_deleted.append(self._deleted)
-        self.extra: list[Callable[[], Iterator[tuple[Hashable, tuple[int, ...]]]]] = []
-        """Further counters: (key, totals) of each."""
+        self.extra: list[Callable[[], Walk]] = []
+        """Further counters."""
 
     def start(self) -> None:
         """Begin; every `INTERVAL_S` from now on."""
@@ -202,7 +216,7 @@ class Sampler:
         if not guarded(logger, "rates are not known this time", self._update_some):
             self._walk = None  # the next pass begins anew
 
-    def _all(self) -> Iterator[tuple[Hashable, tuple[int, ...]]]:
+    def _all(self) -> Walk:
         sums: dict[SumsKey, QueueSums] = {}
         yield from self._queues(sums)
         self._sums = sums
@@ -213,19 +227,31 @@ class Sampler:
             yield ("vhost", vhost), tuple(one.counters)
         for _, listener in list(self._registry.listeners()):
             for connection in list(listener.connections):
-                info = connection.info()
-                if info is None:
-                    continue
-                yield (
-                    connection.id,
-                    (*total_counters(info.totals), connection.bytes_in, connection.bytes_out),
-                )
-                for channel in info.channels:
-                    yield (connection.id, channel.number), total_counters(channel.totals)
+                yield from self._connection(connection)
         for extra in self.extra:
             yield from extra()
 
-    def _queues(self, sums: dict[SumsKey, QueueSums]) -> Iterator[tuple[Hashable, tuple[int, ...]]]:
+    def _connection(self, connection: Connection) -> Walk:
+        """A connection and its channels. What moved no byte since the last pass is as it was then."""
+        known = self._samples.get(connection.id)
+        if known is not None and known.values[-2:] == (connection.bytes_in, connection.bytes_out):
+            for key in (connection.id, *known.channels):
+                sample = self._samples.get(key)
+                if sample is not None:
+                    yield key, sample.values
+            return
+        info = connection.info()
+        if info is None:
+            yield None
+            return
+        yield connection.id, (*total_counters(info.totals), connection.bytes_in, connection.bytes_out)
+        for channel in info.channels:
+            yield (connection.id, channel.number), total_counters(channel.totals)
+        sample = self._samples.get(connection.id)
+        if sample is not None:
+            sample.channels = tuple((connection.id, channel.number) for channel in info.channels)
+
+    def _queues(self, sums: dict[SumsKey, QueueSums]) -> Iterator[Counted]:
         """Every queue's counters; what they sum up to goes into `sums`."""
         for vhost in list(self._broker.vhosts.values()):
             for entry in vhost.entries():
@@ -263,15 +289,19 @@ class Sampler:
 
     def _update_some(self) -> None:
         assert self._walk is not None
-        now = self._clock()
-        for _ in range(_AT_ONCE):
-            found = next(self._walk, None)
-            if found is None:
-                self._walk = None
-                self._forget()
-                return
-            self._update(*found, now)
-        self._broker.tick.after(0, self._some)
+        now = began = self._clock()
+        while now - began < _SLICE_S:
+            for _ in range(_CHECK_EACH):
+                try:
+                    found = next(self._walk)
+                except StopIteration:
+                    self._walk = None
+                    self._forget()
+                    return
+                if found is not None:
+                    self._update(*found, now)
+            now = self._clock()
+        self._broker.tick.after(_PAUSE_S, self._some)
 
     def _update(self, key: Hashable, values: tuple[int, ...], now: float) -> None:
         sample = self._samples.get(key)

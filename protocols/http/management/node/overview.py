@@ -14,7 +14,7 @@ from penstock.protocols.http.management.context import (
     absent,
 )
 from penstock.protocols.http.management.node import host
-from penstock.protocols.http.management.rates import GAUGES, TOTALS, total_counters
+from penstock.protocols.http.management.rates import GAUGES, TOTALS, Walk, total_counters
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.net.connection_info import Totals
@@ -84,6 +84,11 @@ def totals_of_all(api: Management) -> Totals:
     sum_ = Totals()
     for protocol in _CLIENTS:
         sum_.add(api.registry.totals(protocol))
+    return _with_others(api, sum_)
+
+
+def _with_others(api: Management, sum_: Totals) -> Totals:
+    """The same totals with the messages that no AMQP or MQTT connection moved."""
     sum_.published += api.messages.published
     sum_.delivered += api.messages.delivered
     sum_.got += api.messages.delivered
@@ -108,9 +113,14 @@ class _Overview:
         self._api = api
         api.sampler.extra.append(self._sampled)
 
-    def _sampled(self) -> Any:
+    def _sampled(self) -> Walk:
         api = self._api
-        yield "totals", total_counters(totals_of_all(api))
+        sum_ = Totals()
+        for protocol in _CLIENTS:
+            for part in api.registry.totals_in_parts(protocol):
+                sum_.add(part)
+                yield None
+        yield "totals", total_counters(_with_others(api, sum_))
         yield "churn", self._churn()
         yield GAUGES, self._figures()
 

@@ -90,11 +90,11 @@ def test_without_sasl_nobody_comes_in(amqp_port: int) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (LOGIN + encode_frame(0, Begin(None, 0, 1, 1)), "amqp:internal-error"),
+        (LOGIN + encode_frame(0, Begin(None, 0, 1, 1)), "amqp:illegal-state"),
         (LOGIN + encode_frame(0, Open("c", "vhost:no-such-vhost")), "amqp:not-found"),
         (OPEN + struct.pack(">IBBH", 1 << 30, 2, 0, 0), "amqp:connection:framing-error"),
         (OPEN + struct.pack(">IBBH", 12, 2, 0, 0) + b"\x00\x53\x99\x45", "amqp:decode-error"),
-        (OPEN + encode_frame(7, Flow(0, 1, 0, 1)), "amqp:internal-error"),
+        (OPEN + encode_frame(7, Flow(0, 1, 0, 1)), "amqp:illegal-state"),
         (OPEN + encode_frame(0, SaslInit("PLAIN"), kind=SASL), "amqp:connection:framing-error"),
     ],
 )

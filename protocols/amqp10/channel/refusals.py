@@ -14,7 +14,7 @@ __all__ = ["LinkError", "SessionError", "told"]
 
 
 class LinkError(Amqp10Error):
-    """Detaches the link."""
+    """Detaches the link; outside a session it closes the connection."""
 
     def __init__(self, condition: str, message: str) -> None:
         super().__init__(message)

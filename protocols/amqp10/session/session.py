@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel.channel import Channel
-from penstock.protocols.amqp10.channel.refusals import SessionError, told
+from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
 from penstock.protocols.amqp10.codec.decoding import VALUES_MAX
-from penstock.protocols.amqp10.codec.errors import Amqp10Error, FramingError
+from penstock.protocols.amqp10.codec.errors import FramingError
 from penstock.protocols.amqp10.codec.frames import (
     FRAME_MIN,
     HEADER,
@@ -205,7 +205,7 @@ class Session:
             self._init(performative)
         elif self.state is State.OPEN:
             if not isinstance(performative, Open):
-                raise Amqp10Error("open comes first")
+                raise LinkError("amqp:illegal-state", "open comes first")
             self._open(performative)
         elif isinstance(performative, Close):
             self.tear_down()
@@ -215,14 +215,14 @@ class Session:
         elif isinstance(performative, Begin):
             self._begin(number, performative)
         elif isinstance(performative, Open):
-            raise Amqp10Error("open came already")
+            raise LinkError("amqp:illegal-state", "open came already")
         else:
             self._on_channel(number, performative, payload)
 
     def _on_channel(self, number: int, performative: Any, payload: bytes) -> None:
         channel = self.channels.get(number)
         if channel is None:
-            raise Amqp10Error(f"channel {number} has no session")
+            raise LinkError("amqp:illegal-state", f"channel {number} has no session")
         if isinstance(performative, End):
             del self.channels[number]
             if not channel.ending:
@@ -236,7 +236,7 @@ class Session:
 
     def _begin(self, number: int, begin: Begin) -> None:
         if number in self.channels:
-            raise Amqp10Error(f"channel {number} has a session")
+            raise LinkError("amqp:illegal-state", f"channel {number} has a session")
         if number > self.options.channel_max or begin.remote_channel is not None:
             raise FramingError(f"begin on channel {number}; channels go up to {self.options.channel_max}")
         self.channels[number] = Channel(self, number, begin)
@@ -288,9 +288,11 @@ class Session:
         vhost = (open_.hostname or "").removeprefix(_VHOST) if _names_vhost(open_) else "/"
         self.container = open_.container_id
         if open_.max_frame_size < FRAME_MIN:
-            raise Amqp10Error(f"max-frame-size is {FRAME_MIN} at least")
+            raise LinkError("amqp:invalid-field", f"max-frame-size is {FRAME_MIN} at least")
         if open_.idle_time_out is not None and 0 < open_.idle_time_out < _IDLE_MIN_MS:
-            raise Amqp10Error(f"an idle-time-out of less than {_IDLE_MIN_MS} ms cannot be kept")
+            raise LinkError(
+                "amqp:invalid-field", f"an idle-time-out of less than {_IDLE_MIN_MS} ms cannot be kept"
+            )
         self.elsewhere = self.broker.elsewhere(vhost)
         if self.elsewhere is not None:
             return

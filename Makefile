@@ -82,6 +82,10 @@ compare-rabbitmq: $(STAMPS)/extras kernels  ## run 10,000 random programs of AMQ
 compare-mosquitto: $(STAMPS)/extras kernels  ## run random MQTT sessions against Mosquitto, too, for 5 minutes
 	$(BIN)/python -m tests.compare.mosquitto $(ARGS)
 
+.PHONY: log-faults
+log-faults: $(STAMPS)/extras kernels  ## fail every call that a log makes of the operating system, one at a time
+	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest -n 0 tests/crash/test_log_faults.py $(ARGS)
+
 .PHONY: powercut
 powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the gateway 50 times (needs root)
 	$(BIN)/python -m tests.crash.powercut $(ARGS)

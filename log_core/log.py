@@ -309,13 +309,13 @@ class Log(StoredLog):
         self._reader.close()
         self.raw.close()
         self._inbox.drain()
-        self._wal.close()
+        as_named = self._wal.close()
         self._upkeep.stop()
         self._inbox.drain()
         for _, fd in self._closing:
             os.close(fd)
         os.close(self._wal.fd)
-        if self.failed is None and not self._wal.pending:
+        if self.failed is None and as_named and not self._wal.pending:
             with suppress(OSError):
                 self._end()
         self.tables.close()

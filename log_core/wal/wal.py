@@ -12,6 +12,7 @@ Knows nothing of confirms, tables or feeds. Everything here runs on the loop, ex
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +25,8 @@ from penstock.log_core.segments.segment import Segment
 from penstock.log_core.wal._active import ActiveFile
 
 __all__ = ["Wal"]
+
+_LOG: Final = logging.getLogger("penstock.log")
 
 _TICK_ROOM: Final = 1024 * 1024
 
@@ -130,15 +133,24 @@ class Wal(ActiveFile):
         if self._next is not None:
             self._next.result()
 
-    def close(self) -> None:
-        """Give up the prepared file. The active one is the caller's, as after `roll`."""
+    def close(self) -> bool:
+        """Give up the prepared file; False = it is still there, which only an unclean start puts right.
+
+        The active one is the caller's, as after `roll`. Nothing is in the prepared file, so that an error of
+        it must not end a stop half-way.
+        """
         self._worker.shutdown(wait=True)
-        if self._next is not None:
-            preparing, self._next = self._next, None
-            number = self.segment.number + 1
-            try:
-                os.close(preparing.result())
-            except OSError as error:
-                if not is_full(error):
-                    raise
-            self._files.unlink(self._folder.segment(number))
+        if self._next is None:
+            return True
+        preparing, self._next = self._next, None
+        try:
+            os.close(preparing.result())
+        except OSError as error:
+            if not is_full(error):
+                _LOG.warning("the next file of the log could not be made: %s", error)
+        try:
+            self._files.unlink(self._folder.segment(self.segment.number + 1))
+        except OSError as error:
+            _LOG.warning("an empty file of the log is still there: %s", error)
+            return False
+        return True

@@ -57,5 +57,6 @@ def _consumer(tag: str, consumer: Consumer) -> ConsumerInfo:
         prefetch=consumer.limit,
         exclusive=queue.is_sole,
         active=consumer.attached and (not single or queue.active is consumer),
+        single=single,
         arguments={"x-priority": consumer.priority} if consumer.priority else {},
     )

@@ -14,6 +14,7 @@ from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.data.openapi import document as openapi
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.node import overview
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
 from penstock.protocols.http.server.app import ErrorTexts, HttpApp
 from penstock.protocols.http.server.endpoint import HttpFrontEnd
@@ -56,6 +57,11 @@ class HttpOptions:
 def _is_open(request: Request) -> bool:
     """Whether a request needs no login: for what is no secret."""
     return openapi.is_open(request) or problems.is_open(request) or health.is_open(request)
+
+
+def _is_open_management(request: Request) -> bool:
+    """The same, of the listener of the management API."""
+    return _is_open(request) or overview.is_open(request)
 
 
 def _is_open_page(request: Request) -> bool:
@@ -102,7 +108,7 @@ def serve(
     managed = options.management is not None or options.management_tls is not None
     if not managed and options.metrics is None:
         return front
-    app = HttpApp(words, needs_no_login=_is_open)
+    app = HttpApp(words, needs_no_login=_is_open_management)
     app.routes.around = noting.around
     problems.add(app)
     pages_of_health.add(app)

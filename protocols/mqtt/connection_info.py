@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.protocols.mqtt.session.session import Session, State
 from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo, Totals
+from penstock.router.exchanges.entries import listed_session
 
 __all__ = ["connection_facts", "spoken", "totals"]
 
@@ -44,8 +45,8 @@ def connection_facts(session: Session) -> ConnectionInfo | None:
         client_id=client.client_id,
         consumers=[
             ConsumerInfo(
-                tag=subscription.topic,
-                queue=client.queue.name,
+                tag=topic,
+                queue=listed_session(topic if topic.startswith("$share/") else client.queue.name),
                 ack_required=subscription.qos > 0,
                 prefetch=0,
                 exclusive=True,
@@ -53,5 +54,6 @@ def connection_facts(session: Session) -> ConnectionInfo | None:
                 arguments={"x-mqtt-qos": subscription.qos},
             )
             for subscription in client.subscriptions.values()
+            for topic in (subscription.topic,)
         ],
     )

@@ -69,6 +69,8 @@ class ConsumerInfo:
     """Messages it holds at most, 0 = no limit."""
     exclusive: bool
     active: bool
+    single: bool = False
+    """Its queue has one active consumer at a time."""
     arguments: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queue.limits import Bury
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Binding", "DestinationKind", "QueueEntry", "SessionEntry", "session_of"]
+__all__ = ["Binding", "DestinationKind", "QueueEntry", "SessionEntry", "listed_session", "session_of"]
 
 DestinationKind = Literal["queue", "exchange", "session", "share"]
 
@@ -61,7 +61,7 @@ class QueueEntry:
                 return self.name
             case "subscription":
                 return f"subscription-{self.name}"
-        return f"{_MQTT_PREFIX}{self.name}{_MQTT_SUFFIX}"
+        return listed_session(self.name)
 
     @property
     def durable(self) -> bool:
@@ -127,6 +127,11 @@ class SessionEntry(QueueEntry):
     """Bit n: there is a page n of its filters."""
     filters: Filters | None = None
     """Its filters; None while nobody asks for those of a durable session, which are in the log's tables."""
+
+
+def listed_session(name: str) -> str:
+    """The `listed_name` of an MQTT session, by its client id, or of a shared subscription, by its filter."""
+    return f"{_MQTT_PREFIX}{name}{_MQTT_SUFFIX}"
 
 
 def session_of(listed_name: str) -> str | None:

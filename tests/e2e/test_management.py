@@ -321,12 +321,16 @@ def test_mqtt_clients_are_connections_and_their_sessions_queues(api: Api, gatewa
     assert session["consumers"] == 1
     (consumer,) = [c for c in api.get("consumers") if c["consumer_tag"] == "a/+"]
     assert consumer["channel_details"]["connection_name"] == one["name"]
+    assert consumer["queue"] == {"name": "mqtt-subscription-thermoqos1", "vhost": "/"}
+    shown = api.get("queues/%2F/mqtt-subscription-thermoqos1")
+    assert [c["consumer_tag"] for c in shown["consumer_details"]] == ["a/+"]
     subscribed.clear()
     client.subscribe("$share/g/b/#", qos=1)
     assert subscribed.wait(60)
     for name in ("mqtt-subscription-thermoqos1", "mqtt-subscription-$share/g/b/#qos1"):
         shown = api.get(f"queues/%2F/{quote(name, safe='')}")
         assert (shown["name"], shown["consumers"], shown["messages_dropped"]) == (name, 1, 0)
+        assert [c["queue"]["name"] for c in shown["consumer_details"]] == [name]
     assert api.status("GET", "queues/%2F/mqtt-subscription-$share%2Fg%2Fotherqos1") == 404
     client.disconnect()
     client.loop_stop()
@@ -364,6 +368,41 @@ def test_an_administrator_ends_the_session_of_another_user(api: Api, gateway: Ga
         assert gone.wait(60)
         assert api.status("GET", path) == 404
         client.loop_stop()
+
+
+def test_a_page_learns_the_version_and_the_ways_to_log_in_before_the_login(gateway: Gateway) -> None:
+    url = f"http://127.0.0.1:{gateway.ports['management']}/api"
+    assert httpx.get(f"{url}/version", timeout=LIMIT_S).json() == "4.2.0"
+    assert httpx.get(f"{url}/auth", timeout=LIMIT_S).json()["enable_uaa"] is False
+    for path in ("auth/attempts/penstock@localhost", "version/x", "overview", "feature-flags"):
+        assert httpx.get(f"{url}/{path}", timeout=LIMIT_S).status_code in (401, 404), path
+    assert httpx.put(f"{url}/version", timeout=LIMIT_S).status_code in (401, 405)
+
+
+def test_the_one_active_consumer_of_a_queue_is_shown_as_such(api: Api, channel: Any) -> None:
+    channel.queue_declare("one-active", arguments={"x-single-active-consumer": True})
+    channel.queue_declare("all-active")
+    for queue, tag in (("one-active", "first"), ("one-active", "second"), ("all-active", "third")):
+        channel.basic_consume(queue, lambda *_: None, consumer_tag=tag)
+    shown = {c["consumer_tag"]: c["activity_status"] for c in api.get("consumers/%2F")}
+    assert shown.items() >= {"first": "single_active", "second": "waiting", "third": "up"}.items()
+    for queue in ("one-active", "all-active"):
+        channel.queue_delete(queue)
+
+
+def test_feature_flags_have_the_keys_that_rabbitmqs_page_reads(api: Api) -> None:
+    for flag in api.get("feature-flags"):
+        assert flag.keys() >= {"name", "state", "stability", "provided_by", "require_level", "callbacks"}
+
+
+def test_the_parts_of_the_memory_are_told_relative_to_each_other(api: Api) -> None:
+    node = api.get("nodes")[0]["name"]
+    absolute = api.get(f"nodes/{node}/memory")["memory"]
+    relative = api.get(f"nodes/{node}/memory/relative")["memory"]
+    assert relative.keys() == absolute.keys() - {"strategy"}
+    assert relative["total"] == 100
+    assert 100 <= sum(relative.values()) - 100 <= 100 + len(relative)
+    assert api.status("GET", "nodes/nobody/memory/relative") == 404
 
 
 @pytest.mark.parametrize("auth", [None, ("guest", "wrong"), ("nobody", "guest")])

@@ -95,6 +95,18 @@ def test_tags_decide_what_a_user_may_do_with_the_api(api: Api, gateway: Gateway)
     assert statuses["monitoring"] == {**refused, "overview": 200, "nodes": 200, "hidden": 200, "declare": 201}
     assert [v["name"] for v in users["management"].get("vhosts")] == ["/"]
     assert [v["name"] for v in users["monitoring"].get("vhosts")] == ["/", "hidden"]
+    assert users["none"].send("GET", "overview").json()["reason"] == "Not management user"
+    assert api.status("PUT", "vhost-limits/%2F/max-queues", {"value": 5000}) == 204
+    assert api.status("PUT", "vhost-limits/hidden/max-queues", {"value": 5}) == 204
+    assert users["management"].get("vhost-limits") == [{"vhost": "/", "value": {"max-queues": 5000}}]
+    assert users["management"].status("GET", "vhost-limits/hidden") == 401
+    assert api.status("PUT", "user-limits/management/max-connections", {"value": 9}) == 204
+    assert [one["value"] for one in users["management"].get("user-limits/management")] == [
+        {"max-connections": 9}
+    ]
+    assert users["management"].status("GET", "user-limits/guest") == 401
+    assert users["management"].status("GET", "user-limits") == 401
+    api.send("DELETE", "vhost-limits/%2F/max-queues")
     for user in users.values():
         user.close()
 

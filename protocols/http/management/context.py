@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
 from penstock.protocols.http.management.rates import Sampler
-from penstock.protocols.http.server.app import HttpApp
+from penstock.protocols.http.server.app import NO_TAG, HttpApp
 from penstock.protocols.http.server.messages import HttpError, Request
 from penstock.protocols.http.shared.traffic import Messages, kept
 from penstock.router.authorization.identity import Actor, Identity
@@ -124,7 +124,7 @@ class Management:
         identity = request.identity
         assert identity is not None  # every route of the API needs a login
         if not identity.tags & _TAGS:
-            raise _refused("Not management user")
+            raise _refused(NO_TAG)
         return identity
 
     def actor(self, request: Request) -> Actor:

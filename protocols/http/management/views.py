@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, unquote_plus
@@ -40,6 +40,7 @@ __all__ = [
     "channel",
     "connection",
     "consumer",
+    "consumers_of",
     "decoded_key",
     "default_binding",
     "exchange",
@@ -367,13 +368,28 @@ def _consumer_timeout(api: Management, vhost: str, queue: str) -> int:
     return value if isinstance(value, int) else 0
 
 
+def consumers_of(live: Live) -> Iterator[tuple[int, ConsumerInfo]]:
+    """The consumers of a connection, each with the number of its channel; 0: its protocol has none."""
+    for channel in live.info.channels:
+        for one in channel.consumers:
+            yield channel.number, one
+    for one in live.info.consumers:
+        yield 0, one
+
+
+def _activity(one: ConsumerInfo) -> str:
+    if not one.active:
+        return "waiting"
+    return "single_active" if one.single else "up"
+
+
 def consumer(api: Management, live: Live, number: int, one: ConsumerInfo) -> Item:
     """A consumer."""
     return {
         "arguments": one.arguments,
         "ack_required": one.ack_required,
         "active": one.active,
-        "activity_status": "up" if one.active else "waiting",
+        "activity_status": _activity(one),
         "channel_details": channel_details(api, live, number),
         "consumer_tag": one.tag,
         "consumer_timeout": _consumer_timeout(api, live.info.vhost, one.queue),

@@ -22,9 +22,11 @@ from penstock.protocols.http.server.routes import Routes
 from penstock.protocols.net.browser import is_from_page
 from penstock.router import errors as router
 
-__all__ = ["ErrorTexts", "HttpApp"]
+__all__ = ["NO_TAG", "ErrorTexts", "HttpApp"]
 
 _REALM: Final = 'Basic realm="RabbitMQ Management"'
+NO_TAG: Final = "Not management user"
+"""RabbitMQ's reason for a user without any tag for the API."""
 _RABBIT_ERRORS: Final = {
     400: "bad_request",
     401: "not_authorised",
@@ -126,7 +128,8 @@ class HttpApp:
             name = error.code
         elif status == 403:
             # RabbitMQ answers 401 to what the user may not do, too.
-            status, reason = 401, "Access refused."
+            status = 401
+            reason = reason if reason == NO_TAG else "Access refused."
         elif status == 409:
             status, name = 400, "bad_request"
         elif error.code == "not_found" and status == 404:

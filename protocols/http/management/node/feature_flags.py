@@ -55,4 +55,7 @@ def _shown(name: str, text: str) -> dict[str, Any]:
         "doc_url": "",
         "stability": "stable",
         "provided_by": "penstock",
+        "experiment_level": "unsupported",
+        "require_level": "hard",
+        "callbacks": [],
     }

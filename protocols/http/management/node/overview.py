@@ -20,7 +20,7 @@ from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.exchanges.exchanges import TYPES
 
-__all__ = ["add", "memory_of", "totals_of_all"]
+__all__ = ["add", "is_open", "memory_of", "totals_of_all"]
 
 _CLIENTS: Final = ("amqp", "mqtt")
 _CHURN: Final = (
@@ -74,9 +74,18 @@ def add(api: Management) -> None:
         ("/api/nodes", handlers.nodes),
         ("/api/nodes/{node}", handlers.node),
         ("/api/nodes/{node}/memory", handlers.memory),
+        ("/api/nodes/{node}/memory/relative", handlers.memory_relative),
     ):
         routes.add("GET", path, handler)
     routes.add("PUT", "/api/nodes/{node}/memory-high-watermark", handlers.limit_memory)
+
+
+def is_open(request: Request) -> bool:
+    """Whether a page asks what it needs before its user logs in: the version, and the ways to log in."""
+    return request.method in ("GET", "HEAD") and list(request.segments) in (
+        ["api", "version"],
+        ["api", "auth"],
+    )
 
 
 def totals_of_all(api: Management) -> Totals:
@@ -279,7 +288,6 @@ class _Overview:
         return json_response({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
     async def version(self, request: Request) -> Response:
-        self._api.identity(request)
         return json_response(RABBITMQ_VERSION)
 
     async def extensions(self, request: Request) -> Response:
@@ -371,6 +379,17 @@ class _Overview:
         if request.names["node"] != api.node:
             raise absent()
         return json_response({"memory": memory_of(api)})
+
+    async def memory_relative(self, request: Request) -> Response:
+        """Each part as per cent of what all of them are together, rounded up, as RabbitMQ has it."""
+        api = self._api
+        api.require(request, "monitoring")
+        if request.names["node"] != api.node:
+            raise absent()
+        memory = memory_of(api)
+        whole = sum(memory[part] for part in _MEMORY_PARTS) or 1
+        shares = {part: -(-100 * memory[part] // whole) for part in _MEMORY_PARTS}
+        return json_response({"memory": {**shares, "total": 100}})
 
 
 _MEMORY_PARTS: Final = (

@@ -119,9 +119,7 @@ class _Connections:
         for live in api.registry.connections():
             if live.info.vhost not in visible:
                 continue
-            for channel in live.info.channels:
-                shown += [views.consumer(api, live, channel.number, one) for one in channel.consumers]
-            shown += [views.consumer(api, live, 0, one) for one in live.info.consumers]
+            shown += [views.consumer(api, live, number, one) for number, one in views.consumers_of(live)]
         return await reply_list(
             request, shown, lambda item: item, lambda item: (item["queue"]["name"], item["consumer_tag"])
         )

@@ -71,12 +71,11 @@ class _Queues:
         await heads_known(api.broker.log, [entry.queue])
         shown = views.queue(api, entry)
         shown["consumer_details"] = [
-            views.consumer(api, live, channel.number, consumer)
+            views.consumer(api, live, number, consumer)
             for live in api.registry.connections()
             if live.info.vhost == entry.queue.vhost
-            for channel in live.info.channels
-            for consumer in channel.consumers
-            if consumer.queue == entry.name
+            for number, consumer in views.consumers_of(live)
+            if consumer.queue == entry.listed_name
         ]
         shown["deliveries"] = []
         shown["incoming"] = []

@@ -180,8 +180,10 @@ class _Users:
     # Limits
 
     async def limits(self, request: Request) -> Response:
+        """Everybody's, for an administrator; others see their own."""
         api = self._api
-        api.require(request)
+        if request.names.get("user") != api.identity(request).username:
+            api.require(request)
         names = api.broker.users.names()
         if "user" in request.names:
             names = [self._known(request.names["user"])]

@@ -145,7 +145,6 @@ class _Vhosts:
 
     async def limits(self, request: Request) -> Response:
         api = self._api
-        api.require(request, "policymaker")
         shown: list[Item] = [
             {"vhost": vhost.name, "value": dict(vhost.limits)}
             for vhost in api.vhosts(request)

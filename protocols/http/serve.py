@@ -51,6 +51,8 @@ class HttpOptions:
     data_dir: Path = Path("data")
     disk_free_limit: int = 0
     """Publishers are stopped with less free space, in bytes."""
+    history_bytes: int = 0
+    """The most that histories of counters take; 0 = there are none."""
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
 
 
@@ -123,6 +125,7 @@ def serve(
         disk_free_limit=options.disk_free_limit,
         certificates=shared.tls.certificate_files if shared.tls is not None else (),
         forwarder=front.forwarder,
+        history_bytes=options.history_bytes,
     )
     add_management(api)
     if managed:

@@ -515,6 +515,7 @@ def _http_options(config: Config, log: Log) -> http.HttpOptions:
         cluster=socket.gethostname(),
         data_dir=Path(config.log.data_dir),
         disk_free_limit=log.options.min_free_bytes,
+        history_bytes=config.management.history_bytes,
         webhooks=_options(WebhookOptions, config.webhooks),
     )
 

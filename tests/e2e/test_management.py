@@ -169,6 +169,51 @@ def test_rates_come_from_two_samples(api: Api, channel: Any) -> None:
     assert until(rate) > 0
 
 
+def test_plots_have_samples_of_what_moved(api: Api, channel: Any) -> None:
+    channel.queue_declare("plotted", durable=True)
+    ages = "&".join(
+        f"{group}_age=60&{group}_incr=5" for group in ("msg_rates", "lengths", "data_rates", "node_stats")
+    )
+
+    def moved() -> bool:
+        channel.basic_publish("", "plotted", b"m")
+        shown = api.get(f"queues/%2F/plotted?{ages}")
+        samples = [one["sample"] for one in shown["messages_ready_details"]["samples"]]
+        return samples == sorted(samples, reverse=True) and samples[0] > samples[-1]
+
+    until(moved)
+    queue = api.get(f"queues/%2F/plotted?{ages}")
+    overview = api.get(f"overview?{ages}")
+    node = api.get(f"nodes/{overview['node']}?{ages}")
+    name = quote(api.get("connections")[0]["name"], safe="")
+    connection = api.get(f"connections/{name}?{ages}")
+    for item in (
+        queue,
+        queue["message_stats"],
+        overview["message_stats"],
+        overview["queue_totals"],
+        overview["churn_rates"],
+        node,
+        connection,
+        api.get(f"channels/{name}%20(1)?{ages}")["message_stats"],
+        api.get("vhosts/%2F?lengths_age=60&lengths_incr=5"),
+    ):
+        details = {
+            key: one for key, one in item.items() if key.endswith("_details") and isinstance(one, dict)
+        }
+        for key, one in details.items():
+            if item.get("cluster_state") and not key.startswith("messages"):
+                continue  # of a vhost only lengths are kept
+            assert one.keys() == {"rate", "samples", "avg", "avg_rate"}, key
+            assert one["samples"] and one["samples"][0].keys() == {"sample", "timestamp"}
+    assert overview["queue_totals"]["messages_details"]["avg_rate"] > 0
+    assert overview["message_stats"]["publish_details"]["samples"][0]["sample"] > 0
+    assert connection["recv_oct_details"]["avg_rate"] > 0
+    assert "samples" not in api.get("overview")["message_stats"]["publish_details"]
+    assert api.status("GET", "overview?lengths_age=x&lengths_incr=5") == 400
+    channel.queue_delete("plotted")
+
+
 def test_queues_are_declared_shown_and_deleted_with_rabbitmqs_statuses(api: Api) -> None:
     path = "queues/%2F/made"
     assert api.status("PUT", path, {"durable": True, "arguments": {"x-max-length": 5}}) == 201

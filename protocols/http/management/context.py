@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
+from penstock.protocols.http.management.history import History
+from penstock.protocols.http.management.plots import Curve
 from penstock.protocols.http.management.rates import Sampler
 from penstock.protocols.http.server.app import NO_TAG, HttpApp
 from penstock.protocols.http.server.messages import HttpError, Request
@@ -76,9 +78,11 @@ class Management:
         disk_free_limit: int,
         certificates: Sequence[str] = (),
         forwarder: Forwarder | None = None,
+        history_bytes: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files."""
+        """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files.
+        `history_bytes`: the most that histories of counters take; 0 = there are none."""
         self.app = app
         self.certificates = certificates
         self.broker = broker
@@ -97,7 +101,9 @@ class Management:
         self.messages = messages
         self.webhooks = webhooks
         self.version = __version__
-        self.sampler = Sampler(broker, registry, asyncio.get_running_loop().time)
+        self.sampler = Sampler(
+            broker, registry, asyncio.get_running_loop().time, History(history_bytes, clock)
+        )
         self._owner = _Owner()
 
     @property
@@ -111,6 +117,10 @@ class Management:
         clients = ("amqp", "mqtt", "native")
         found = [listener for name in clients for listener in self.registry.of(name)]
         return not found or any(listener.accepting for listener in found)
+
+    def curve(self, key: Hashable, names: Sequence[str], values: Sequence[int]) -> Curve:
+        """The history of an object, by its key in the sampler. `names`: of the `values` that it has now."""
+        return Curve(self.sampler.history, key, self.sampler.levels(key), names, values)
 
     # The caller
 

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from penstock.protocols.http.management.history import OF_CONNECTION, OF_GATEWAY, OF_QUEUE, History
 from penstock.router.exchanges.entries import QueueEntry
 from penstock.subscriptions.fault_isolation import guarded
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GAUGES",
     "INTERVAL_S",
+    "LENGTHS",
     "QUEUE_COUNTERS",
     "TOTALS",
     "QueueSums",
@@ -50,6 +52,8 @@ _CHECK_EACH: Final = 16
 _EXACT_MAX: Final = 2000
 """With more queues sums are those of the last pass."""
 
+LENGTHS: Final = ("messages_ready", "messages_unacknowledged")
+"""The numbers behind `QUEUE_COUNTERS` in what is sampled of a queue or a vhost."""
 QUEUE_COUNTERS: Final = ("publish", "deliver", "get", "deliver_get", "ack", "redeliver")
 """The counters of `queue_counters`, with RabbitMQ's names."""
 
@@ -175,7 +179,10 @@ class _Sample:
 class Sampler:
     """See the module."""
 
-    def __init__(self, broker: Broker, registry: Registry, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, broker: Broker, registry: Registry, clock: Callable[[], float], history: History
+    ) -> None:
+        self.history = history
         self._broker = broker
         self._registry = registry
         self._clock = clock
@@ -204,7 +211,13 @@ class Sampler:
     def rates(self, key: Hashable, count: int) -> Sequence[float]:
         """The rates of the counters of `key`, per second; zeros before it was seen twice."""
         sample = self._samples.get(key)
-        return sample.rates if sample is not None and sample.rates else (0.0,) * count
+        return sample.rates[:count] if sample is not None and sample.rates else (0.0,) * count
+
+    def levels(self, key: Hashable) -> int:
+        """How many levels of history an object has; see `History`."""
+        if isinstance(key, str) or (isinstance(key, tuple) and key[0] == "vhost"):
+            return OF_GATEWAY
+        return OF_CONNECTION if isinstance(key, int | tuple) else OF_QUEUE
 
     def _begin(self) -> None:
         if self._walk is None:
@@ -224,7 +237,7 @@ class Sampler:
         for (vhost, _, _), one in sums.items():
             by_vhost.setdefault(vhost, QueueSums()).add(one)
         for vhost, one in by_vhost.items():
-            yield ("vhost", vhost), tuple(one.counters)
+            yield ("vhost", vhost), (*one.counters, one.ready, one.unacked)
         for _, listener in list(self._registry.listeners()):
             for connection in list(listener.connections):
                 yield from self._connection(connection)
@@ -259,7 +272,7 @@ class Sampler:
                     continue
                 counters = queue_counters(entry.queue)
                 sums.setdefault(_sums_key(vhost.name, entry), QueueSums()).count(entry.queue, counters)
-                yield entry.queue, counters
+                yield entry.queue, (*counters, entry.queue.ready_count, entry.queue.cursor.outstanding)
 
     def queue_sums(self) -> dict[SumsKey, QueueSums]:
         """Totals of all queues: of this moment, or with very many queues those of the last pass."""
@@ -309,6 +322,8 @@ class Sampler:
             if any(values):
                 self._samples[key] = _Sample(now, values, self._pass)
             return
+        if values != sample.values:
+            self.history.note(key, self.levels(key), sample.values, values)
         elapsed = now - sample.at
         if elapsed > 0:
             least = -math.inf if key == GAUGES else 0
@@ -321,3 +336,9 @@ class Sampler:
         gone = [key for key, sample in self._samples.items() if sample.pass_ != self._pass]
         for key in gone:
             del self._samples[key]
+            self.history.forget(key)
+        self.history.sweep(self._width)
+
+    def _width(self, key: Hashable) -> int | None:
+        sample = self._samples.get(key)
+        return None if sample is None else len(sample.values)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
 from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.plots import Curve
 from penstock.protocols.http.management.rates import (
+    LENGTHS,
     QUEUE_COUNTERS,
     TOTALS,
     queue_counters,
@@ -38,7 +40,9 @@ __all__ = [
     "Item",
     "bindings_of",
     "channel",
+    "channel_curve",
     "connection",
+    "connection_curve",
     "consumer",
     "consumers_of",
     "decoded_key",
@@ -46,8 +50,10 @@ __all__ = [
     "exchange",
     "properties_key",
     "queue",
+    "queue_curves",
     "stats",
     "vhost",
+    "vhost_lengths",
 ]
 
 Item = dict[str, Any]
@@ -162,6 +168,39 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         shown["open_files"] = {api.node: 0}
         shown["single_active_consumer_ctag"] = tag_text if single else None
     return shown
+
+
+_LENGTH_NAMES: Final = (
+    ("",) * len(QUEUE_COUNTERS) + LENGTHS,
+    ("",) * len(QUEUE_COUNTERS) + ("messages",) * 2,
+)
+
+
+def queue_curves(api: Management, entry: QueueEntry) -> tuple[Curve, tuple[Curve, ...]]:
+    """The history of a queue's counters, and of its lengths."""
+    found = entry.queue
+    values = (*queue_counters(found), found.ready_count, found.cursor.outstanding)
+    counters = api.curve(found, (*QUEUE_COUNTERS, "", ""), values)
+    return counters, tuple(api.curve(found, names, values) for names in _LENGTH_NAMES)
+
+
+def vhost_lengths(api: Management, found: Vhost) -> tuple[Curve, ...]:
+    """The history of the lengths of all queues of a vhost."""
+    sums = api.sampler.vhost_sums(found.name)
+    values = (*sums.counters, sums.ready, sums.unacked)
+    return tuple(api.curve(("vhost", found.name), names, values) for names in _LENGTH_NAMES)
+
+
+def connection_curve(api: Management, live: Live) -> Curve:
+    """The history of a connection's bytes."""
+    one = live.connection
+    values = (*total_counters(live.info.totals), one.bytes_in, one.bytes_out)
+    return api.curve(one.id, ("",) * len(TOTALS) + ("recv_oct", "send_oct"), values)
+
+
+def channel_curve(api: Management, live: Live, one: ChannelInfo) -> Curve:
+    """The history of a channel's messages."""
+    return api.curve((live.connection.id, one.number), TOTALS, total_counters(one.totals))
 
 
 def _name_of(policy: Policy | None) -> str | None:

@@ -13,7 +13,9 @@ from penstock.protocols.http.management.context import (
     Management,
     absent,
 )
+from penstock.protocols.http.management.history import LEVELS, OF_CONNECTION, OF_QUEUE
 from penstock.protocols.http.management.node import host
+from penstock.protocols.http.management.plots import Curve, add_samples
 from penstock.protocols.http.management.rates import GAUGES, TOTALS, Walk, total_counters
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.lists import one_of, reply_list
@@ -47,6 +49,12 @@ _FIGURES: Final = (
     "disk_reads",
 )
 """Figures of the node that have a rate."""
+_SPANS: Final = [span for span, _ in LEVELS]
+_RETENTION: Final = {
+    "global": _SPANS,
+    "basic": _SPANS[:OF_QUEUE],
+    "detailed": _SPANS[:OF_CONNECTION],
+}
 _CONTEXTS: Final = {
     "management": "RabbitMQ Management",
     "management_tls": "RabbitMQ Management",
@@ -193,60 +201,79 @@ class _Overview:
             len(live.info.consumers) + sum(len(channel.consumers) for channel in live.info.channels)
             for live in lives
         )
-        return one_of(
-            request,
-            {
-                "management_version": RABBITMQ_VERSION,
-                "rates_mode": "basic",
-                "sample_retention_policies": {"global": [5], "basic": [5], "detailed": [5]},
-                "exchange_types": _exchange_types(),
-                "product_version": api.version,
-                "product_name": PRODUCT,
-                "rabbitmq_version": RABBITMQ_VERSION,
-                "cluster_name": api.cluster,
-                "cluster_tags": {},
-                "node_tags": {},
-                "erlang_version": "0.0",
-                "erlang_full_version": f"CPython {sys.version.split()[0]}",
-                "release_series_support_status": "supported",
-                "disable_stats": False,
-                "enable_queue_totals": False,
-                "message_stats": {
-                    **views.stats_of_totals(totals, rates),
-                    # Reads of records that were not in memory; a record is written once.
-                    **views.stats(
-                        ("disk_reads", "disk_writes"),
-                        (self._figures()[-1], totals.published),
-                        (api.sampler.rates(GAUGES, len(_FIGURES))[-1], publish),
-                    ),
-                },
-                "churn_rates": views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
-                "queue_totals": {
-                    "messages": ready + unacked,
-                    "messages_details": {"rate": publish - ack},
-                    "messages_ready": ready,
-                    "messages_ready_details": {"rate": publish - deliver},
-                    "messages_unacknowledged": unacked,
-                    "messages_unacknowledged_details": {"rate": deliver - ack},
-                },
-                "object_totals": {
-                    "channels": sum(len(live.info.channels) for live in lives),
-                    "connections": len(lives),
-                    "consumers": consumers,
-                    "exchanges": exchanges,
-                    "queues": queues,
-                },
-                "statistics_db_event_queue": 0,
-                "penstock": {
-                    "duplicates": api.broker.log.producers.duplicates,
-                    "delayed": api.broker.delayed.statistics()["delayed"],
-                    "webhooks": len(list(api.webhooks)),
-                },
-                "node": api.node,
-                "listeners": self._listeners(),
-                "contexts": self._contexts(),
+        shown = {
+            "management_version": RABBITMQ_VERSION,
+            "rates_mode": "basic",
+            "sample_retention_policies": _RETENTION,
+            "exchange_types": _exchange_types(),
+            "product_version": api.version,
+            "product_name": PRODUCT,
+            "rabbitmq_version": RABBITMQ_VERSION,
+            "cluster_name": api.cluster,
+            "cluster_tags": {},
+            "node_tags": {},
+            "erlang_version": "0.0",
+            "erlang_full_version": f"CPython {sys.version.split()[0]}",
+            "release_series_support_status": "supported",
+            "disable_stats": False,
+            "enable_queue_totals": False,
+            "message_stats": {
+                **views.stats_of_totals(totals, rates),
+                # Reads of records that were not in memory; a record is written once.
+                **views.stats(
+                    ("disk_reads", "disk_writes"),
+                    (self._figures()[-1], totals.published),
+                    (api.sampler.rates(GAUGES, len(_FIGURES))[-1], publish),
+                ),
             },
+            "churn_rates": views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
+            "queue_totals": {
+                "messages": ready + unacked,
+                "messages_details": {"rate": publish - ack},
+                "messages_ready": ready,
+                "messages_ready_details": {"rate": publish - deliver},
+                "messages_unacknowledged": unacked,
+                "messages_unacknowledged_details": {"rate": deliver - ack},
+            },
+            "object_totals": {
+                "channels": sum(len(live.info.channels) for live in lives),
+                "connections": len(lives),
+                "consumers": consumers,
+                "exchanges": exchanges,
+                "queues": queues,
+            },
+            "statistics_db_event_queue": 0,
+            "penstock": {
+                "duplicates": api.broker.log.producers.duplicates,
+                "delayed": api.broker.delayed.statistics()["delayed"],
+                "webhooks": len(list(api.webhooks)),
+            },
+            "node": api.node,
+            "listeners": self._listeners(),
+            "contexts": self._contexts(),
+        }
+        self._add_samples(request, shown, totals)
+        return one_of(request, shown)
+
+    def _add_samples(self, request: Request, shown: dict[str, Any], totals: Totals) -> None:
+        api, figures = self._api, self._figures()
+        counted = total_counters(totals)
+        reads, writes = [""] * len(_FIGURES), [""] * len(TOTALS)
+        reads[-1], writes[0] = "disk_reads", "disk_writes"
+        add_samples(
+            request,
+            "msg_rates",
+            shown["message_stats"],
+            api.curve("totals", TOTALS, counted),
+            api.curve(GAUGES, reads, figures),
+            api.curve("totals", writes, counted),
         )
+        add_samples(request, "msg_rates", shown["churn_rates"], self._churn_curve())
+        curves = [one for vhost in api.vhosts(request) for one in views.vhost_lengths(api, vhost)]
+        add_samples(request, "lengths", shown["queue_totals"], *curves)
+
+    def _churn_curve(self) -> Curve:
+        return self._api.curve("churn", _CHURN, self._churn())
 
     def _listeners(self) -> list[dict[str, Any]]:
         api = self._api
@@ -309,7 +336,10 @@ class _Overview:
         self._api.require(request, "monitoring")
         if request.names["node"] != self._api.node:
             raise absent()
-        return one_of(request, self._node())
+        shown = self._node()
+        figures = self._api.curve(GAUGES, _FIGURES, self._figures())
+        add_samples(request, "node_stats", shown, figures, self._churn_curve())
+        return one_of(request, shown)
 
     async def limit_memory(self, request: Request) -> Response:
         """{"fraction": F} of the memory there is, or {"bytes": N}: above it publishers wait."""

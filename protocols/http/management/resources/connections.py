@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import Management, absent
+from penstock.protocols.http.management.plots import add_samples
 from penstock.protocols.http.server.messages import Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.listening.registry import Live
@@ -63,7 +64,10 @@ class _Connections:
         )
 
     async def show(self, request: Request) -> Response:
-        return one_of(request, views.connection(self._api, self._live(request)))
+        live = self._live(request)
+        shown = views.connection(self._api, live)
+        add_samples(request, "data_rates", shown, views.connection_curve(self._api, live))
+        return one_of(request, shown)
 
     async def close(self, request: Request) -> Response:
         self._close(request, self._live(request))
@@ -109,7 +113,10 @@ class _Connections:
         for live in self._seen(request):
             for channel in live.info.channels:
                 if f"{live.name} ({channel.number})" == request.names["name"]:
-                    return one_of(request, views.channel(self._api, live, channel))
+                    shown = views.channel(self._api, live, channel)
+                    curve = views.channel_curve(self._api, live, channel)
+                    add_samples(request, "msg_rates", shown["message_stats"], curve)
+                    return one_of(request, shown)
         raise absent()
 
     async def consumers(self, request: Request) -> Response:

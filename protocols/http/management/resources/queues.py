@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import Management, absent, fields_of, flag_of, table_of
+from penstock.protocols.http.management.plots import add_samples
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lag import heads_known
 from penstock.protocols.http.shared.lists import one_of, reply_list
@@ -77,6 +78,9 @@ class _Queues:
             for number, consumer in views.consumers_of(live)
             if consumer.queue == entry.listed_name
         ]
+        counters, lengths = views.queue_curves(api, entry)
+        add_samples(request, "msg_rates", shown["message_stats"], counters)
+        add_samples(request, "lengths", shown, *lengths)
         shown["deliveries"] = []
         shown["incoming"] = []
         return one_of(request, shown)

@@ -13,6 +13,7 @@ from penstock.protocols.http.management.context import (
     table_of,
     text_of,
 )
+from penstock.protocols.http.management.plots import add_samples
 from penstock.protocols.http.management.resources.users import tags_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, parsed
 from penstock.protocols.http.shared.lists import one_of, reply_list
@@ -83,7 +84,10 @@ class _Vhosts:
 
     async def show(self, request: Request) -> Response:
         api = self._api
-        return one_of(request, views.vhost(api, api.vhost(request), api.registry.connections()))
+        vhost = api.vhost(request)
+        shown = views.vhost(api, vhost, api.registry.connections())
+        add_samples(request, "lengths", shown, *views.vhost_lengths(api, vhost))
+        return one_of(request, shown)
 
     async def put(self, request: Request) -> Response:
         api = self._api

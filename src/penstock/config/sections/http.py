@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.config.kinds import Listen, Text, option
+from penstock.config.kinds import GIB, MIB, Bytes, Listen, Text, option
 from penstock.config.sections.listener import Listener, TlsListener
 
 __all__ = ["Http", "Management", "Metrics"]
@@ -46,6 +46,15 @@ class Management(TlsListener):
             Text("a path"),
             "A definitions.json, RabbitMQ's or our own, that is imported at each start, before clients can "
             "connect. New data then gets no default user if it brings users of its own.",
+        ),
+    )
+    history_bytes: int = field(
+        default=64 * MIB,
+        metadata=option(
+            Bytes(0, 16 * GIB),
+            "The most memory for the history of counters, from which pages draw plots. Above it the history "
+            "of single queues and connections is cut first. Raise it if plots of thousands of busy queues "
+            "have gaps; 0 = no history.",
         ),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from penstock.protocols.http.management.history import History
 from penstock.protocols.http.management.rates import INTERVAL_S, TOTALS, Sampler
 from penstock.protocols.net.connection_info import ChannelInfo, ConnectionInfo, Totals
 
@@ -25,7 +26,8 @@ class World:
         broker: Any = SimpleNamespace(queues=SimpleNamespace(on_deleted=[]), vhosts={}, tick=tick)
         listener = SimpleNamespace(connections=self.connections)
         registry: Any = SimpleNamespace(listeners=lambda: [("amqp", listener)])
-        self.sampler = Sampler(broker, registry, lambda: self.now)
+        self.history = History(1 << 20, lambda: self.now)
+        self.sampler = Sampler(broker, registry, lambda: self.now, self.history)
 
     def after(self, delay_s: float, call: Callable[[], None]) -> None:
         self.due.append((self.now + delay_s, call))

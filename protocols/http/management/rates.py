@@ -39,6 +39,7 @@ __all__ = [
     "queue_counters",
     "queue_type",
     "total_counters",
+    "traffic_key",
 ]
 
 logger: Final = logging.getLogger("penstock.http")
@@ -165,7 +166,7 @@ Walk = Iterator[Counted | None]
 
 
 class _Sample:
-    __slots__ = ("at", "channels", "pass_", "rates", "values")
+    __slots__ = ("at", "channels", "pass_", "rates", "values", "vhost")
 
     def __init__(self, at: float, values: tuple[int, ...], pass_: int) -> None:
         self.at = at
@@ -173,7 +174,23 @@ class _Sample:
         self.rates: tuple[float, ...] = ()
         self.channels: tuple[Hashable, ...] = ()
         """Of a connection: the keys of its channels."""
+        self.vhost = ""
+        """Of a connection."""
         self.pass_ = pass_
+
+
+def traffic_key(vhost: str) -> Hashable:
+    """The key of what the connections of a vhost moved: `TOTALS`, bytes received, bytes sent."""
+    return "vhost", vhost, "traffic"
+
+
+def _add(sums: dict[str, list[int]], sample: _Sample) -> None:
+    known = sums.get(sample.vhost)
+    if known is None:
+        sums[sample.vhost] = list(sample.values)
+    else:
+        for at, value in enumerate(sample.values):
+            known[at] += value
 
 
 class Sampler:
@@ -190,6 +207,9 @@ class Sampler:
         self._pass = 0
         self._walk: Walk | None = None
         self._sums: dict[SumsKey, QueueSums] = {}
+        self._traffic: dict[str, list[int]] = {}
+        self._traffic_gone: dict[str, list[int]] = {}
+        """By vhost: what its connections moved that are gone."""
         self.gone: dict[tuple[str, str], QueueSums] = {}
         """Counters of queues that are deleted, by protocol and type: totals of a gateway never fall."""
         broker.queues.on_deleted.append(self._deleted)
@@ -212,6 +232,11 @@ class Sampler:
         """The rates of the counters of `key`, per second; zeros before it was seen twice."""
         sample = self._samples.get(key)
         return sample.rates[:count] if sample is not None and sample.rates else (0.0,) * count
+
+    def traffic(self, vhost: str) -> Sequence[int]:
+        """What the connections of a vhost had moved in the last pass; see `traffic_key`."""
+        sample = self._samples.get(traffic_key(vhost))
+        return sample.values if sample is not None else (0,) * (len(TOTALS) + 2)
 
     def levels(self, key: Hashable) -> int:
         """How many levels of history an object has; see `History`."""
@@ -238,9 +263,12 @@ class Sampler:
             by_vhost.setdefault(vhost, QueueSums()).add(one)
         for vhost, one in by_vhost.items():
             yield ("vhost", vhost), (*one.counters, one.ready, one.unacked)
+        self._traffic = {vhost: list(gone) for vhost, gone in self._traffic_gone.items()}
         for _, listener in list(self._registry.listeners()):
             for connection in list(listener.connections):
                 yield from self._connection(connection)
+        for vhost, moved in self._traffic.items():
+            yield traffic_key(vhost), tuple(moved)
         for extra in self.extra:
             yield from extra()
 
@@ -252,6 +280,7 @@ class Sampler:
                 sample = self._samples.get(key)
                 if sample is not None:
                     yield key, sample.values
+            _add(self._traffic, known)
             return
         info = connection.info()
         if info is None:
@@ -263,6 +292,8 @@ class Sampler:
         sample = self._samples.get(connection.id)
         if sample is not None:
             sample.channels = tuple((connection.id, channel.number) for channel in info.channels)
+            sample.vhost = info.vhost
+            _add(self._traffic, sample)
 
     def _queues(self, sums: dict[SumsKey, QueueSums]) -> Iterator[Counted]:
         """Every queue's counters; what they sum up to goes into `sums`."""
@@ -335,7 +366,9 @@ class Sampler:
     def _forget(self) -> None:
         gone = [key for key, sample in self._samples.items() if sample.pass_ != self._pass]
         for key in gone:
-            del self._samples[key]
+            sample = self._samples.pop(key)
+            if sample.vhost:
+                _add(self._traffic_gone, sample)
             self.history.forget(key)
         self.history.sweep(self._width)
 

@@ -22,6 +22,7 @@ from penstock.protocols.http.management.rates import (
     queue_counters,
     queue_type,
     total_counters,
+    traffic_key,
 )
 from penstock.protocols.net.connection_info import ChannelInfo, ConsumerInfo, Totals
 from penstock.router.arguments import encode_table
@@ -189,6 +190,12 @@ def vhost_lengths(api: Management, found: Vhost) -> tuple[Curve, ...]:
     sums = api.sampler.vhost_sums(found.name)
     values = (*sums.counters, sums.ready, sums.unacked)
     return tuple(api.curve(("vhost", found.name), names, values) for names in _LENGTH_NAMES)
+
+
+def vhost_traffic(api: Management, found: Vhost) -> Curve:
+    """The history of what the connections of a vhost moved."""
+    names = (*TOTALS, "recv_oct", "send_oct")
+    return api.curve(traffic_key(found.name), names, api.sampler.traffic(found.name))
 
 
 def connection_curve(api: Management, live: Live) -> Curve:

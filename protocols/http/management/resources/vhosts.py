@@ -86,7 +86,15 @@ class _Vhosts:
         api = self._api
         vhost = api.vhost(request)
         shown = views.vhost(api, vhost, api.registry.connections())
-        add_samples(request, "lengths", shown, *views.vhost_lengths(api, vhost))
+        lengths, traffic = views.vhost_lengths(api, vhost), views.vhost_traffic(api, vhost)
+        add_samples(request, "msg_rates", shown["message_stats"], traffic)
+        # Lengths and bytes stand in one object, but their ranges are asked for apart.
+        bytes_of_all = {
+            key: shown[key] for key in ("recv_oct", "recv_oct_details", "send_oct", "send_oct_details")
+        }
+        add_samples(request, "data_rates", bytes_of_all, traffic)
+        lengths_of_all = {key: one for key, one in shown.items() if key not in bytes_of_all}
+        add_samples(request, "lengths", lengths_of_all, *lengths)
         return one_of(request, shown)
 
     async def put(self, request: Request) -> Response:

@@ -140,3 +140,17 @@ def test_a_connection_that_is_gone_is_forgotten() -> None:
     world.connections.clear()
     world.sample()
     assert published(world, 1) == 0.0
+
+
+def test_the_traffic_of_a_vhost_does_not_fall_when_a_connection_ends() -> None:
+    world = World(2)
+    for connection in world.connections:
+        connection.publish(5)
+    world.sample()
+    world.sample()
+    assert world.sampler.traffic("/")[0] == 10
+    world.connections.pop().publish(0)
+    world.connections[0].publish(3)
+    world.sample()  # forgets the one that is gone
+    world.sample()
+    assert world.sampler.traffic("/")[0] == 13

@@ -244,10 +244,10 @@ def test_the_management_api_shows_the_connection(tmp_path: Path) -> None:
         )
         receiver = connection.create_receiver(None, dynamic=True)
         url = f"http://127.0.0.1:{gateway.ports['management']}/api"
-        shown = httpx.get(f"{url}/connections", auth=("guest", "guest")).json()
+        shown = httpx.get(f"{url}/connections", auth=("guest", "guest"), timeout=LIMIT_S).json()
         assert [(one["protocol"], one["user"]) for one in shown] == [("AMQP 1-0", "guest")]
         name = receiver.link.remote_source.address.removeprefix("/queues/")
-        queue = httpx.get(f"{url}/queues/%2F/{name}", auth=("guest", "guest")).json()
+        queue = httpx.get(f"{url}/queues/%2F/{name}", auth=("guest", "guest"), timeout=LIMIT_S).json()
         assert queue["consumers"] == 1
         connection.close()
 

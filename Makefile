@@ -58,6 +58,10 @@ bench: $(STAMPS)/extras kernels peers  ## measure penstock, Mosquitto and Rabbit
 bench-connections: $(STAMPS)/extras kernels peers  ## measure small messages of many connections beside Mosquitto and RabbitMQ
 	$(BIN)/python -m bench.connections $(ARGS)
 
+.PHONY: bench-churn
+bench-churn: $(STAMPS)/extras kernels peers  ## measure clients that come and go beside Mosquitto and RabbitMQ
+	$(BIN)/python -m bench.connections.churn $(ARGS)
+
 .PHONY: bench-native
 bench-native: $(STAMPS)/extras kernels  ## measure batches of the native protocol beside Kafka (needs Java and Maven)
 	$(BIN)/python -m bench.compare_native $(ARGS)

@@ -329,6 +329,55 @@ def test_lists_are_filtered_sorted_paged_and_reduced(api: Api) -> None:
     assert isinstance(api.get("queues?sort="), list)
 
 
+def test_queues_are_sorted_by_each_column_as_the_whole_rows_would_be(api: Api, channel: Any) -> None:
+    for number, count in enumerate((3, 0, 7, 3)):
+        channel.queue_declare(f"sorted-{number}", durable=number % 2 == 0)
+        for _ in range(count):
+            channel.basic_publish("", f"sorted-{number}", b"x")
+    channel.basic_consume("sorted-2", lambda *_: None, auto_ack=False)
+    channel.queue_declare("sorted-4", durable=True, arguments={"x-queue-type": "quorum"})
+    until(lambda: api.get("queues/%2F/sorted-2")["messages_unacknowledged"] == 7)
+    columns = ("messages", "messages_ready", "messages_unacknowledged", "consumers", "durable", "type")
+    for column in (*columns, "auto_delete", "messages_dropped", "message_stats.publish", "message_stats.ack"):
+        for reverse in ("false", "true"):
+            asked = api.get(f"queues/%2F?name=sorted-&page=1&sort={column}&sort_reverse={reverse}")
+            plain = api.get("queues/%2F?name=sorted-")
+
+            def value(item: dict[str, Any], column: str = column) -> Any:
+                for part in column.split("."):
+                    item = item[part]
+                return item
+
+            wanted = [one["name"] for one in sorted(plain, key=value, reverse=reverse == "true")]
+            assert [one["name"] for one in asked["items"]] == wanted, column
+    for column in ("messages_details.rate", "message_stats.publish_details.rate"):
+        asked = api.get(f"queues/%2F?name=sorted-&page=1&sort={column}")
+        assert len(asked["items"]) == 5
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_lists_travel_compressed_and_not_at_all_to_whom_has_them(gateway: Gateway, http2: bool) -> None:
+    url = f"http://127.0.0.1:{gateway.ports['management']}/api/exchanges"
+    with httpx.Client(auth=("guest", "guest"), http1=not http2, http2=http2, timeout=LIMIT_S) as client:
+        plain = client.get(url, headers={"accept-encoding": "identity"})
+        packed = client.get(url, headers={"accept-encoding": "br;q=1, gzip;q=0.5"})
+        assert "content-encoding" not in plain.headers
+        assert packed.headers["content-encoding"] == "gzip"
+        assert packed.json() == plain.json()
+        assert packed.num_bytes_downloaded < plain.num_bytes_downloaded / 3
+        tag = plain.headers["etag"]
+        assert packed.headers["etag"] == tag
+        for known in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
+            again = client.get(url, headers={"if-none-match": known})
+            assert (again.status_code, again.content) == (304, b"")
+        assert client.get(url, headers={"if-none-match": '"other"'}).status_code == 200
+        assert "content-encoding" not in client.get(url, headers={"accept-encoding": "gzip;q=0"}).headers
+        changed = client.put(f"{url}/%2F/tagged", json={"type": "direct"})
+        assert changed.status_code == 201
+        assert client.get(url, headers={"if-none-match": tag}).status_code == 200
+        client.delete(f"{url}/%2F/tagged")
+
+
 def test_connections_are_shown_and_closed(api: Api, gateway: Gateway) -> None:
     parameters = pika.ConnectionParameters(
         "127.0.0.1", gateway.amqp_port, client_properties={"connection_name": "me"}

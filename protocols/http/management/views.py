@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, unquote_plus
@@ -52,6 +52,7 @@ __all__ = [
     "properties_key",
     "queue",
     "queue_curves",
+    "queue_keys",
     "stats",
     "vhost",
     "vhost_lengths",
@@ -169,6 +170,43 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         shown["open_files"] = {api.node: 0}
         shown["single_active_consumer_ctag"] = tag_text if single else None
     return shown
+
+
+def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
+    """How to read the columns that pages sort queues by, without making the row: as `queue` shows them."""
+    sampler, count = api.sampler, len(QUEUE_COUNTERS)
+
+    def rate_of(at: int) -> Callable[[QueueEntry], float]:
+        return lambda entry: sampler.rates(entry.queue, count)[at]
+
+    def growth(more: int, less: int) -> Callable[[QueueEntry], float]:
+        def read(entry: QueueEntry) -> float:
+            rates = sampler.rates(entry.queue, count)
+            return rates[more] - rates[less]
+
+        return read
+
+    def counter_of(at: int) -> Callable[[QueueEntry], int]:
+        return lambda entry: queue_counters(entry.queue)[at]
+
+    publish, _, _, deliver, ack, _ = range(count)
+    keys: dict[str, Callable[[QueueEntry], Any]] = {
+        "messages": lambda entry: entry.queue.ready_count + entry.queue.cursor.outstanding,
+        "messages_ready": lambda entry: entry.queue.ready_count,
+        "messages_unacknowledged": lambda entry: entry.queue.cursor.outstanding,
+        "messages_details.rate": growth(publish, ack),
+        "messages_ready_details.rate": growth(publish, deliver),
+        "messages_unacknowledged_details.rate": growth(deliver, ack),
+        "messages_dropped": lambda entry: entry.queue.dropped,
+        "consumers": lambda entry: entry.queue.consumer_count,
+        "durable": lambda entry: entry.durable,
+        "auto_delete": lambda entry: entry.auto_delete,
+        "type": lambda entry: queue_type(entry) if entry.kind == "queue" else "classic",
+    }
+    for at, name in enumerate(QUEUE_COUNTERS):
+        keys[f"message_stats.{name}"] = counter_of(at)
+        keys[f"message_stats.{name}_details.rate"] = rate_of(at)
+    return keys
 
 
 _LENGTH_NAMES: Final = (

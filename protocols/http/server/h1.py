@@ -101,8 +101,8 @@ class Host(Protocol):
 
 @lru_cache(maxsize=256)
 def _status_line(status: int, content_type: str) -> bytes:
-    """How an answer begins; a 204 has no content."""
-    kind = "" if status == 204 else f"content-type: {content_type}\r\n"
+    """How an answer begins; a 204 and a 304 have no content."""
+    kind = "" if status in (204, 304) else f"content-type: {content_type}\r\n"
     line = f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}\r\nserver: penstock\r\n{kind}"
     return line.encode("latin-1", "replace")
 
@@ -340,7 +340,7 @@ class H1Session:
         if self._state is not _State.ANSWER and (request.refused or self._continue):
             self._keep = False
         head = f"date: {self._host.date()}\r\n"
-        if response.status != 204:
+        if response.status not in (204, 304):
             if size is not None:
                 head += f"content-length: {size}\r\n"
             elif self._chunks_out:

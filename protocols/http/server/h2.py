@@ -298,7 +298,7 @@ class H2Session:
             ("date", self._host.date()),
             ("server", "penstock"),
         ]
-        if response.status != 204:
+        if response.status not in (204, 304):
             headers.append(("content-type", response.content_type))
             if size is not None:
                 headers.append(("content-length", str(size)))

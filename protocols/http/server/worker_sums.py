@@ -9,15 +9,30 @@ __all__ = ["added", "labelled"]
 
 
 def added(whole: Any, parts: Sequence[Any]) -> Any:
-    """Numbers of equal places added; lists joined; everything else as in `whole`."""
+    """Numbers of equal places added, samples of equal times, too; lists joined; the rest as in `whole`."""
     for part in parts:
         if isinstance(whole, dict) and isinstance(part, dict):
             whole = {key: added(value, [part[key]]) if key in part else value for key, value in whole.items()}
         elif isinstance(whole, list) and isinstance(part, list):
-            whole = whole + [item for item in part if item not in whole]
+            if _are_samples(whole) and _are_samples(part):
+                whole = _summed(whole, part)
+            else:
+                whole = whole + [item for item in part if item not in whole]
         elif _is_number(whole) and _is_number(part):
             whole += part
     return whole
+
+
+def _are_samples(value: list[Any]) -> bool:
+    return bool(value) and isinstance(value[0], dict) and value[0].keys() == {"sample", "timestamp"}
+
+
+def _summed(whole: list[Any], part: list[Any]) -> list[Any]:
+    """Samples by time, newest first; a worker that began later has none of the first ones."""
+    sums: dict[int, Any] = {}
+    for one in (*whole, *part):
+        sums[one["timestamp"]] = sums.get(one["timestamp"], 0) + one["sample"]
+    return [{"sample": sums[moment], "timestamp": moment} for moment in sorted(sums, reverse=True)]
 
 
 def _is_number(value: Any) -> bool:

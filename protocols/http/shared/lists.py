@@ -2,18 +2,21 @@
 
     ?name=&use_regex=   ?sort=&sort_reverse=   ?page=&page_size=   ?columns=a,b.c
 
-Rows are turned into JSON as late as possible: a page of a hundred thousand queues costs one page. Long lists
-without pages are streamed. With several workers each has some of the rows: see `joined`.
+Rows are turned into JSON as late as possible: a page of a hundred thousand queues costs one page, also in the
+order of a counter for which the list has a key. Long lists without pages are streamed; others travel
+compressed, and not at all if the client has them (`compact`). With several workers each has some of the rows:
+see `joined`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, json_response
+from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps
+from penstock.protocols.http.shared.compact import compact_json
 from penstock.protocols.http.shared.joined_lists import (
     AT_ONCE,
     Item,
@@ -33,6 +36,9 @@ Row = TypeVar("Row")
 
 _PAGE_SIZE: Final = 100
 _PAGE_MAX: Final = 500
+Keys = Mapping[str, Callable[[Row], Any]]
+_KEYS_AT_ONCE: Final = 500
+"""Counters read before the loop does something else."""
 _NAMES_AT_ONCE: Final = 5000
 """Names looked at before the loop does something else."""
 
@@ -45,6 +51,7 @@ async def reply_list(
     *,
     is_sorted: bool = False,
     in_common: bool = False,
+    keys: Keys[Row] | None = None,
 ) -> Response:
     """The answer to a request for a list.
 
@@ -55,12 +62,13 @@ async def reply_list(
         name_of: The default sort key of a row; its last part is the name, filtered by.
         is_sorted: The rows are in that order already.
         in_common: Every worker has the same rows; otherwise each has some.
+        keys: By the name of a column, how to read it from a row that is not JSON yet.
 
     Raises:
         HttpError: 400, the query makes no sense.
 
     """
-    ordered = await _ordered(request, rows, make, name_of, is_sorted=is_sorted)
+    ordered = await _ordered(request, rows, make, name_of, keys or {}, is_sorted=is_sorted)
     if request.part:
         return await part_of(request, ordered)
     shape = partial(_columns, request)
@@ -73,7 +81,7 @@ async def reply_list(
         if page is None:
             if len(ordered) > AT_ONCE:
                 return Response(stream=_streamed(ordered, shape))
-            return json_response(shape(await ordered.made(0, len(ordered))))
+            return compact_json(request, shape(await ordered.made(0, len(ordered))))
         whole = ordered
     number, size = page
     filtered = len(whole)
@@ -86,7 +94,8 @@ async def reply_list(
         )
     start = (number - 1) * size
     shown = shape(await whole.made(start, min(start + size, filtered)))
-    return json_response(
+    return compact_json(
+        request,
         {
             "filtered_count": filtered,
             "item_count": len(shown),
@@ -95,13 +104,13 @@ async def reply_list(
             "page_count": pages,
             "page_size": size,
             "total_count": whole.total,
-        }
+        },
     )
 
 
 def one_of(request: Request, item: Item) -> Response:
     """The answer to a request for one thing."""
-    return json_response(_columns(request, [item])[0])
+    return compact_json(request, _columns(request, [item])[0])
 
 
 async def _ordered(
@@ -109,6 +118,7 @@ async def _ordered(
     rows: Sequence[Row],
     make: Callable[[Row], Item],
     name_of: Callable[[Row], tuple[str, ...]],
+    keys: Keys[Row],
     *,
     is_sorted: bool,
 ) -> Ordered[Any]:
@@ -131,6 +141,8 @@ async def _ordered(
     if sort == "name":
         wanted.sort(key=by_name, reverse=reverse)
         return Ordered(total, wanted, make, by_name, reverse)
+    if sort in keys:
+        return await _by_key(wanted, make, keys[sort], total, reverse=reverse)
     path = sort.split(".")
 
     def by_value(item: Item) -> tuple[int, Any]:
@@ -139,6 +151,20 @@ async def _ordered(
     items = [item async for item in each_made(wanted, make)]
     items.sort(key=by_value, reverse=reverse)
     return Ordered(total, items, lambda item: item, by_value, reverse)
+
+
+async def _by_key(
+    rows: list[Row], make: Callable[[Row], Item], read: Callable[[Row], Any], total: int, *, reverse: bool
+) -> Ordered[Any]:
+    """The rows in the order of what `read` finds in each, as it is at this moment."""
+    values: list[tuple[int, Any]] = []
+    for at in range(0, len(rows), _KEYS_AT_ONCE):
+        if at:
+            await asyncio.sleep(0)
+        values += [_sort_key(read(row)) for row in rows[at : at + _KEYS_AT_ONCE]]
+    order = sorted(range(len(rows)), key=values.__getitem__, reverse=reverse)
+    pairs = [(rows[at], values[at]) for at in order]
+    return Ordered(total, pairs, lambda pair: make(pair[0]), lambda pair: pair[1], reverse)
 
 
 async def _streamed(

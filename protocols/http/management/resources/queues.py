@@ -38,6 +38,7 @@ def add(api: Management) -> None:
 class _Queues:
     def __init__(self, api: Management) -> None:
         self._api = api
+        self._keys = views.queue_keys(api)
         self._order: tuple[tuple[object, ...], list[QueueEntry]] = (), []
 
     async def index(self, request: Request) -> Response:
@@ -45,7 +46,12 @@ class _Queues:
         for vhost in api.vhosts(request):
             await heads_known(api.broker.log, [entry.queue for entry in vhost.subscriptions.entries.values()])
         return await reply_list(
-            request, entries, lambda entry: views.queue(api, entry), _name_of, is_sorted=True
+            request,
+            entries,
+            lambda entry: views.queue(api, entry),
+            _name_of,
+            is_sorted=True,
+            keys=self._keys,
         )
 
     def _sorted(self, request: Request) -> list[QueueEntry]:

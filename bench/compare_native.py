@@ -212,7 +212,7 @@ class Stand:
             told = self.produce(client, topic, records, work, paced)
         # Kafka's tools say how long they were at it: Java's start is not counted.
         seconds = told if told is not None else time.perf_counter() - began
-        # What a broker puts off (compressing, merging) belongs to what it was given.
+        # Work that a broker puts off (compressing, merging) belongs to what it was given.
         wait_until_idle(pid, 60)
         return Figure(seconds, cpu_seconds(pid) - before, records, work.size)
 

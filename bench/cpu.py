@@ -25,8 +25,9 @@ def cpu_seconds(root: int) -> float:
 class Meter:
     """CPU time of process `root` and its descendants meanwhile, those that begin or end in it too.
 
-    What a parent waits for, the kernel counts. Where a parent ignores that children end, as pyspark.daemon
-    does, they are looked at each half second, so the last moments of such a process are missing.
+    The kernel counts children that a parent waits for. Where a parent ignores that children end, as
+    pyspark.daemon does, they are looked at each half second, so the last moments of such a process are
+    missing.
 
         with Meter(os.getpid()) as meter: ...
         meter.cpu_s

@@ -1,4 +1,4 @@
-"""What Spark jobs on a gateway's log cost, and Spark's own readers and Kafka beside it, on this machine.
+"""The cost of Spark jobs on a gateway's log, and Spark's own readers and Kafka beside it, on this machine.
 
     python -m bench.spark [--records 2000000] [--size 100] [--only REGEX] [--runs 2] [--no-kafka] [--no-write]
     python -m bench.spark --short    # does every work run? some minutes; its figures say nothing

@@ -180,8 +180,8 @@ class Producers:
 
         The LSN to wait for, at or below which each of them is; 0 = they were not.
 
-        What a producer sends again after a lost connection may be more than the batches that are known. As in
-        Kafka it is a duplicate then, whose place nobody knows any more.
+        The messages that a producer sends again after a lost connection may be more than the batches that are
+        known. As in Kafka it is a duplicate then, whose place nobody knows any more.
         """
         producer = self._known.get(name)
         if producer is None or producer.epoch != epoch or producer.rule != _BATCHES or not producer.batches:

@@ -52,7 +52,7 @@ class StoredLog(Writer):
     def load(self, lsn: int, callback: Callable[[], object]) -> None:
         """Bring the batch with `lsn` into the cache off the loop, then call back: `cache.find` has it then.
 
-        What can no longer be read comes as a batch of kind LOST: settle and skip its records.
+        A batch that can no longer be read comes with kind LOST: settle and skip its records.
         """
         if lsn > self.written_lsn:
             self.when_written(lsn, lambda ok: callback())

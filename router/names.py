@@ -73,7 +73,7 @@ def binding_key(topic_filter: bytes) -> bytes:
 def filter_of_binding(key: bytes) -> bytes:
     """The narrowest topic filter that matches all that a binding key does, or a routing key stands for.
 
-    What follows a `#` is left out: a filter has it at the end only.
+    Levels behind a `#` are left out: a filter has it at the end only.
     """
     levels = []
     for word in key.split(b"."):

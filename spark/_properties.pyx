@@ -23,7 +23,7 @@ cdef int8_t[16] AMQP_FIELDS = [
 
 
 cdef void read_amqp(const uint8_t* p, size_t n, Properties* found) noexcept nogil:
-    # What is malformed ends the walk: the front end refused such a block, so it can only be another writer's.
+    # A malformed entry ends the walk: the front end refused such a block, so it can only be another writer's.
     cdef uint32_t flags
     cdef size_t at = 2, size
     cdef int bit, field, k

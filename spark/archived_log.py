@@ -4,7 +4,8 @@
                 |            log.first ... log.complete_from ...             ... log.end |
     read from   | archive                    | log
 
-What the log still has whole is read there; before that the archive is complete where the log is not.
+The segments that the log still has whole are read there; before that the archive is complete where the log is
+not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows of the table `traffic` as AMQP messages: where each goes, and with which properties.
 
-What came by MQTT goes to `amq.topic` with dots for slashes, where the gateway's MQTT clients get it. A row's
+A message of MQTT goes to `amq.topic` with dots for slashes, where the gateway's MQTT clients get it. A row's
 own `user_id`, `expires_at` and times of the gateway are not sent: the first is the login's, the others are
 of the message that was. The kernel `_messages` encodes; here are its arrays.
 """

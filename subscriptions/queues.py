@@ -325,8 +325,8 @@ class Queues:
     def needs(self, needs: Needs, done: Callable[[], object]) -> None:
         """Mark which records of a segment some queue still needs, then call `done`, now or in a later turn.
 
-        What is settled meanwhile is marked or not; nothing joins so far back. Entries of the past that left
-        memory are read by a thread; when they cannot be read, the segment stays whole.
+        A message that is settled meanwhile is marked or not; nothing joins so far back. Entries of the past
+        that left memory are read by a thread; when they cannot be read, the segment stays whole.
         """
         ahead = list(self._all)
         missing: list[tuple[Feed, int]] = []

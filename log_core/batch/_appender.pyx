@@ -315,7 +315,7 @@ cdef class Appender:
             self.last_ms = self.tick_ms
         return self.tick_ms
 
-    # What the Log and tests call, per tick or off the hot path.
+    # Calls of the Log and of tests, per tick or off the hot path.
 
     def append_record(self, uint32_t lp, Target target not None, bytes key=b"", bytes props=b"", bytes body=b"",
                       uint16_t flags=0, uint8_t priority=0, uint8_t enc=0, uint32_t ttl_ms=0, uint32_t origin=0):

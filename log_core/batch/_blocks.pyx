@@ -37,7 +37,7 @@ cdef dict DECODING = {zstd.DecompressionParameter.window_log_max: 22}
 
 
 cdef bytes unpack(const BatchHeader* block):
-    # What a block holds. ValueError: it does not decode, or not to what it says.
+    # The content of a block. ValueError: it does not decode, or not to what it says.
     cdef bytes raw
     stored = PyBytes_FromStringAndSize(<const char*>block + block.blob_off, block.blob_raw)
     decoder = zstd.ZstdDecompressor(options=DECODING)

@@ -219,8 +219,8 @@ class Delays:
     def find(self, due_ms: int, place: int, done: Found) -> None:
         """Look for a record that waits, and read it; `done` is called now or later, on the loop.
 
-        What is not in memory is looked for in index files, by a thread; it may have come meanwhile, which
-        `cancel` knows.
+        A record that is not in memory is looked for in index files, by a thread; it may have come meanwhile,
+        which `cancel` knows.
         """
         if not self._waits(due_ms, place):
             done(None, True)

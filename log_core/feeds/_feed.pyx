@@ -252,7 +252,7 @@ cdef class Feed:
         chunk.capacity = chunk.count
         return size
 
-    # What Python (tests, queues off the hot path, the writer of index files) sees of it.
+    # The part that Python (tests, queues off the hot path, the writer of index files) sees.
 
     @property
     def keeps(self):

@@ -116,7 +116,7 @@ class SegmentFolders:
     def create(self, number: int, size: int) -> int:
         """Make the file of a segment, preallocated to `size`, where there is room; its descriptor.
 
-        What is in it, and its name in the data folder, are the caller's to sync. Raises OSError: it can be
+        Its content, and its name in the data folder, are the caller's to sync. Raises OSError: it can be
         made nowhere.
         """
         if not self._further:

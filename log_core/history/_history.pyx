@@ -7,7 +7,7 @@ blocks that nobody decided about yet, the second one takes the record numbers. D
 for they were not published yet; so are batches that are damaged, which `damaged` counts. Batches in blocks
 are looked at as those that lie in the file as they are.
 
-What no retention wants is passed over, though it may still be there: a record below `floor`, or in feeds of
+Records that no retention wants are passed over, though they may still be there: a record below `floor`, or in feeds of
 keepers (`retention_feeds`) below where each of them begins.
 
     a place of the table: | hash u64 | enc u8, key block, owned | size u32 | verdict u8 |    open addressing

@@ -10,7 +10,7 @@ partition does.
     table `keeper`: key = feed id, 4 bytes big-endian;
     value = | partition u32 | LSN u64 |, little-endian: what lies below it was let go
 
-Who puts what into which retention feed is the business of the layers above. Loop thread only.
+The layers above decide what goes into which retention feed. Loop thread only.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Kept:
 def given_up(live: Sequence[Segment], short_bytes: int) -> int:
     """The LSN below which traffic gives way to a disk that lacks so many bytes.
 
-    What is left of a segment that is thinned of all traffic is needed, and does not count.
+    The rest of a segment that is thinned of all traffic is needed, and does not count.
     """
     below = live[0].base_lsn
     for segment in live[:-1]:

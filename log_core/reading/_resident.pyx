@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """Runs of whole batches straight out of the page cache: for readers of what is no longer in the log's memory.
 
-What was written a while ago mostly lies in the system's page cache still. A batch that is handed on as it is stored
+Older batches mostly lie in the system's page cache still. A batch that is handed on as it is stored
 need not become an object of ours for that: it is read to where it is sent from, by a read that does not wait
 (RWF_NOWAIT), so the loop may do it. What is not in the page cache, or not a run of plain batches, is left to
 `Reader`, whose thread waits for the disk; so is what is damaged, for all that is read here is checked as always.

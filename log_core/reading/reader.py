@@ -119,7 +119,7 @@ class Reader:
     def load(self, segment: Segment, lsn: int, done: Callable[[], object]) -> None:
         """Read the batches from `lsn` on into the cache, then call `done` on the loop.
 
-        What cannot be read comes as LOST.
+        A batch that cannot be read comes as LOST.
         """
         waiting = self._loading.get(lsn)
         if waiting is not None:

@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """Segments' files that are open to be read on the loop: without a wait, or not at all.
 
-What the page cache has is read by a read that does not wait (RWF_NOWAIT), or goes from there to a socket without
+Bytes in the page cache are read by a read that does not wait (RWF_NOWAIT), or go from there to a socket without
 passing through our memory (`Stretch`, by sendfile). sendfile would wait for the disk, so the system is asked before
 what it has: `cachestat` counts the pages (Linux 6.5; a look at each large page, not at each 4 KiB), `mincore` shows
 them in a mapping that nothing else is done with. Both may be a moment ahead: pages that are just being read count,

@@ -184,7 +184,7 @@ cdef class Committer:
         try:
             self._serve()
         except BaseException as error:
-            # Who waits for a sync must hear of it: nothing can be confirmed any more.
+            # All that wait for a sync must hear of it: nothing can be confirmed any more.
             _LOG.exception("an internal error in the committer")
             self.done(self.synced_lsn, self.synced_mark, OSError(EIO, f"an internal error: {error!r}"))
 

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""What was appended and is not written yet, and who may see it.
+"""The batches that were appended and are not written yet, and who may see them.
 
 As a rule a batch is found by cursors once it is written. Before that `publish` puts it into the tail cache
 early: a message that comes alone goes to its consumers first (docs/adr/0003-lone-messages.md).

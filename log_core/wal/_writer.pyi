@@ -72,7 +72,7 @@ class Writer:
     def synced(self, lsn: int, mark: int, error: OSError | None) -> None:
         """All up to `lsn`, the first `mark` bytes, is durable; or why it is not."""
 
-    # What `Log` does about it.
+    # The reaction of `Log`.
 
     def tell_soon(self) -> None:
         """Somebody waits for what has come about already: tell him, but not at once."""

@@ -213,7 +213,7 @@ class Amqp10Connection(Connection):
 
 
 def speaker(broker: Broker, options: Options) -> Callable[[Connection], None]:
-    """What makes a connection of the AMQP listener one of AMQP 1.0, before its header is handled."""
+    """A function that makes a connection of the AMQP listener one of AMQP 1.0."""
 
     def become(connection: Connection) -> None:
         connection.__class__ = Amqp10Connection

@@ -1,6 +1,6 @@
 """A listening socket with a name in the file system, for clients on this machine.
 
-Who may connect is who may write to the file: that is the folder's and the umask's business. A file that a
+Users who may write to the file may connect: that is the folder's and the umask's business. A file that a
 process left behind, which is gone, is replaced; one on which somebody listens is not.
 """
 
@@ -21,7 +21,7 @@ _BACKLOG = 1024
 def unix_socket(section: str, path: str, *, option: str) -> socket.socket:
     """A non-blocking listening socket at `path`; `section` and `option` are the configuration's, for errors.
 
-    Whoever closes it removes the file.
+    The caller that closes it removes the file.
 
     Raises:
         StartError: somebody listens there, something else is there, or no file can be made there.

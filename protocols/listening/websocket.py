@@ -7,7 +7,7 @@ transport. RFC 6455, server side, for protocols that send bytes in binary frames
 
 The connection is told of its transport when the socket is there: its limits before login hold for the
 handshake too. Frames of a client carry a stream: packets may span frames, and one frame may hold several.
-What is sent has a frame for each MQTT packet, as other brokers send it: Eclipse's C client waits for ever if
+Each MQTT packet is sent in a frame of its own, as other brokers send it: Eclipse's C client waits for ever if
 a frame has more than one. There are no extensions, so nothing is ever decompressed. Of the pings in one read
 the last is answered, as the RFC allows, and none while the peer does not take its output.
 

@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """Sockets of connections: the loop's poller says when, and they are read and written here.
 
-What it gains over the loop's own transports: a read goes from the socket to the protocol without a Python call in
+Its gain over the loop's own transports: a read goes from the socket to the protocol without a Python call in
 between, a write goes to the socket at once instead of at the end of the loop's iteration. It knows no protocol,
 only asyncio's words between transports and buffered protocols.
 
@@ -403,7 +403,7 @@ cdef class SocketTransport:
                 return 0
         else:
             data = <bytes>front
-            # What follows goes into the same segment.
+            # The next bytes go into the same segment.
             wanted = PyBytes_GET_SIZE(data) - self.front_sent
             sent = c_send(self.fd, PyBytes_AS_STRING(data) + self.front_sent, wanted,
                           MSG_NOSIGNAL | (MSG_MORE if len(self.waiting) > 1 else 0))

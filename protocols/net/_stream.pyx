@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """The moving half of a connection: from the socket to the protocol, from its output to the socket.
 
-What is here runs for every read and every write; `Connection` derives from it and decides the rest. See there
+This code runs for every read and every write; `Connection` derives from it and decides the rest. See there
 for how reading and writing work. In the ordinary case nothing between the socket and the log is Python: the
 socket reads into the arena, `quick` (the front end's scanner) takes the read, the turn hands out what it brought,
 and the consumers' output goes to their sockets.
@@ -175,7 +175,7 @@ cdef class Stream(Sink):
         return 0
 
     cdef int reached(self, bint ok) except -1:
-        """What answers wait for has come about, or never will."""
+        """The event that answers wait for has come about, or never will."""
         if self.closing or self.transport is None:
             return 0
         try:
@@ -282,7 +282,7 @@ cdef class Stream(Sink):
         cdef Py_ssize_t size = self.out.size + self.out.attached
         cdef bytes data
         if size:
-            # What a receiver does not wait for comes behind the send.
+            # Work that no receiver waits for comes behind the send.
             if wire is not None:
                 if wire.closing:
                     self.out.drop()

@@ -118,7 +118,7 @@ class Leader:
         self._handover = handover
 
     def start(self) -> None:
-        """Whoever follows gets what there is from now on."""
+        """A worker that follows gets what there is from now on."""
         self._handover.take("follow", self._follow)
 
     def _changed(self, change: Change, lsn: int) -> None:

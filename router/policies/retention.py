@@ -2,7 +2,7 @@
 
     traffic-retention-seconds   traffic-retention-bytes     of a policy, for exchanges and for queues
 
-What is published to such an exchange, or comes to such a queue, is in the feed of its keeper
+Each message to such an exchange or queue is in the feed of its keeper
 (`log_core.maintenance.feed_retention`). Each name has its own, made by the first message and kept over a
 restart: a row of the table `feed` with the vhost, what it is ("exchange", or the type of the queue) and
 the name. So a message is kept for replay as long as the longest of these says, and as the vhost says

@@ -5,7 +5,7 @@ A `RouteTable` belongs to one (vhost, identity, encoding). Its keys are the key 
     AMQP 0-9-1 (enc 1)   size u8 | exchange | size u8 | routing key
     MQTT 5     (enc 2)   topic
 
-What makes it right while the topology changes. Each exchange has a `Scope` of counters. A route remembers the
+Routes stay right while the topology changes. Each exchange has a `Scope` of counters. A route remembers the
 scopes of the exchanges it went through; a table's entry remembers the sum of the counters that can concern its key:
 
     wide            bound to or from an exchange, a pattern that begins with a wildcard, a deletion

@@ -62,7 +62,7 @@ class Shares:
     def keep(self, name: str) -> int:
         """Make a queue that is not durable so, with its filter; the LSN to wait for.
 
-        What was published before is promised no more than it was.
+        Earlier messages are promised no more than they were.
         """
         entry = self.entries[name]
         if not entry.durable:

@@ -170,7 +170,7 @@ class VhostState:
     def _permit_leading(self, actor: Actor, target: str, key: bytes | None) -> None:
         """Whether messages with this key (a binding's; None: any) may be led to the exchange `target`.
 
-        Who publishes to where they come from is not asked about the keys here.
+        Publishers to the sources of these bindings are not asked about the keys here.
         """
         exchange = self.exchanges.get(target)
         if exchange is not None and not exchange.is_topic:

@@ -1,9 +1,10 @@
 """One virtual host: its exchanges, queues, bindings and sessions, and the routes through them.
 
-What RabbitMQ's clients rely on is kept: redeclaring the same thing is fine, deleting or unbinding what is not
-there too; names beginning with `amq.` are the broker's; exclusive queues belong to a connection and die with
-it; an auto-delete queue goes with its last consumer, an auto-delete exchange with its last binding.
-Permissions are decided on names before anything is looked up, so a refusal does not tell what exists.
+The rules that RabbitMQ's clients rely on are kept: redeclaring the same thing is fine, deleting or unbinding
+what is not there too; names beginning with `amq.` are the broker's; exclusive queues belong to a connection
+and die with it; an auto-delete queue goes with its last consumer, an auto-delete exchange with its last
+binding. Permissions are decided on names before anything is looked up, so a refusal does not tell what
+exists.
 
 A change of something durable is one atomic unit in the log and answers the LSN to wait for
 (`Log.when_synced`) before it is promised to a peer; 0 means that nothing durable happened. Changes are in

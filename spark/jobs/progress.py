@@ -3,7 +3,7 @@
 Text goes to standard error, beside what the job prints; JSON (`--output json`) to standard output, an object
 a line, of which `event` says what it is: `progress`, `batch` (of a stream), `done`.
 
-What is known of a Spark job while it runs is what its tasks tell (`reports`); where they tell nothing, since
+While a Spark job runs, its tasks tell how far they are (`reports`); where they tell nothing, since
 Spark reads the table itself, how many tasks of how many are done.
 """
 

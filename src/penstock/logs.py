@@ -8,7 +8,7 @@ between two lines of the same event goes into fields, not into the message:
 
     logger.info("connection opened", extra=fields(peer=peer, user=user))
 
-Whatever a peer chose (user names, client ids, topics) may stand in a field or a message: line breaks and
+Texts that a peer chose (user names, client ids, topics) may stand in a field or a message: line breaks and
 other control characters are escaped, so that no peer can forge a line. A text in a field, or put into a
 message by an argument, is cut after 256 bytes, and a message after 2,048, so that no peer can fill the disk.
 """

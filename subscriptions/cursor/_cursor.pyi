@@ -91,7 +91,7 @@ class Cursor:
     def join_part(self, feed: Feed, from_pos: int, to_pos: int | None = None, tag: int = 0) -> None:
         """Take what `feed` has in positions [from_pos, to_pos), or from from_pos on.
 
-        What lies at or below the frontier is left out.
+        Positions at or below the frontier are left out.
         """
 
     def begin(self, feed: Feed, index: int) -> None:
@@ -212,7 +212,7 @@ class Cursor:
 
         Without `gathers` only of what `cap` looked at and of what was given back.
 
-        What is out at that moment, and no longer in memory, counts as nothing until it is settled.
+        A message that is out at that moment, and no longer in memory, counts as nothing until it is settled.
         """
 
     @property
@@ -258,7 +258,7 @@ class Cursor:
     def requeue(self, seq: int) -> bool:
         """READY again at its place, counted; wakes the queue. False: it was not out.
 
-        What reached `delivery_limit` goes the way of `reject`.
+        Messages that reached `delivery_limit` go the way of `reject`.
         """
 
     def retries_of(self, seq: int) -> int:
@@ -273,8 +273,8 @@ class Cursor:
     def requeue_all(self) -> int:
         """Requeue everything that some consumer has; how many.
 
-        What is out without one stays so: it waits until it is given back (`unhold`), or was refused or has
-        expired, and is dead-lettered.
+        A message that is out without one stays so: it waits until it is given back (`unhold`), or was refused
+        or has expired, and is dead-lettered.
         """
 
     def purge(self, before: int = ...) -> int:

@@ -11,7 +11,7 @@ READY, where the heap sorts it by priority and its bytes are counted. That costs
 ready message; other cursors leave what they did not take in the feeds. One that drops the newest of too many
 gathers when it is told to (`cap`), so that what a consumer takes at once is never too much.
 
-What a take gave is one for the process (_taken.pyx): the next take of any cursor overwrites it.
+The result of a take is one for the process (_taken.pyx): the next take of any cursor overwrites it.
 """
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
@@ -232,7 +232,7 @@ cdef class Cursor(CursorLimits):
         return 0
 
     cdef uint32_t _match_of(self, Py_ssize_t heads) except? 0xFFFFFFFF:
-        """What stands for the tags of all memberships that have the first position."""
+        """The tags of all memberships that have the first position."""
         cdef Py_ssize_t i
         cdef set tags = set()
         for i in range(heads):

@@ -107,7 +107,7 @@ cdef class CursorState(TakeResult):
         feeds = self.feeds
         while i < self._members.n:
             member = &self._members.list[i]
-            # What is out must be found again after a crash: the membership stays until it is done.
+            # A message that is out must be found again after a crash: the membership stays until it is done.
             if member.closed and member.next >= end_of(member) and undone >= member.to_pos:
                 gone.append(feeds.pop(i))
                 remove_member(&self._members, i)
@@ -195,7 +195,7 @@ cdef class CursorState(TakeResult):
     def idle(self):
         idle_window(&self._window)
 
-    # What is needed
+    # The positions that are needed
 
     cpdef uint64_t ready_count(self) except? 0xFFFFFFFFFFFFFFFF:
         return count_untaken(self._log, &self._members, self._runs) + ready_in(&self._window)

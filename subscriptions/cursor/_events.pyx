@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""What becomes of messages and connections, noted for the table of events, which is off by default.
+"""The fate of messages and connections, noted for the table of events, which is off by default.
 
 Kernels note what they do as they do it: 32 bytes an event, and its names once per block. At the beginning of a
 turn's write all of it becomes one record of the log, in a log partition of its own, in no feed: so events are

@@ -58,4 +58,4 @@ class KeyShares:
     def forget_parked(self) -> None:
         """The parked messages are in another cursor."""
     def forget(self, cursor: Cursor) -> None:
-        """What was held or parked of this cursor is not any more, and it says nothing of it."""
+        """No message of this cursor is held or parked any more, and it says nothing of it."""

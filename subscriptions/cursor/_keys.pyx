@@ -12,7 +12,7 @@ the cursor, under its slot, in order; whatever comes later for that slot waits b
                parked                                                               -> it can be given
     release    what can be given now goes back into the cursor, and is taken first the next time
 
-Who is told is the cursor: a place that was assigned has its slot, until it is not out any more. So it does not matter
+The cursor is told: a place that was assigned has its slot, until it is not out any more. So it does not matter
 who settles it, or how.
 
 Order within a slot is kept, as long as nothing is given back. Hash: FNV-1a of 64 bits, which alone leaves keys that
@@ -175,7 +175,7 @@ cdef class KeyShares(Holds):
                 self.wake()
 
     def unhold_all(self, Cursor cursor not None, set numbers not None):
-        """Whatever those consumers have holds up nobody."""
+        """The messages of those consumers hold up nobody."""
         cdef Entry* entry
         if not self.held_count:
             return
@@ -185,7 +185,7 @@ cdef class KeyShares(Holds):
                 let_go(cursor._rules, entry)
 
     def gone(self, set numbers not None):
-        """What those consumers have is with nobody of those that there are, until it is settled or given back."""
+        """Messages of those consumers belong to none of the present ones until they are settled or given back."""
         cdef uint32_t slot
         if self.held_count:
             for slot in range(<uint32_t>SLOTS):

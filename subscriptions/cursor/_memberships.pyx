@@ -56,7 +56,7 @@ cdef void free_members(Members* members) noexcept:
 
 
 cdef void recount(Members* members) noexcept:
-    """What was counted is void: the next count begins anew."""
+    """The last count is void: the next one begins anew."""
     cdef uint32_t i
     if members.counted != NULL:
         PyMem_Free(members.counted)

@@ -90,7 +90,7 @@ cdef class KeptResult:
 
 
 cdef class TakeResult:
-    """What is told of the last take in Python, by the cursor that took."""
+    """The result of the last take for Python, by the cursor that took."""
 
     @property
     def taken(self):

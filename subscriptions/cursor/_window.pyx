@@ -95,7 +95,7 @@ cdef uint64_t undone_of(Window* window) noexcept nogil:
     return 0
 
 
-# What is READY
+# The READY items
 
 cdef int push_ready(Window* window, uint64_t seq, Entry* entry) except -1:
     """Onto the heap; the caller sets the state."""
@@ -174,7 +174,7 @@ cdef Py_ssize_t part_ready(Window* window, uint64_t before, Py_ssize_t most) noe
 
 
 cdef void done_parted(Window* window, Py_ssize_t parted) noexcept:
-    """What `part_ready` just took off is done."""
+    """The part that `part_ready` just took off is done."""
     cdef Py_ssize_t i
     cdef uint64_t seq
     for i in range(ready_in(window), ready_in(window) + parted):
@@ -188,7 +188,7 @@ cdef void done_parted(Window* window, Py_ssize_t parted) noexcept:
         advance(window)
 
 
-# What is set aside
+# The items that are set aside
 
 cdef int _set_aside(Window* window) except -1:
     """Move what is not done from the older half of the ring aside."""

@@ -39,5 +39,5 @@ class QueueConsumer(Protocol):
     def cancelled(self, reason: str) -> None:
         """The queue let go of this consumer (deleted, or the consumer failed): nothing more will come.
 
-        What it holds unsettled is void; settling it does nothing.
+        Its unsettled messages are void; settling them does nothing.
         """

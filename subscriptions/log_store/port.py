@@ -181,7 +181,8 @@ class LogStore(Protocol):
     async def read(self, position: int, limit: int) -> list[StoredRecord]:
         """At most `limit` records from `position` on, ascending; fewer only at the readable end.
 
-        What cannot be read any more is left out. Raises PositionGone: `position` is below the first kept one.
+        Records that cannot be read any more are left out. Raises PositionGone: `position` is below the first
+        kept one.
         """
 
     async def read_at(self, positions: Sequence[int]) -> Mapping[int, StoredRecord]:

@@ -305,7 +305,7 @@ class Queue(Served):
     def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
         """Serve `consumer` no more. A consumer that is not attached is ignored.
 
-        What it holds stays out: its owner requeues it, or settles it later. `requeue` gives back everything
+        Its messages stay out: its owner requeues it, or settles it later. `requeue` gives back everything
         that is out, for a queue with one consumer.
         """
         if self._seats is None or not self._seats.remove(consumer):
@@ -558,9 +558,9 @@ class Queue(Served):
     def refuses(self, size: int, *, before: int = 0, before_bytes: int = 0) -> bool:
         """Whether one more message, with a body of `size` bytes, is too many.
 
-        What consumers would take at once is not counted as waiting: it will be gone when this turn ends.
-        Neither is what has expired. `before` messages, with bodies of `before_bytes`, are to be appended
-        before it.
+        A message that consumers would take at once does not count as waiting: it will be gone when this turn
+        ends. Neither is what has expired. `before` messages, with bodies of `before_bytes`, are to be
+        appended before it.
         """
         if not self._is_full(size, before, before_bytes):
             return False
@@ -591,7 +591,7 @@ class Queue(Served):
     def purge(self) -> int:
         """Drop the ready messages; how many they were. Those that are out stay. Written with this turn.
 
-        What was over the limit, and only waited to be dropped, goes too; it is not told as ready.
+        Messages over the limit, which only waited to be dropped, go too; they are not told as ready.
         """
         n = self.count_ready()
         self.purged += self.cursor.purge()

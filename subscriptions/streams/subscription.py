@@ -61,7 +61,7 @@ class Subscription(Group):
     def seek(self, position: int) -> int:
         """Go on with `position`, forwards or backwards; the LSN to wait for, 0 when it is not durable.
 
-        What is out is void: acknowledging it does nothing.
+        A message that is out is void: acknowledging it does nothing.
         """
         former, rules = self.cursor, self._rules
         self._unwatch()

@@ -73,8 +73,8 @@ class TickBase:
         """The turn of a read of `reader` for which `begin_read` said True: consumers first, then the write;
         that within WRITE_WITHIN_S when nobody waits for it.
 
-        What is handed out before it is written is lost with it only if the process is killed in between, and
-        then nobody was told that it is kept.
+        A message that is handed out before it is written is lost only if the process is killed in between,
+        and then nobody was told that it is kept.
         """
 
     def ready(self, queue: Pumped) -> None:

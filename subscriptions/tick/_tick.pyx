@@ -290,7 +290,7 @@ cdef class TickBase:
         if not sinks:
             return 0
         self.sinks = []
-        # Who was delivered to comes first: those with answers are listed before, and wait for less.
+        # Consumers come first: connections with answers are listed before, and wait for less.
         for sink in reversed(sinks):
             sink.listed = False
             try:

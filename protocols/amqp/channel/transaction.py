@@ -6,7 +6,7 @@ the state of the queues whose deliveries were acknowledged as one atomic unit of
 of it is there or none. commit-ok leaves when the unit is on disk; returned messages leave before it. A
 rollback forgets the messages, and what was acknowledged awaits its acknowledgement again.
 
-What is kept counts as messages under way of the connection, and is bounded with them.
+Everything kept here counts as messages under way of the connection, and is bounded with them.
 
 Source: AMQP 0-9-1 class tx; RabbitMQ's rabbit_channel.
 """

@@ -36,7 +36,7 @@ def rewrite(record: Record, death: Death) -> Letter:
     parts = split_key_block(key)
     assert parts is not None  # it was made of two short strings
     exchange, own_key = parts[0], text(parts[1])
-    # Whatever was published can die: one entry has two bytes at least.
+    # Every published message can die: one entry has two bytes at least.
     properties = decode_properties(props, entries=len(props))
     headers = properties.setdefault("headers", {})
     assert isinstance(headers, dict)

@@ -5,7 +5,7 @@
 
     {"messages": [{"id": ..., "to": ..., "reason": ...}], "left": 3}
 
-What moves is one atomic unit, publish and removal; what is no dead letter, or died otherwise, stays in its
+A move is one atomic unit, publish and removal; what is no dead letter, or died otherwise, stays in its
 place. How a letter died is forgotten (`x-death` and what else the broker wrote), and so is who published it.
 Without `to` it goes to the queue that it died in last.
 """

@@ -3,7 +3,7 @@
     {"state": "stopped"}    listeners of clients are closed and their connections ended as at a stop
     {"state": "running"}    they listen again, at the same addresses
 
-What the broker has stays as it is, webhooks go on, and so do the management API and the metrics: what is
+The state of the broker stays as it is, webhooks go on, and so do the management API and the metrics: what is
 stopped by HTTP is started by HTTP. A restart of the process begins with all listeners.
 """
 

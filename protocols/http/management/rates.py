@@ -162,7 +162,7 @@ def _sums_key(vhost: str, entry: QueueEntry) -> SumsKey:
 Counted = tuple[Hashable, tuple[int, ...]]
 """The key of an object, and its totals."""
 Walk = Iterator[Counted | None]
-"""What a pass looks at; None is only a place to pause."""
+"""The objects of a pass; None is only a place to pause."""
 
 
 class _Sample:
@@ -234,7 +234,7 @@ class Sampler:
         return sample.rates[:count] if sample is not None and sample.rates else (0.0,) * count
 
     def traffic(self, vhost: str) -> Sequence[int]:
-        """What the connections of a vhost had moved in the last pass; see `traffic_key`."""
+        """The totals of the connections of a vhost in the last pass; see `traffic_key`."""
         sample = self._samples.get(traffic_key(vhost))
         return sample.values if sample is not None else (0,) * (len(TOTALS) + 2)
 

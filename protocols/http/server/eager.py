@@ -19,7 +19,7 @@ __all__ = ["begin"]
 def begin(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
     """Run `coroutine` to its first wait; the task that goes on with it, None: it is done.
 
-    What it raises before its first wait is raised here.
+    An error before its first wait is raised here.
     """
     try:
         waits_for = coroutine.send(None)

@@ -1,6 +1,6 @@
 """Places in the log and in streams that may have to be looked for on the disk, awaited.
 
-Whoever asked may have gone when the answer comes: then it is for nobody. All raise HttpError 503 where the
+The client may have gone when the answer comes: then it is for nobody. All raise HttpError 503 where the
 disk could not be read.
 """
 

@@ -235,7 +235,7 @@ class Messages:
     def append_to(self, route: Route, vhost: Vhost, identity: Identity, one: Prepared) -> int:
         """Append one that `is_plain` to its route, which is not special and remembers nothing; the LSN.
 
-        What is appended is looked at when the caller has the tick scheduled.
+        Queues see the appended records when the caller has the tick scheduled.
         """
         broker = vhost.broker
         self.published += 1

@@ -1,6 +1,6 @@
 """Many topic filters, asked at once whether one of them covers, or meets, a filter: a tree of their levels.
 
-What it costs is the depth of the filter, not how many there are; where a filter with `+` or `#` is asked
+It costs the depth of the filter, not how many there are; where a filter with `+` or `#` is asked
 whether it meets one, the number of those that begin like it.
 
 A pattern's level may have variables, `%u` and `%c`. It stands in the tree as it is written, and means what

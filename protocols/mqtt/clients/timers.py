@@ -1,6 +1,6 @@
 """Timers of wills and session ends: exact near the time, and cheap for the many that are far off.
 
-What is due in the slot of time that has begun stands in a heap, (when, client). Everything else waits in the
+Timers of the slot of time that has begun stand in a heap, (when, client). Everything else waits in the
 list of its slot, where a session costs a pointer; when a slot begins, its list goes into the heap. Nothing is
 taken out: a client that came back, or has another time by now, is passed over by whoever is told.
 

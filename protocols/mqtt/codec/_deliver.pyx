@@ -1,6 +1,6 @@
 """Deliveries: the records a cursor gives become PUBLISH packets (`_publish`) in the connection's output.
 
-What a match of a record means for the session (`Choice`: QoS, retain as published, identifiers, no-local) is asked
+The meaning of a match for the session (`Choice`: QoS, retain as published, identifiers, no-local) is asked
 of the session once per distinct set of matching subscriptions.
 
 **Fan-out**. When many sessions at QoS 0 follow one feed, they deliver the same run of its entries in the same tick.
@@ -199,7 +199,7 @@ cdef class Deliverer(PublishEncoder):
             if choice is None and flight != NULL:
                 # Unsubscribed since, but delivery was begun and is completed (mqtt5:3.10.4-3).
                 choice = COMPLETE
-            # What was sent does not expire any more (mqtt5:4.3.3-7).
+            # A sent message does not expire any more (mqtt5:4.3.3-7).
             if (choice is None or batch.kind == KIND_LOST
                     or self.read(batch, item.index, now_ms, flight != NULL, &message) == 0
                     or (self.guard is not None and flight == NULL and not self.is_readable(

@@ -37,7 +37,7 @@ class Inflight:
         """A connection is there: the ids to send PUBREL for, (id, token) of retained messages to send again,
         and (id, position, the group's cursor) of messages of shared subscriptions to send again.
 
-        What the session's own queue has comes again through the deliverer.
+        Messages of the session's own queue come again through the deliverer.
         """
 
     def resend(self, packet_id: int) -> bool:

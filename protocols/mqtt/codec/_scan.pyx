@@ -31,14 +31,14 @@ from penstock.protocols.net._stream cimport QuickReader
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.router.routes._routes cimport Route, RouteTable
 
-# What `scan` answers.
+# The answers of `scan`.
 MORE = _MORE
 PACKET = _PACKET
 PUBLISH = _PUBLISH
 RETAIN = _RETAIN
 UNIT = _UNIT
 FAULT = _FAULT
-# What an answer waits for.
+# The events that an answer waits for.
 NOW = _NOW
 WRITTEN = _WRITTEN
 SYNCED = _SYNCED

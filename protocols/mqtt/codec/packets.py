@@ -4,7 +4,7 @@ Decoders take the body of one whole packet (what follows the fixed header) and t
 these matter; they read it to its last byte or raise. Encoders give the whole packet. PUBLISH and its
 acknowledgements are the kernels' (`_scan`, `_deliver`).
 
-What CONNECT gets wrong is answered here too, since only the decoder knows which dialect the peer speaks:
+Mistakes in CONNECT are answered here too, since only the decoder knows which dialect the peer speaks:
 `decode_connect` raises `ConnectRefused` with the bytes to send before the close.
 
     CONNECT       text protocol name | u8 level | u8 flags | u16 keep alive | [properties] | text client id

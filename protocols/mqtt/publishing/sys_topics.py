@@ -142,7 +142,7 @@ class SysTopics:
 
     def _publish(self, topic: bytes, value: bytes) -> None:
         for vhost in self._clients.broker.vhosts.values():
-            # Whoever is bound to the exchange by a wildcard has not been asked for these rights.
+            # Queues bound to the exchange by a wildcard have not been asked for these rights.
             route = vhost.publishing.route_to_filters(topic)
             if route.routed:
                 vhost.publishing.append(route, topic, b"", value, 0, 0, ENC_MQTT5)

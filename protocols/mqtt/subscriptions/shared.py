@@ -11,9 +11,9 @@ A group exists while some session is subscribed; it is durable once a session th
 connection is. While no member is connected messages wait in it, but for those of QoS 0 (unless
 `mqtt.queue_qos0_messages`).
 
-What a member had under way when its connection was lost: QoS 1 goes to another member at once, QoS 2 stays
-the session's (`_ids`). After a restart the group's cursor gives those once more; `claims` says whose they
-are.
+Messages that a member had under way when its connection was lost: QoS 1 goes to another member at once, QoS 2
+stays the session's (`_ids`). After a restart the group's cursor gives those once more; `claims` says whose
+they are.
 
 Source: MQTT 5.0 section 4.8.2. 3.x clients may use them as well.
 """

@@ -38,7 +38,7 @@ from penstock.router.routes._routes cimport Route
 
 cdef enum:
     BATCH_HEAD = 16
-    # What one connection may do in a turn, counted in bytes that are appended; about 10 ms. What else it asks for is
+    # The work of one connection in a turn, counted in bytes that are appended; about 10 ms. More requests are
     # counted as the bytes that take as long.
     TURN_BYTES = 4194304
     FRAME_BYTES = 16384         # of one that is the session's
@@ -153,7 +153,7 @@ cdef class Codec:
                     consumer.grant(load32(p), load32(p + 4))
                 return 0
         self.host.frame(kind, id, PyBytes_FromStringAndSize(<const char*>p, n))
-        # What it is answered with takes as long to make.
+        # The answer takes as long to make.
         self.spent += FRAME_BYTES + max(self.out.size - began, <Py_ssize_t>0)
         return 0
 

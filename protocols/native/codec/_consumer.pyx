@@ -353,8 +353,8 @@ cdef class Consumer(BatchConsumer):
         return self.put_stored(cursor, p, batch.nbytes, None, batch.base_lsn, batch.count, batch.header.blob_raw)
 
     cdef Py_ssize_t deliver_run(self, Cursor cursor, Py_ssize_t most, int64_t size_most) except -1:
-        """What is not in memory, or follows what was not, goes out of the page cache, if it need not be waited for: as a
-        stretch of its file, or read to where it is sent from."""
+        """A batch that is not in memory, or follows one that was not, goes out of the page cache, if it need not be waited
+        for: as a stretch of its file, or read to where it is sent from."""
         cdef Next next
         cdef Run run
         cdef Py_ssize_t room = self.room()

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""What a producer gathers: batches that grow as their frames, and what becomes of their messages.
+"""The messages that a producer gathers: batches that grow as their frames, and what becomes of their messages.
 
 Nothing is kept per message but its bytes; who sent it holds a `Sent`, which knows its batch and its place in it. Knows no
 connection: the layout of the frame stands in `_producer.pyx`, the words in _gathering.pyi.

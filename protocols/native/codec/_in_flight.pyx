@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""What a consumer holds: its deliveries that are out, by tag.
+"""The messages that a consumer holds: its deliveries that are out, by tag.
 
 Tags count from 1, in the order of delivery. They stand in a ring; those that stay out while thousands after them
 are settled are set aside, so that one message that is never acknowledged does not make the ring grow with the
@@ -54,7 +54,7 @@ cdef class Held:
         return 0
 
     cdef int set_aside(self) except -1:
-        """What is out in the ring, which is a small part of it, moves behind what is aside already."""
+        """Deliveries in the ring, a small part of it, move behind those that are aside already."""
         cdef Py_ssize_t n = 0, i
         cdef Py_ssize_t most = <Py_ssize_t>self.unacked
         cdef Apart* grown

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""What came for a consumer and waits to be given out: frames as they are; records are made when taken.
+"""The records that came for a consumer and wait to be given out: frames as they are; records are made when taken.
 
 Counts what was given out, by which credit is granted again. Knows no connection; the words are in _inbox.pyi.
 """

@@ -26,7 +26,7 @@ from penstock.router.routes._routes cimport Route
 
 cdef enum:
     RECORD_HEAD = 8
-    # What fits the content header frame of an AMQP client with the usual frame_max of 131,072: it may close the
+    # The most that fits the content header frame of an AMQP client with the usual frame_max of 131,072: it may close the
     # connection on a larger one, and then meets the message again.
     PROPERTIES_MAX = 131052
 

@@ -33,7 +33,7 @@ cdef struct Spot:                   # one record in a frame
 
 
 cdef inline uint64_t spot_size(const Spot* spot) noexcept nogil:
-    """What it counts as credit."""
+    """Its size as credit counts it."""
     return 28 + <uint64_t>spot.key_size + spot.props_size + spot.body_size
 
 

@@ -62,7 +62,7 @@ class Fields:
         return value
 
     def any(self, name: str, default: Any = None) -> Any:
-        """Whatever it is."""
+        """A frame of any kind."""
         return self._left.pop(name, default)
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:

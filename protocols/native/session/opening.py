@@ -1,6 +1,6 @@
 """Start positions of consumers; some must be searched for on the disk, off the loop.
 
-What a client sends to the handle of a consumer that is being opened (CREDIT behind READ, say, or the request
+Requests to the handle of a consumer that is being opened (CREDIT behind READ, say, or the request
 to close it) keeps its order: the connection stops before that frame, and goes on when the consumer is open or
 refused. Anything else goes on meanwhile, so that answers may come in another order than their requests.
 """

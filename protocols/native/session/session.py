@@ -356,7 +356,7 @@ class Session:
             told(there)
 
     def _silent(self) -> None:
-        # Whoever is not read cannot be heard: that silence is ours.
+        # A client that is not read cannot be heard: that silence is ours.
         if self._deaf():
             self._probed(True)
             return
@@ -392,7 +392,7 @@ class Session:
     def unknown_handle(self, id: int, request: int) -> None:
         """Late frames of a consumer that is closed are passed over, as both sides may close it at once.
 
-        Who waits for an answer (`request` is not 0) gets one.
+        A client that waits for an answer (`request` is not 0) gets one.
         """
         if request:
             self.answer_error(request, unknown_handle("consumer", id))

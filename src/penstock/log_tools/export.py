@@ -1,8 +1,8 @@
 """`penstock log export`: everything in a data folder in one portable file (`portable`).
 
-What is exported is fixed when it begins: the rows as of the last position, and the records up to it. Until it
-is complete the file is called FILE.part; the same command goes on where an interrupted one ended. The gateway
-may run; what it deletes meanwhile because nobody needs it any more is not in the file.
+The content of an export is fixed when it begins: the rows as of the last position, and the records up to it.
+Until it is complete the file is called FILE.part; the same command goes on where an interrupted one ended.
+The gateway may run; what it deletes meanwhile because nobody needs it any more is not in the file.
 """
 
 from __future__ import annotations

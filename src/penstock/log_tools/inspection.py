@@ -65,7 +65,7 @@ def _when(ms: int) -> str:
 def walk(folder: Folder) -> Iterator[Walked | Damage]:
     """All segments, oldest first; Damage for one whose head cannot be read.
 
-    What looks amiss is looked at again, later: it may have been written to meanwhile.
+    A file that looks amiss is looked at again, later: it may have been written to meanwhile.
     """
     scanner = Scanner()
     before: Walked | Damage | None = None

@@ -71,7 +71,8 @@ class Writer:
 def members(file: BinaryIO, name: object) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """The whole members from the file's place on: where each ends in the file, and its lines.
 
-    What is cut off at the end is left out. Raises StartError: a member is damaged, or this is no such file.
+    A record that is cut off at the end is left out. Raises StartError: a member is damaged, or this is no
+    such file.
     """
     place = file.tell()
     raw = b""

@@ -165,7 +165,7 @@ class Link(asyncio.Protocol):
                 self._steps.put_nowait(json.loads(payload))
 
     def _drop_damaged(self, error: ValueError) -> None:
-        """What the gateway hands on as it is stored it does not look at: damage on its disk is found here.
+        """The gateway does not look at batches that it hands on as they are stored: damage is found here.
 
         Message by message it looks, and passes over what is damaged.
         """

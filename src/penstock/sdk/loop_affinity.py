@@ -1,6 +1,6 @@
 """Where a client lives: one event loop of one process. Whoever calls it from elsewhere is told so.
 
-What asyncio itself does about that is nothing, or an error somewhere deep, or a wait that never ends; and a
+asyncio itself does nothing about that, or raises an error somewhere deep, or waits for ever; and a
 child that closes what it got by fork takes the parent's socket out of the parent's epoll.
 """
 

@@ -207,7 +207,7 @@ class Producer(Generic[T]):
             await self.close()
             return
         if self._link is None and self._error is None:
-            # Whoever leaves by an error, or by Ctrl-C, does not wait for a gateway that is not there.
+            # A program that leaves by an error, or by Ctrl-C, does not wait for a gateway that is not there.
             self.failed(ConnectionLost(f"the producer to {self.place} was closed without a connection"))
         try:
             await self.close()

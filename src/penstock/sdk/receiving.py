@@ -41,7 +41,8 @@ class Receiving(Generic[T]):
     def stop(self) -> None:
         """Give out nothing more: loops over it end, and `workers`, when what they have begun is handled.
 
-        What is out may be settled until it is closed. For signal handlers: `loop.add_signal_handler`.
+        Messages that are out may be settled until it is closed. For signal handlers:
+        `loop.add_signal_handler`.
         """
         raise NotImplementedError
 
@@ -72,7 +73,7 @@ class Receiving(Generic[T]):
     async def workers(self, n: int, handler: Handler[T], *, by: By = "key") -> None:
         """Give each message to `handler`, `n` at once, until it is closed or stopped.
 
-        What `handler` returned from is acknowledged; what it raised from is given back and logged.
+        A message is acknowledged if `handler` returns, and given back and logged if it raises.
 
         Args:
             n: How many messages are handled at the same time.

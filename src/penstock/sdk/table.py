@@ -164,7 +164,7 @@ class Table(Mapping[str, T]):
     async def changes(self) -> AsyncIterator[tuple[str, T | None]]:
         """The changes from now on: key and value, None when it was deleted, until the table is closed.
 
-        Who is slow gets the last value of each key that changed meanwhile.
+        A slow reader gets the last value of each key that changed meanwhile.
 
         Raises:
             ClientError: it cannot go on.

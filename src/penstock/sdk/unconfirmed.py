@@ -128,7 +128,7 @@ class Unconfirmed:
         """The error that a REFUSED frame told.
 
         The numbers of what a producer with a name was refused are the next ones that the gateway takes.
-        What was sent behind it is refused as well, and sent again by the numbers that it has now.
+        Each message behind it is refused as well, and sent again by the numbers that it has now.
         """
         error, sequence = from_wire(told), told["sequence"]
         if self._void and self._void[0] == sequence:

@@ -21,8 +21,8 @@
     {"type": "published", "ref": R, "results": [...]}
     {"type": "error", "ref" | "id": ..., "code": ..., "detail": ...}
 
-What a client does is done in order; a publish is answered before the next thing is done. Nothing is sent
-while the client does not take it: a tail drops the surplus (`tail`), a consumer has no credit.
+Requests of a client are handled in order; a publish is answered before the next thing is done. Nothing is
+sent while the client does not take it: a tail drops the surplus (`tail`), a consumer has no credit.
 """
 
 from __future__ import annotations

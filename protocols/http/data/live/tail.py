@@ -143,7 +143,7 @@ class Tails:
         """
         self.check(identity, vhost, exchange, pattern)
         self._admit()
-        # Whoever may read the exchange may have this queue, whatever names he may declare.
+        # A user who may read the exchange may have this queue, whatever names he may declare.
         actor = Actor(BROKER, object())
         queue = vhost.declare_queue("", actor, exclusive=True).queue
         arguments = {ARGUMENT: since} if since else None

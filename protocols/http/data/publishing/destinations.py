@@ -164,7 +164,7 @@ class _Routed:
 class Run:
     """Messages that are appended one after the other, while the loop does nothing else.
 
-    What is the same for many of them, where they go, is looked up once.
+    The destination that many of them share is looked up once.
     """
 
     def __init__(self, broker: Broker, messages: Sequence[Ready]) -> None:

@@ -1,9 +1,9 @@
 """Definitions, as RabbitMQ's definitions.json has them, into the broker: by the API, or from a file at start.
 
-What can be known beforehand is checked before anything changes (`checking`); then things are put in the order
-in which they need one another: vhosts, users, permissions, limits, policies, queues, exchanges, bindings.
-What is there already stays as it is if it is equal; queues and exchanges that differ are a mistake of the
-file, as in RabbitMQ. A mistake that only shows when a thing is put ends the import where it stands.
+All that can be known beforehand is checked before anything changes (`checking`); then things are put in the
+order in which they need one another: vhosts, users, permissions, limits, policies, queues, exchanges,
+bindings. An equal object that is there already stays as it is; queues and exchanges that differ are a mistake
+of the file, as in RabbitMQ. A mistake that only shows when a thing is put ends the import where it stands.
 Predeclared exchanges (`amq.*`) are left out. What penstock has nothing for (parameters of plug-ins, unknown
 keys) is left out and logged.
 """

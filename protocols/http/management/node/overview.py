@@ -109,7 +109,7 @@ def _with_others(api: Management, sum_: Totals) -> Totals:
     sum_.published += api.messages.published
     sum_.delivered += api.messages.delivered
     sum_.got += api.messages.delivered
-    # Whatever left its queue for good, by whichever protocol.
+    # All that left its queue for good, by whichever protocol.
     sum_.acknowledged = sum(one.counter("ack") for one in api.sampler.sums_by_type().values())
     return sum_
 

@@ -1,7 +1,7 @@
 """Feeds a webhook with messages: as a consumer of a queue, a subscription, a stream's reader or a replay.
 
-What it took stays out in the queue until the webhook settles it. It takes no more than the webhook has room
-for, and nothing while the webhook rests as a whole.
+A message that it took stays out in the queue until the webhook settles it. It takes no more than the webhook
+has room for, and nothing while the webhook rests as a whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The receiver's consent: asked before the first delivery, each week, and on request.
 
-Who has not agreed yet is asked again, 1 s to 5 min apart, until it does; who agreed and says no at a later
-question is sent nothing more. That there was no answer is no answer.
+A receiver that has not agreed yet is asked again, 1 s to 5 min apart, until it does; one that agreed and says
+no at a later question is sent nothing more. That there was no answer is no answer.
 """
 
 from __future__ import annotations

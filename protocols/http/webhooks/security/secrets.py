@@ -3,7 +3,7 @@
     "sealed": base64( nonce, 12 B | AES-256-GCM of JSON {"secrets": [...], "headers": {...}, "auth": {...}}
                       and tag, 16 B )
 
-What it is bound to is the webhook's row, so that a sealed secret cannot be moved to another one. The file has
+It is bound to the webhook's row, so that a sealed secret cannot be moved to another one. The file has
 32 bytes, as they are or in base64; with an older key in a second line what was sealed with that is read, too,
 and sealed anew at the start.
 """

@@ -1,0 +1,37 @@
+"""Lines of docstrings and comments in the sources begin with their subject, never with "What" or "Who"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tests.docs.readability import ROOT
+
+FOLDERS = ("bench", "demo", "log_core", "protocols", "router", "spark", "src/penstock", "subscriptions")
+KINDS = (".py", ".pyi", ".pyx", ".pxd")
+RIDDLE = re.compile(r'^\s*("""|# ?)?(What|Who|Whatever|Whoever) ')
+
+
+def riddles(text: str) -> list[int]:
+    """Numbers of the lines that begin so."""
+    return [number for number, line in enumerate(text.splitlines(), 1) if RIDDLE.match(line)]
+
+
+def sources() -> Iterator[str]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in KINDS and path.is_file():
+                yield str(path.relative_to(ROOT))
+
+
+def test_texts_begin_with_their_subject() -> None:
+    found = [f"{name}:{line}" for name in sources() for line in riddles((ROOT / name).read_text())]
+    assert not found, "name the thing that the sentence is about: " + ", ".join(found)
+
+
+def test_a_text_that_begins_with_a_riddle_is_found() -> None:
+    assert riddles('"""What it is.\n\nWho asks.\n# What\nThe thing that...\n    # Whatever comes.\n"""') == [
+        1,
+        3,
+        6,
+    ]

@@ -337,7 +337,15 @@ def test_queues_are_sorted_by_each_column_as_the_whole_rows_would_be(api: Api, c
     channel.basic_consume("sorted-2", lambda *_: None, auto_ack=False)
     channel.queue_declare("sorted-4", durable=True, arguments={"x-queue-type": "quorum"})
     until(lambda: api.get("queues/%2F/sorted-2")["messages_unacknowledged"] == 7)
-    columns = ("messages", "messages_ready", "messages_unacknowledged", "consumers", "durable", "type")
+    columns = (
+        "messages",
+        "messages_ready",
+        "messages_unacknowledged",
+        "consumers",
+        "durable",
+        "type",
+        "state",
+    )
     for column in (*columns, "auto_delete", "messages_dropped", "message_stats.publish", "message_stats.ack"):
         for reverse in ("false", "true"):
             asked = api.get(f"queues/%2F?name=sorted-&page=1&sort={column}&sort_reverse={reverse}")

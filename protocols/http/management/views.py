@@ -202,6 +202,7 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
         "durable": lambda entry: entry.durable,
         "auto_delete": lambda entry: entry.auto_delete,
         "type": lambda entry: queue_type(entry) if entry.kind == "queue" else "classic",
+        "state": lambda entry: "running",
     }
     for at, name in enumerate(QUEUE_COUNTERS):
         keys[f"message_stats.{name}"] = counter_of(at)

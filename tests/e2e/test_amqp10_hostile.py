@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
     Transfer,
 )
+from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 
 LOGIN = SASL_HEADER + encode_frame(0, SaslInit("PLAIN", b"\0guest\0guest"), kind=SASL) + HEADER
@@ -119,3 +121,41 @@ def test_a_mistake_in_a_session_ends_the_session_only(amqp_port: int, frames: li
     assert ends[0].error is not None
     assert ends[0].error.condition == said
     assert found[-1] == Close()
+
+
+def transfers(handle: int, number: int, parts: list[bytes], *, more: bool) -> bytes:
+    """A message in parts; `more`: the last one does not come."""
+    frames = b""
+    for at, part in enumerate(parts):
+        first = (number, b"t", 0) if at == 0 else (None, None, None)
+        head = Transfer(handle, *first, False, more or at < len(parts) - 1)
+        frames += encode_frame(0, head, part)
+    return frames
+
+
+def sender(handle: int) -> bytes:
+    return encode_frame(0, Attach(f"l{handle}", handle, False, target=Target(None), initial_delivery_count=0))
+
+
+def detached(found: list[Any]) -> list[str]:
+    return [one.error.condition for one in found if isinstance(one, Detach) and one.error is not None]
+
+
+def test_incomplete_messages_of_all_links_together_are_bounded(tmp_path: Path) -> None:
+    settings = {"amqp.max_message_bytes": "10000"}
+    with Gateway(tmp_path / "data", settings=settings) as gateway:
+        half = [b"x" * 3000]
+        bye = encode_frame(0, Close())
+        begun = BEGIN + sender(0) + sender(1) + sender(2)
+        three = b"".join(transfers(n, n, half, more=True) for n in range(3))
+        assert detached(talk(gateway.amqp_port, begun + three + bye)) == []
+        # A fourth part is too much, and only its link ends; what the others gathered is not lost.
+        found = talk(gateway.amqp_port, begun + three + transfers(1, 3, half, more=True) + bye)
+        assert detached(found) == ["amqp:resource-limit-exceeded"]
+        # What a link had gathered is free again when it ends, or when the message is whole or aborted.
+        over = encode_frame(0, Detach(0, True)) + transfers(1, 3, half, more=True)
+        assert detached(talk(gateway.amqp_port, begun + three + over + bye)) == []
+        whole = b"".join(transfers(n % 3, n, [b"y" * 3000, b"z" * 3000], more=False) for n in range(9))
+        assert detached(talk(gateway.amqp_port, begun + whole + bye)) == []
+        large = transfers(0, 0, half * 4, more=True)
+        assert detached(talk(gateway.amqp_port, begun + large + bye)) == ["amqp:link:message-size-exceeded"]

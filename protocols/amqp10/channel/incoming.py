@@ -57,8 +57,8 @@ class IncomingLink:
         if target.address is not None:
             self.place = _place(target.address)
             self._require(self.place)
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._gathered = bytearray()
+        """The parts of a message that is not whole; they count in `Session.gathered`, too."""
         self._first: Transfer | None = None
         self.delivery_count = attach.initial_delivery_count or 0
         self.credit = 0
@@ -93,7 +93,7 @@ class IncomingLink:
 
     def flow(self, flow: Flow) -> None:
         """The sender says how much it has."""
-        if flow.delivery_count is not None and not self._parts:
+        if flow.delivery_count is not None and self._first is None:
             self.delivery_count = flow.delivery_count
         if flow.echo:
             self._give_credit()
@@ -106,18 +106,12 @@ class IncomingLink:
             if self.credit <= 0:
                 raise LinkError("amqp:link:transfer-limit-exceeded", f"more than {CREDIT} messages at once")
             self._first = transfer
-        self._size += len(payload)
-        if self._size > self.channel.session.options.max_message_bytes:
-            raise LinkError(
-                "amqp:link:message-size-exceeded",
-                f"a message of more than {self.channel.session.options.max_message_bytes} bytes",
-            )
-        self._parts.append(payload)
+        self._gather(payload)
         if transfer.more and not transfer.aborted:
             return
-        first, whole = self._first, b"".join(self._parts)
+        first, whole = self._first, bytes(self._gathered)
+        self._drop()
         settled = bool(first.settled or transfer.settled)
-        self._first, self._parts, self._size = None, [], 0
         self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
         self.credit -= 1
         assert first.delivery_id is not None
@@ -125,6 +119,26 @@ class IncomingLink:
             self._publish(first.delivery_id, settled, whole)
         if self.credit <= CREDIT // 2:
             self._give_credit()
+
+    def _gather(self, payload: bytes) -> None:
+        """Keep a part of a message, within what a connection may have of messages that are not whole."""
+        session = self.channel.session
+        limit = session.options.max_message_bytes
+        if len(self._gathered) + len(payload) > limit:
+            raise LinkError("amqp:link:message-size-exceeded", f"a message of more than {limit} bytes")
+        if session.gathered + len(payload) > limit:
+            raise LinkError(
+                "amqp:resource-limit-exceeded",
+                f"incomplete messages of more than {limit} bytes on all links of the connection; "
+                "send one after the other",
+            )
+        session.gathered += len(payload)
+        self._gathered += payload
+
+    def _drop(self) -> None:
+        """Forget the parts: they are a whole message, or never become one."""
+        self.channel.session.gathered -= len(self._gathered)
+        self._first, self._gathered = None, bytearray()
 
     def _publish(self, delivery_id: int, settled: bool, payload: bytes) -> None:
         channel = self.channel
@@ -179,6 +193,7 @@ class IncomingLink:
 
     def detached(self) -> None:
         """The link is over."""
+        self._drop()
 
 
 def _place(address: Any) -> Place:

@@ -117,6 +117,8 @@ class Session:
         self._written = self._synced = 0
         self.failure = ""
         self.published = self.delivered = self.confirmed = self.acknowledged = 0
+        self.gathered = 0
+        """Bytes of messages of all links that are not whole yet."""
         self._entered = False
         self._sasl = False
 

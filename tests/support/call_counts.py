@@ -25,9 +25,15 @@ class _Calls:
         self._counts: Counter[str] = Counter()
         self._roots: list[FrameType] = []
 
-    def begin(self, *_: object) -> None:
+    def begin(self, _: int, interrupted: FrameType | None) -> None:
+        """Count from now on; a function that runs at this moment is the outermost of those it calls."""
         self._counts.clear()
         self._roots.clear()
+        outermost = None
+        while interrupted is not None and Path(interrupted.f_code.co_filename).name != "runners.py":
+            outermost, interrupted = interrupted, interrupted.f_back
+        if interrupted is not None and outermost is not None:
+            self._roots.append(outermost)
         sys.setprofile(self._seen)
 
     def end(self, *_: object) -> None:

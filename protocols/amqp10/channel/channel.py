@@ -9,11 +9,14 @@ Source: AMQP 1.0 part 2, sections 2.5 and 2.6.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
+from penstock.protocols.amqp10.channel.management import NODE, RequestLink, ResponseLink
 from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
+from penstock.protocols.amqp10.channel.publishing import PublishingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
 from penstock.protocols.amqp10.codec.frames import encode_frame
 from penstock.protocols.amqp10.codec.performatives import (
@@ -27,6 +30,8 @@ from penstock.protocols.amqp10.codec.performatives import (
     Flow,
     Modified,
     Rejected,
+    Source,
+    Target,
     Transfer,
 )
 from penstock.protocols.amqp10.options import WINDOW
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
 
 __all__ = ["Channel"]
+
+Link: TypeAlias = IncomingLink | OutgoingLink | ResponseLink
 
 _LINKS_MAX: Final = 255
 _MASK: Final = 0xFFFFFFFF
@@ -49,7 +56,7 @@ class Channel:
     def __init__(self, session: Session, number: int, begin: Begin) -> None:
         self.session = session
         self.number = number
-        self.links: dict[int, IncomingLink | OutgoingLink] = {}
+        self.links: dict[int, Link] = {}
         """By the client's handle, which is ours, too."""
         self.ending = False
         """We ended it: everything but the answer is ignored."""
@@ -65,6 +72,8 @@ class Channel:
         """Deliveries to the client that are not settled: link, cursor, seq."""
         self._due: deque[tuple[int, Any, int, bool]] = deque()
         """Deliveries from the client: number, outcome, LSN that it waits for, whether to be synced."""
+        self._actions: deque[tuple[int, Callable[[], None]]] = deque()
+        """Calls that wait for an LSN to be on disk."""
         self.send(Begin(number, 0, self._window, WINDOW, _LINKS_MAX))
 
     def send(self, performative: Any, payload: bytes = b"") -> None:
@@ -102,9 +111,8 @@ class Channel:
             raise SessionError("amqp:session:handle-in-use", f"handle {attach.handle} is in use")
         if attach.handle > _LINKS_MAX:
             raise SessionError("amqp:not-allowed", f"handles go up to {_LINKS_MAX}")
-        link: IncomingLink | OutgoingLink
         try:
-            link = OutgoingLink(self, attach) if attach.role else IncomingLink(self, attach)
+            link = _link(self, attach)
         except PenstockError as error:
             # An attach without a terminus, and a detach behind it, say no (2.6.3).
             count = None if not attach.role else 0
@@ -184,7 +192,7 @@ class Channel:
 
     # Links
 
-    def _refuse(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def _refuse(self, link: Link, error: Error) -> None:
         """Detach a link from our side."""
         if self.links.pop(link.handle, None) is None:
             return
@@ -216,13 +224,22 @@ class Channel:
         if not link.settled:
             self._out[number] = (link, cursor, seq)
         self.session.delivered += 1
+        self._write_message(link.handle, number, link.settled, payload)
+
+    def send_message(self, handle: int, payload: bytes) -> None:
+        """Write a settled message that is no queue's."""
+        number = self._next_delivery
+        self._next_delivery = (number + 1) & _MASK
+        self._write_message(handle, number, True, payload)
+
+    def _write_message(self, handle: int, number: int, settled: bool, payload: bytes) -> None:
         size = self.session.frame_max - _HEAD
         tag = number.to_bytes(4, "big")
         for at in range(0, max(len(payload), 1), size):
             more = at + size < len(payload)
-            head = Transfer(link.handle, more=more)
+            head = Transfer(handle, more=more)
             if at == 0:
-                head = Transfer(link.handle, number, tag, 0, link.settled, more)
+                head = Transfer(handle, number, tag, 0, settled, more)
             frame = encode_frame(self.number, head, payload[at : at + size])
             if self._remote_window > 0 and not self._waiting:
                 self._write_transfer(frame)
@@ -247,8 +264,8 @@ class Channel:
     def wake(self) -> None:
         """There may be room again."""
         for link in self.links.values():
-            if isinstance(link, OutgoingLink) and link.attached:
-                link.queue.credit_gained(link)
+            if isinstance(link, OutgoingLink | ResponseLink):
+                link.wake()
 
     # Deliveries from the client
 
@@ -257,8 +274,19 @@ class Channel:
         self._due.append((number, outcome, lsn, synced))
         self.session.wait(lsn, synced)
 
+    def when_synced(self, lsn: int, action: Callable[[], None]) -> None:
+        """Do `action` when `lsn` is on disk, in the order of these calls."""
+        self._actions.append((lsn, action))
+        self.session.wait(lsn, True)
+        self._act(self.session.broker.log.synced_lsn)
+
+    def _act(self, synced: int) -> None:
+        while self._actions and self._actions[0][0] <= synced:
+            self._actions.popleft()[1]()
+
     def durable(self, written: int, synced: int) -> None:
-        """Say the outcomes that wait for nothing more, in ranges."""
+        """Say the outcomes that wait for nothing more, in ranges, and do what does not either."""
+        self._act(synced)
         run: tuple[int, int, Any] | None = None
         kept: deque[tuple[int, Any, int, bool]] = deque()
         while self._due:
@@ -301,6 +329,16 @@ class Channel:
             link.detached()
         self._waiting.clear()
         self._due.clear()
+        self._actions.clear()
+
+
+def _link(channel: Channel, attach: Attach) -> Link:
+    """Raises LinkError, RoutingError: there is no such link."""
+    terminus = attach.source if attach.role else attach.target
+    managing = isinstance(terminus, Source | Target) and terminus.address == NODE
+    if attach.role:
+        return ResponseLink(channel, attach) if managing else OutgoingLink(channel, attach)
+    return RequestLink(channel, attach) if managing else PublishingLink(channel, attach)
 
 
 def _settle(cursor: Cursor, seq: int, state: Any) -> None:

@@ -106,6 +106,11 @@ class OutgoingLink:
         elif flow.echo:
             self._tell()
 
+    def wake(self) -> None:
+        """There may be room again."""
+        if self.attached:
+            self.queue.credit_gained(self)
+
     def _drained(self) -> None:
         """Give the rest of the credit back, once the queue has nothing for it."""
         if not self._drain or not self.attached:

@@ -10,6 +10,7 @@ Source: AMQP 1.0 part 3, section 3.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import DecodeError
 from penstock.protocols.amqp10.codec.values import Described, Symbol, ULong
 
-__all__ = ["Message", "encode_section", "parse_message"]
+__all__ = ["Message", "encode_section", "parse_message", "read_sections"]
 
 HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x71, 0x72, 0x73, 0x74
 DATA, SEQUENCE, VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
@@ -69,39 +70,46 @@ def parse_message(payload: bytes, *, values: int = VALUES_MAX) -> Message:
 
     """
     message = Message()
-    at, last = 0, 0
+    last = 0
     bodies: list[bytes] = []
-    while at < len(payload):
-        section, end = decode_one(payload, at, values=values)
-        code = _code(section)
-        kind = _KINDS.get(code)
-        if kind is not None and type(section.value) is not kind:
-            raise DecodeError(f"a section {_NAMES[code]} with another value")
+    for code, value, raw in read_sections(payload, values=values):
         many = code in (DATA, SEQUENCE) and code == last
         if (code <= last and not many) or (DATA <= last <= VALUE and code not in (FOOTER, last)):
             raise DecodeError(f"a section {_NAMES[code]} behind {_NAMES[last]}")
-        raw = payload[at:end]
         if code == HEADER:
-            message.header = section.value
+            message.header = value
         elif code == ANNOTATIONS:
-            message.annotations = section.value
+            message.annotations = value
         elif code == PROPERTIES:
-            message.properties = section.value
+            message.properties = value
         elif code == APPLICATION_PROPERTIES:
-            message.application_properties = section.value
+            message.application_properties = value
         if DATA <= code <= VALUE:
             bodies.append(raw)
             if code == DATA:
-                message.data = section.value
+                message.data = value
         else:
             message.raw[code] = raw
-        at, last = end, code
+        last = code
     message.body = b"".join(bodies)
     if not bodies:
         message.data = b""
     elif len(bodies) > 1:
         message.data = None
     return message
+
+
+def read_sections(payload: bytes, *, values: int = VALUES_MAX) -> Iterator[tuple[int, Any, bytes]]:
+    """The sections of a message in the order they have: code, value, bytes. Raises DecodeError."""
+    at = 0
+    while at < len(payload):
+        section, end = decode_one(payload, at, values=values)
+        code = _code(section)
+        kind = _KINDS.get(code)
+        if kind is not None and type(section.value) is not kind:
+            raise DecodeError(f"a section {_NAMES[code]} with another value")
+        yield code, section.value, payload[at:end]
+        at = end
 
 
 def encode_section(code: int, value: Any) -> bytes:

@@ -30,7 +30,6 @@ Source: AMQP 1.0 part 3, section 3.2; RabbitMQ 4's conversions (mc_amqp, mc_amqp
 
 from __future__ import annotations
 
-import decimal
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -45,6 +44,7 @@ from penstock.protocols.amqp10.messages.addresses import (
     parse_address,
     queue_address,
 )
+from penstock.protocols.amqp10.messages.tables import SHORT_MAX, from_field, to_field, valid
 from penstock.protocols.properties import _tables as t
 from penstock.protocols.properties.properties import decode_properties, encode_properties
 from penstock.protocols.properties.values import Table, Value
@@ -57,9 +57,6 @@ SECTIONS: Final = "x-amqp10-sections"
 BODY_TYPE: Final = "amqp-1.0"
 """The type of a message whose body is sections; RabbitMQ's word for it."""
 _TOPIC: Final = "/topic/"
-_SHORT_MAX: Final = 255
-_NESTED_MAX: Final = 8
-"""Levels of a header that is translated; deeper ones stay behind."""
 _TTL_MAX: Final = 315_360_000_000
 _KEPT: Final = (s.ANNOTATIONS, s.PROPERTIES, s.APPLICATION_PROPERTIES, s.FOOTER)
 _OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
@@ -167,7 +164,7 @@ def _header(header: list[Any]) -> tuple[bool, int, int | None]:
 
 
 def _put(properties: Table, name: str, text: str | None) -> None:
-    if text is not None and len(text.encode("utf-8", "surrogateescape")) <= _SHORT_MAX:
+    if text is not None and len(text.encode("utf-8", "surrogateescape")) <= SHORT_MAX:
         properties[name] = text
 
 
@@ -200,57 +197,12 @@ def _reply_to_091(value: Any) -> str | None:
 
 
 def _put_header(headers: Table, name: str, value: Any) -> None:
-    if name in _RESERVED or name.startswith(_OWN) or len(name.encode()) > _SHORT_MAX:
+    if name in _RESERVED or name.startswith(_OWN) or len(name.encode()) > SHORT_MAX:
         return
     try:
-        headers[name] = _value_091(value, 0)
+        headers[name] = to_field(value)
     except ValueError:
         return  # it has no words for it: the sections are kept as they are
-
-
-def _value_091(value: Any, depth: int) -> Value:
-    """A value as a table has it. Raises ValueError: it cannot."""
-    if depth > _NESTED_MAX:
-        raise ValueError
-    match value:
-        case None | bool():
-            return value
-        case v.Described():
-            return _value_091(value.value, depth + 1)
-        case v.Array():
-            return [_value_091(item, depth + 1) for item in value.items]
-        case list():
-            return [_value_091(item, depth + 1) for item in value]
-        case dict():
-            return {_name(key): _value_091(item, depth + 1) for key, item in value.items()}
-        case v.Timestamp():
-            return t.Timestamp(value // 1000) if value >= 0 else t.Long(value)
-        case v.ULong():
-            return t.Long(value) if value < 2**63 else str(int(value))
-        case v.Decimal() | bytes():
-            return t.ByteArray(value)
-        case str() | UUID():
-            return str(value)
-        case float():
-            return float(value)
-    return _NUMBERS[type(value)](value)
-
-
-_NUMBERS: Final[dict[type, type[int]]] = {
-    v.UByte: t.UnsignedByte,
-    v.UShort: t.UnsignedShort,
-    v.UInt: t.UnsignedInt,
-    v.Byte: t.Byte,
-    v.Short: t.Short,
-    v.Int: int,
-    int: t.Long,
-}
-
-
-def _name(key: Any) -> str:
-    if not isinstance(key, str) or len(key.encode()) > _SHORT_MAX:
-        raise ValueError
-    return str(key)
 
 
 # 0-9-1 -> AMQP 1.0
@@ -280,8 +232,8 @@ def amqp10_from_stored(
     parts = split_key_block(key_block)
     if parts is not None:
         annotations = annotations | {
-            v.Symbol("x-exchange"): _valid(parts[0]),
-            v.Symbol("x-routing-key"): _valid(parts[1].decode("utf-8", "replace")),
+            v.Symbol("x-exchange"): valid(parts[0]),
+            v.Symbol("x-routing-key"): valid(parts[1].decode("utf-8", "replace")),
         }
     raw = _header_section(properties, delivery_count, ttl_ms) + s.encode_section(s.ANNOTATIONS, annotations)
     if kept is None:
@@ -334,15 +286,15 @@ def _views(properties: Table, headers: Table) -> dict[int, Any]:
     annotations: dict[v.Symbol, Any] = {}
     for name, field in _BASIC.items():
         if field in properties and properties[field] != BODY_TYPE:
-            annotations[v.Symbol(name)] = _valid(properties[field])
+            annotations[v.Symbol(name)] = valid(properties[field])
     application: dict[str, Any] = {}
     for name, value in headers.items():
         if name in _RESERVED:
             continue
         if name.startswith("x-") and name.isascii():
-            annotations[v.Symbol(name)] = _value_10(value)
+            annotations[v.Symbol(name)] = from_field(value)
         elif not isinstance(value, list | dict):
-            application[_valid(name)] = _value_10(value)
+            application[valid(name)] = from_field(value)
     fields = [_field_10(properties, name) for name in _FIELDS]
     while fields and fields[-1] is None:
         fields.pop()
@@ -365,40 +317,4 @@ def _field_10(properties: Table, name: str) -> Any:
         return value.encode("utf-8", "surrogateescape")
     if name in ("content_type", "content_encoding"):
         return v.Symbol(value) if value.isascii() else None
-    return _valid(value)
-
-
-def _valid(text: Any) -> str:
-    """Text without the surrogates that stand for bytes that are no UTF-8."""
-    return str(text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _value_10(value: Value) -> Any:
-    match value:
-        case None | bool():
-            return value
-        case t.Timestamp():
-            return v.Timestamp(min(value, 2**53) * 1000)
-        case list():
-            return [_value_10(item) for item in value]
-        case dict():
-            return {_valid(key): _value_10(item) for key, item in value.items()}
-        case str():
-            return _valid(value)
-        case bytes():
-            return bytes(value)
-        case float():
-            return value
-        case decimal.Decimal():
-            return str(value)
-    return _INTEGERS.get(type(value), v.Int)(value)
-
-
-_INTEGERS: Final[dict[type, type[int]]] = {
-    t.Byte: v.Byte,
-    t.UnsignedByte: v.UByte,
-    t.Short: v.Short,
-    t.UnsignedShort: v.UShort,
-    t.UnsignedInt: v.UInt,
-    t.Long: int,
-}
+    return valid(value)

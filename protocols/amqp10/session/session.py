@@ -44,6 +44,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Transfer,
 )
 from penstock.protocols.amqp10.codec.values import Symbol
+from penstock.protocols.amqp10.management.requests import Response
 from penstock.protocols.amqp10.options import Options
 from penstock.protocols.amqp10.session.state import Login, State
 from penstock.protocols.net.connection_info import Totals
@@ -65,6 +66,8 @@ _LOGIN_FRAME_MAX: Final = 8192
 _IDLE_MIN_MS: Final = 2000
 """A heartbeat is sent once a second at most."""
 _VHOST: Final = "vhost:"
+_VERSION: Final = "4.0.9"
+"""The RabbitMQ whose features are those that are here."""
 
 
 class Session:
@@ -91,7 +94,7 @@ class Session:
         self.dirty = dirty
         self.flush = flush
         self.name = name
-        self._look = look
+        self.look = look
         self._owner = owner
         self._version = version
         self.state = State.HEADER
@@ -108,6 +111,8 @@ class Session:
         self.vhost: Vhost
         self.table: RouteTable
         self.login: Login | None = None
+        self._renewal: Callable[[Response], None] | None = None
+        """Takes the answer to a new token that is being checked."""
         self.elsewhere: int | None = None
         self.ended: str | None = None
         self.blocked = False
@@ -270,6 +275,8 @@ class Session:
 
     def authenticated(self, identity: Identity) -> None:
         """The login was right."""
+        if self.state is State.RUNNING:
+            self._renewed(identity)
         if self.state is not State.LOGIN:
             return
         self.actor = Actor(identity, self._owner)
@@ -285,6 +292,36 @@ class Session:
         """The login was wrong; the peer learns that and no more."""
         if self.state is State.LOGIN:
             self._refuse_login(error.message)
+        elif self.state is State.RUNNING:
+            self._answer_renewal(Response(403, "the token was refused"))
+
+    # A new token
+
+    def renew(self, token: object, answer: Callable[[Response], None]) -> None:
+        """The client has a new token, which is checked as at the login."""
+        if not isinstance(token, bytes):
+            answer(Response(400, "a token is binary"))
+        elif self._renewal is not None:
+            answer(Response(400, "a token is being checked already"))
+        elif self.identity.grants is None:
+            answer(Response(204))  # a password is looked at once: who is in stays in
+        else:
+            self._renewal = answer
+            self.login = Login(self.identity.username, token)
+
+    def _renewed(self, identity: Identity) -> None:
+        if identity.grants is None or identity.username != self.identity.username:
+            self._answer_renewal(Response(403, "the token is another user's"))
+            return
+        self.actor = Actor(identity, self._owner)
+        self.table = self.vhost.publisher(identity, ENC_AMQP091)
+        self._answer_renewal(Response(204))
+        self.permissions_changed()
+
+    def _answer_renewal(self, response: Response) -> None:
+        answer, self._renewal = self._renewal, None
+        if answer is not None:
+            answer(response)
 
     def _open(self, open_: Open) -> None:
         vhost = (open_.hostname or "").removeprefix(_VHOST) if _names_vhost(open_) else "/"
@@ -321,7 +358,12 @@ class Session:
                 channel_max=options.channel_max,
                 idle_time_out=options.heartbeat_s * 1000 or None,
                 offered_capabilities=("ANONYMOUS-RELAY",),
-                properties={Symbol("product"): "penstock", Symbol("version"): self._version},
+                properties={
+                    # RabbitMQ's clients speak to nobody else, and look for its features by its version.
+                    Symbol("product"): "RabbitMQ",
+                    Symbol("version"): _VERSION,
+                    Symbol("platform"): f"penstock {self._version}",
+                },
             )
         )
 
@@ -389,13 +431,16 @@ class Session:
         self.dirty()
 
     def permissions_changed(self) -> None:
-        """Detach what would not be allowed any more, or leave the vhost."""
+        """Take over changed tags, and detach what would not be allowed any more, or leave the vhost."""
+        if self.identity.grants is None:
+            known = self.broker.users.identity(self.identity.username)
+            self.actor = Actor(known or self.identity, self._owner)
         if not self.broker.authorizer.enter(self.identity, self.vhost.name):
             name = self.vhost.name
             self.fail(told(AccessRefused("vhost", name, name, self.identity.username, "read")))
         for channel in self.channels.values():
             channel.permissions_changed()
-        self._look()
+        self.look()
 
     def shutdown(self) -> None:
         """The gateway stops."""
@@ -404,7 +449,7 @@ class Session:
     def force_close(self, reason: str) -> None:
         """The operator wants the connection to end."""
         self.fail(Error("amqp:connection:forced", reason))
-        self._look()
+        self.look()
 
     def lost(self) -> None:
         """The transport is gone."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["CREDIT", "WINDOW", "Options"]
+__all__ = ["CREDIT", "NODE", "WINDOW", "Options"]
+
+NODE: Final = f"penstock@{platform.node()}"
+"""The name of this broker, for clients that ask where a queue is."""
 
 CREDIT: Final = 256
 """Messages that a sender may have under way; given again when half of them came."""

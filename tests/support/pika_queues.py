@@ -30,6 +30,13 @@ def own_queue(channel: BlockingChannel, **arguments: object) -> str:
     return name
 
 
+def declare_durable(amqp_port: int, name: str) -> str:
+    """Make a durable queue, for clients that cannot; its name."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp_port)) as connection:
+        connection.channel().queue_declare(name, durable=True)
+    return name
+
+
 def until(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
     """The first answer that is enough."""
     deadline = time.monotonic() + WAIT_S

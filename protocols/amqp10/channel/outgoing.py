@@ -52,6 +52,8 @@ class OutgoingLink:
             raise LinkError("amqp:invalid-field", "a receiver has a source")
         if source.filter:
             raise LinkError("amqp:not-implemented", "there are no filters here; receive without one")
+        if source.distribution_mode == "copy":
+            raise LinkError("amqp:not-implemented", "a queue is not browsed here; receive and release")
         self.queue = self._queue_of(source)
         if isinstance(self.queue, Stream):
             raise LinkError("amqp:not-implemented", f"'{self.queue.name}' is a stream; read it over 0-9-1")
@@ -79,7 +81,7 @@ class OutgoingLink:
             return vhost.queue(name, actor)
         if not isinstance(source.address, str):
             raise LinkError("amqp:invalid-field", "a source has an address, or is dynamic")
-        place = parse_address(source.address)
+        place = parse_address(source.address, source.capabilities)
         if place.is_queue:
             return vhost.queue(place.routing_key, actor)
         declared = vhost.declare_queue("", actor, exclusive=True, auto_delete=True)

@@ -8,6 +8,7 @@ Source: AMQP 1.0 part 3 section 3.4.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
@@ -22,12 +23,19 @@ from penstock.protocols.amqp10.codec.performatives import (
     Released,
     Target,
 )
-from penstock.protocols.amqp10.messages.addresses import AddressError, Place, parse_address
+from penstock.protocols.amqp10.messages.addresses import (
+    TOPICS,
+    AddressError,
+    Place,
+    exchange_address,
+    parse_address,
+    queue_address,
+)
 from penstock.protocols.amqp10.messages.translate import Stored, stored_from_amqp10
 from penstock.protocols.properties.properties import decode_properties
 from penstock.router.arguments import MessageHeaders
 from penstock.router.errors import NotFound
-from penstock.router.names import ENC_AMQP091, join_key_block
+from penstock.router.names import ENC_AMQP091, join_key_block, server_name
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.channel.channel import Channel
@@ -46,13 +54,32 @@ class PublishingLink(IncomingLink):
         target = attach.target
         if not isinstance(target, Target):
             raise LinkError("amqp:not-implemented", "there are no transactions here; attach to a queue")
-        if target.dynamic:
-            raise LinkError("amqp:not-implemented", "a target is not made on demand; declare the queue first")
+        self._made = ""
+        """The queue that was made for the link, and goes with it."""
         self.place: Place | None = None
         """None: each message says itself where it goes."""
-        if target.address is not None:
-            self.place = _place(target.address)
+        if target.dynamic:
+            self.place = self._make(target)
+        elif target.address is not None:
+            self.place = _place(target.address, target.capabilities)
             self._require(self.place)
+
+    def _make(self, target: Target) -> Place:
+        """A topic, or a queue that this connection alone reads. Raises RoutingError."""
+        session = self.channel.session
+        if "temporary-topic" in target.capabilities:
+            place = Place(TOPICS, server_name("amq.gen-"))
+            target.address = exchange_address(place.exchange, place.routing_key)
+            return place
+        self._made = session.vhost.declare_queue("", session.actor, exclusive=True).name
+        target.address = queue_address(self._made)
+        return Place("", self._made)
+
+    def detached(self) -> None:
+        super().detached()
+        session = self.channel.session
+        if self._made in session.vhost.queues:
+            session.vhost.delete_queue(self._made, session.actor)
 
     def _require(self, place: Place) -> None:
         """Raises RoutingError: the place is not there, or the user may not publish to it."""
@@ -106,7 +133,7 @@ class PublishingLink(IncomingLink):
         return Accepted(), published.lsn, stored.durable and route.durable
 
 
-def _place(address: Any) -> Place:
+def _place(address: Any, capabilities: Collection[str] = ()) -> Place:
     if not isinstance(address, str):
         raise AddressError("a message to no address, on a link to no address", remedy="set its field to")
-    return parse_address(address)
+    return parse_address(address, capabilities)

@@ -38,13 +38,13 @@ def _table(kind: str, arguments: dict[Any, Any]) -> Arguments:
 
 
 def arguments_shown(arguments: Arguments) -> dict[str, Any]:
-    """Arguments as a map; integers are longs."""
+    """Arguments as a map. Integers are ints, which clients compare with theirs, or longs if they must be."""
     return {name: _shown(value) for name, value in arguments.items()}
 
 
 def _shown(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
+        return v.Int(value) if -(2**31) <= value < 2**31 else int(value)
     if isinstance(value, datetime):
         return v.Timestamp(value.timestamp() * 1000)
     if isinstance(value, list | tuple):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any, Final
 
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.management.bodies import arguments_shown, read_body
 from penstock.protocols.amqp10.management.requests import Refused, Request, Response, decoded
+from penstock.protocols.amqp10.options import NODE
 from penstock.router.authorization.identity import Actor
 from penstock.router.vhost.vhost import Declared, Vhost
 
 __all__ = ["declare", "delete", "get", "purge"]
 
 _FIELDS: Final = {"durable": True, "exclusive": False, "auto_delete": False, "arguments": {}}
-_NODE: Final = f"penstock@{platform.node()}"
 
 
 def get(vhost: Vhost, actor: Actor, request: Request) -> Response:
@@ -64,6 +63,6 @@ def _shown(vhost: Vhost, declared: Declared) -> dict[str, Any]:
         "exclusive": queue.owner is not None,
         "type": str(queue.arguments.get("x-queue-type", "classic")),
         "arguments": arguments_shown(queue.arguments),
-        "leader": _NODE,
-        "replicas": v.Array(0xB1, [_NODE]),
+        "leader": NODE,
+        "replicas": v.Array(0xB1, [NODE]),
     }

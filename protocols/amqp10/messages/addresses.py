@@ -4,7 +4,8 @@
     /exchanges/:exchange/:routing-key   an exchange with a routing key
     /exchanges/:exchange                an exchange, with the routing key ""
     queue://NAME, NAME                  a queue
-    topic://NAME                        amq.topic, with NAME as its routing key
+    topic://NAME                        amq.topic, with NAME as its routing key; so is NAME where a terminus
+                                        has the capability `topic`, as those of JMS do
 
 Names in RabbitMQ's scheme are percent-encoded, so that they may have a slash; the other forms have their
 names as they are. A null address is not one of these: its messages name theirs in their field `to`.
@@ -15,13 +16,14 @@ Source: RabbitMQ 4's AMQP address v2; RFC 3986 section 2.1.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
 
-__all__ = ["AddressError", "Place", "exchange_address", "parse_address", "queue_address"]
+__all__ = ["TOPICS", "AddressError", "Place", "exchange_address", "parse_address", "queue_address"]
 
 TOPICS: Final = "amq.topic"
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -46,8 +48,13 @@ class Place:
         return not self.exchange
 
 
-def parse_address(address: str) -> Place:
-    """The place that an address names. Raises AddressError."""
+def parse_address(address: str, capabilities: Collection[str] = ()) -> Place:
+    """The place that an address names. Raises AddressError.
+
+    `capabilities` of the terminus with that address: with `topic`, a plain name is a topic.
+    """
+    if "topic" in capabilities and not address.startswith(("/", "queue://", "topic://")):
+        address = f"topic://{address}"
     if address.startswith("/"):
         return _parse_scheme(address)
     if address.startswith("topic://"):

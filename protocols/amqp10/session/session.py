@@ -45,7 +45,7 @@ from penstock.protocols.amqp10.codec.performatives import (
 )
 from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.management.requests import Response
-from penstock.protocols.amqp10.options import Options
+from penstock.protocols.amqp10.options import NODE, Options
 from penstock.protocols.amqp10.session.state import Login, State
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.authorization.identity import Actor, Identity
@@ -362,6 +362,7 @@ class Session:
                     # RabbitMQ's clients speak to nobody else, and look for its features by its version.
                     Symbol("product"): "RabbitMQ",
                     Symbol("version"): _VERSION,
+                    Symbol("node"): NODE,
                     Symbol("platform"): f"penstock {self._version}",
                 },
             )

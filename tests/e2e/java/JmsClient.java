@@ -1,0 +1,127 @@
+// Qpid JMS as it is: JmsClient URI NAME SCENARIO. It prints "ok", or an error.
+
+import java.util.HashSet;
+import java.util.Set;
+import javax.jms.Connection;
+import javax.jms.DeliveryMode;
+import javax.jms.Destination;
+import javax.jms.Message;
+import javax.jms.MessageConsumer;
+import javax.jms.MessageProducer;
+import javax.jms.Queue;
+import javax.jms.Session;
+import javax.jms.TextMessage;
+import javax.jms.Topic;
+import org.apache.qpid.jms.JmsConnectionFactory;
+
+public class JmsClient {
+    static final long LIMIT_MS = 100_000;
+
+    public static void main(String[] arguments) throws Exception {
+        Connection connection = new JmsConnectionFactory("guest", "guest", arguments[0]).createConnection();
+        connection.setClientID(arguments[1]);
+        connection.start();
+        Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
+        switch (arguments[2]) {
+            case "work" -> work(session, arguments[1]);
+            case "topics" -> topics(session, arguments[1]);
+            case "request" -> request(connection, session, arguments[1]);
+            case "restart" -> restart(session, arguments[1]);
+            default -> throw new IllegalArgumentException(arguments[2]);
+        }
+        connection.close();
+        System.out.println("ok");
+        System.exit(0);
+    }
+
+    static void send(Session session, MessageProducer producer, int first, int count) throws Exception {
+        for (int i = first; i < first + count; i++) {
+            TextMessage message = session.createTextMessage("" + i);
+            message.setIntProperty("number", i);
+            message.setJMSCorrelationID("c" + i);
+            producer.send(message);
+        }
+    }
+
+    static TextMessage take(MessageConsumer consumer) throws Exception {
+        Message message = consumer.receive(LIMIT_MS);
+        check(message instanceof TextMessage, "a text message, not " + message);
+        return (TextMessage) message;
+    }
+
+    static void work(Session session, String name) throws Exception {
+        Queue queue = session.createQueue(name);
+        MessageProducer producer = session.createProducer(queue);
+        producer.setPriority(7);
+        MessageConsumer consumer = session.createConsumer(queue);
+        send(session, producer, 0, 500);
+        for (int i = 0; i < 500; i++) {
+            TextMessage message = take(consumer);
+            check(message.getText().equals("" + i) && message.getIntProperty("number") == i, "order at " + i);
+            check(message.getJMSCorrelationID().equals("c" + i) && message.getJMSPriority() == 7, "fields");
+            check(message.getJMSDestination().equals(queue), "destination " + message.getJMSDestination());
+            check(message.getJMSDeliveryMode() == DeliveryMode.PERSISTENT, "durable");
+            if (i % 100 == 99) message.acknowledge();
+        }
+        send(session, producer, 500, 2);
+        take(consumer);
+        session.recover();
+        check(take(consumer).getJMSRedelivered(), "redelivered");
+        take(consumer).acknowledge();
+        check(consumer.receiveNoWait() == null, "nothing left");
+    }
+
+    static void topics(Session session, String name) throws Exception {
+        Topic topic = session.createTopic(name);
+        MessageConsumer[] consumers = {session.createConsumer(topic), session.createConsumer(topic)};
+        MessageProducer producer = session.createProducer(topic);
+        send(session, producer, 0, 10);
+        for (MessageConsumer consumer : consumers) {
+            for (int i = 0; i < 10; i++) {
+                TextMessage message = take(consumer);
+                check(message.getText().equals("" + i), "order");
+                check(message.getJMSDestination().equals(topic), "destination " + message.getJMSDestination());
+            }
+        }
+    }
+
+    static void request(Connection connection, Session session, String name) throws Exception {
+        Queue queue = session.createQueue(name);
+        Session other = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer requests = other.createConsumer(queue);
+        for (Destination answers : new Destination[] {session.createTemporaryQueue(), session.createTemporaryTopic()}) {
+            MessageConsumer consumer = session.createConsumer(answers);
+            TextMessage question = session.createTextMessage("2+2");
+            question.setJMSReplyTo(answers);
+            session.createProducer(queue).send(question);
+            TextMessage asked = take(requests);
+            TextMessage answer = other.createTextMessage(asked.getText() + "=4");
+            MessageProducer anonymous = other.createProducer(null);
+            anonymous.send(asked.getJMSReplyTo(), answer);
+            check(take(consumer).getText().equals("2+2=4"), "answer");
+            consumer.close();
+            anonymous.close();
+        }
+    }
+
+    static void restart(Session session, String name) throws Exception {
+        Queue queue = session.createQueue(name);
+        MessageProducer producer = session.createProducer(queue);
+        MessageConsumer consumer = session.createConsumer(queue);
+        send(session, producer, 0, 10);
+        Set<String> seen = new HashSet<>();
+        while (seen.size() < 10) seen.add(take(consumer).getText());
+        System.out.println("restart");
+        System.in.read();
+        send(session, producer, 10, 10);
+        while (seen.size() < 20) {
+            TextMessage message = take(consumer);
+            seen.add(message.getText());
+            message.acknowledge();
+        }
+    }
+
+    static void check(boolean right, String what) {
+        if (!right) throw new AssertionError(what);
+    }
+}

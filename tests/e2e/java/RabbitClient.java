@@ -1,0 +1,180 @@
+// RabbitMQ's Java client for AMQP 1.0 as it is: RabbitClient URI NAME SCENARIO. It prints "ok", or an error.
+
+import com.rabbitmq.client.amqp.AddressBuilder;
+import com.rabbitmq.client.amqp.Connection;
+import com.rabbitmq.client.amqp.Consumer;
+import com.rabbitmq.client.amqp.Environment;
+import com.rabbitmq.client.amqp.Management;
+import com.rabbitmq.client.amqp.Message;
+import com.rabbitmq.client.amqp.Publisher;
+import com.rabbitmq.client.amqp.RpcClient;
+import com.rabbitmq.client.amqp.RpcServer;
+import com.rabbitmq.client.amqp.impl.AmqpEnvironmentBuilder;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+
+public class RabbitClient {
+    static final int LIMIT_S = 100;
+
+    public static void main(String[] arguments) throws Exception {
+        String uri = arguments[0];
+        String name = arguments[1];
+        try (Environment environment = new AmqpEnvironmentBuilder().connectionSettings().uri(uri)
+                .environmentBuilder().build();
+             Connection connection = environment.connectionBuilder()
+                .recovery().backOffDelayPolicy(com.rabbitmq.client.amqp.BackOffDelayPolicy.fixed(Duration.ofMillis(200)))
+                .connectionBuilder().build()) {
+            switch (arguments[2]) {
+                case "work" -> work(connection, name);
+                case "topics" -> topics(connection, name);
+                case "request" -> request(connection, name);
+                case "restart" -> restart(connection, name);
+                default -> throw new IllegalArgumentException(arguments[2]);
+            }
+        }
+        System.out.println("ok");
+        System.exit(0);
+    }
+
+    static void publish(Connection connection, String queue, int count, int first) throws Exception {
+        CountDownLatch accepted = new CountDownLatch(count);
+        Publisher publisher = connection.publisherBuilder().queue(queue).build();
+        for (int i = 0; i < count; i++) {
+            Message message = publisher.message(bytes("" + (first + i))).messageId((long) i).durable(true);
+            publisher.publish(message, context -> {
+                if (context.status() == Publisher.Status.ACCEPTED) accepted.countDown();
+            });
+        }
+        await(accepted, "outcomes");
+        publisher.close();
+    }
+
+    static void work(Connection connection, String queue) throws Exception {
+        Management management = connection.management();
+        Management.QueueInfo made = management.queue(queue).quorum().queue()
+            .maxLength(10_000).deadLetterExchange("amq.fanout").declare();
+        check(made.type() == Management.QueueType.QUORUM && made.messageCount() == 0, "declared " + made);
+        String letters = queue + "-dead";
+        management.queue(letters).exclusive(true).autoDelete(true).declare();
+        management.binding().sourceExchange("amq.fanout").destinationQueue(letters).bind();
+        publish(connection, queue, 1000, 0);
+        check(management.queueInfo(queue).messageCount() == 1000, "messages");
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        CountDownLatch done = new CountDownLatch(1000);
+        Consumer[] consumers = new Consumer[2];
+        for (int i = 0; i < 2; i++) {
+            consumers[i] = connection.consumerBuilder().queue(queue).initialCredits(50).messageHandler((context, message) -> {
+                String body = text(message);
+                if (body.equals("13") && seen.add("first 13")) {
+                    context.requeue();
+                } else if (body.equals("14")) {
+                    context.discard();
+                    if (seen.add(body)) done.countDown();
+                } else {
+                    context.accept();
+                    if (seen.add(body)) done.countDown();
+                }
+            }).build();
+        }
+        await(done, "messages");
+        CountDownLatch dead = new CountDownLatch(1);
+        connection.consumerBuilder().queue(letters).messageHandler((context, message) -> {
+            context.accept();
+            if (text(message).equals("14") && message.annotation("x-first-death-queue").equals(queue)) dead.countDown();
+        }).build();
+        await(dead, "the dead letter");
+        for (Consumer consumer : consumers) consumer.close();
+        check(management.queuePurge(queue).messageCount() == 0, "left");
+        management.queueDelete(queue);
+    }
+
+    static void topics(Connection connection, String name) throws Exception {
+        Management management = connection.management();
+        management.exchange(name).type(Management.ExchangeType.TOPIC).declare();
+        CountDownLatch got = new CountDownLatch(3);
+        for (String pattern : new String[] {"news.#", "news.*", "*.today"}) {
+            String queue = management.queue().exclusive(true).declare().name();
+            management.binding().sourceExchange(name).destinationQueue(queue).key(pattern)
+                .argument("n", 1).bind();
+            connection.consumerBuilder().queue(queue).messageHandler((context, message) -> {
+                context.accept();
+                if (message.property("k").equals(7L)) got.countDown();
+            }).build();
+        }
+        Publisher publisher = connection.publisherBuilder().exchange(name).key("news.today").build();
+        publisher.publish(publisher.message(bytes("n")).property("k", 7L), context -> {});
+        await(got, "copies");
+        String other = management.queue().exclusive(true).declare().name();
+        management.binding().sourceExchange(name).destinationQueue(other).key("k").argument("n", 1).bind();
+        management.unbind().sourceExchange(name).destinationQueue(other).key("k").argument("n", 1).unbind();
+        CountDownLatch released = new CountDownLatch(1);
+        Publisher nowhere = connection.publisherBuilder().exchange(name).key("k").build();
+        nowhere.publish(nowhere.message(bytes("n")), context -> {
+            if (context.status() == Publisher.Status.RELEASED) released.countDown();
+        });
+        await(released, "the outcome released");
+        management.exchangeDelete(name);
+    }
+
+    static void request(Connection connection, String queue) throws Exception {
+        connection.management().queue(queue).declare();
+        RpcServer server = connection.rpcServerBuilder().requestQueue(queue)
+            .handler((context, request) -> context.message(bytes(text(request) + "!"))).build();
+        RpcClient client = connection.rpcClientBuilder().requestAddress().queue(queue).rpcClient().build();
+        for (int i = 0; i < 20; i++) {
+            Message answer = client.publish(client.message(bytes("q" + i))).get(LIMIT_S, TimeUnit.SECONDS);
+            check(text(answer).equals("q" + i + "!"), "answer " + text(answer));
+        }
+        client.close();
+        server.close();
+    }
+
+    static void restart(Connection connection, String queue) throws Exception {
+        connection.management().queue(queue).declare();
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        CountDownLatch first = new CountDownLatch(100);
+        CountDownLatch all = new CountDownLatch(200);
+        connection.consumerBuilder().queue(queue).messageHandler((context, message) -> {
+            context.accept();
+            if (seen.add(text(message))) {
+                first.countDown();
+                all.countDown();
+            }
+        }).build();
+        publish(connection, queue, 100, 0);
+        await(first, "messages before the restart");
+        System.out.println("restart");
+        System.in.read();
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
+        while (true) {
+            try {
+                publish(connection, queue, 100, 100);
+                break;
+            } catch (com.rabbitmq.client.amqp.AmqpException notYet) {
+                if (System.nanoTime() > end) throw notYet;
+            }
+        }
+        await(all, "messages after the restart");
+    }
+
+    static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    static String text(Message message) {
+        return new String(message.body(), StandardCharsets.UTF_8);
+    }
+
+    static void await(CountDownLatch latch, String what) throws Exception {
+        check(latch.await(LIMIT_S, TimeUnit.SECONDS), latch.getCount() + " missing of the " + what);
+    }
+
+    static void check(boolean right, String what) {
+        if (!right) throw new AssertionError(what);
+    }
+}

@@ -1,33 +1,31 @@
-"""AMQP on a socket: one asyncio protocol per connection around a sans-IO session, and the listener.
-
-Owns transports, timers and the checking of passwords; every decision is the session's. After each call into
-the session `_look` carries out what it wants.
-"""
+"""AMQP 0-9-1 on a socket, and the listener, which other versions of AMQP share. See `listening.speaker`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from penstock import __version__
 from penstock.config import Address
-from penstock.errors import PenstockError
 from penstock.protocols.amqp.connection_info import connection_facts
 from penstock.protocols.amqp.messages.half import serve_questions
-from penstock.protocols.amqp.options import CLOSE_TIMEOUT_S, AmqpOptions
+from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.amqp.session.session import Session
-from penstock.protocols.amqp.session.state import Login, State
+from penstock.protocols.amqp.session.state import State
 from penstock.protocols.listening.front_end import FrontEnd
-from penstock.protocols.login.logins import verified
+from penstock.protocols.listening.speaker import Speaker, SpokenConnection
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
-from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.connection_context import ServerOptions, wire
+from penstock.protocols.net.connection_info import ConnectionInfo
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.broker import Broker
 
-__all__ = ["AmqpConfig", "AmqpConnection", "serve"]
+__all__ = ["Amqp091", "AmqpConfig", "serve"]
+
+Other: TypeAlias = Callable[[SpokenConnection], Speaker[Any]]
+"""Another AMQP on a connection."""
 
 logger: Final = logging.getLogger("penstock.amqp")
 
@@ -56,180 +54,80 @@ class AmqpConfig(Protocol):
     def allow_anonymous(self) -> Literal["loopback"] | bool: ...
 
 
-class AmqpConnection(Connection):
-    """One connection."""
+class Amqp091(Speaker[Session]):
+    """AMQP 0-9-1 on a connection."""
+
+    spoken = "amqp091"
 
     def __init__(
-        self,
-        context: ConnectionContext,
-        broker: Broker,
-        options: AmqpOptions,
-        other: Callable[[Connection], None] | None = None,
+        self, connection: SpokenConnection, broker: Broker, options: AmqpOptions, other: Other | None
     ) -> None:
-        """`other` makes it a connection of another AMQP, when its header asks for it."""
-        super().__init__(context)
+        """`other` takes over when the header asks for another AMQP."""
+        self._spoken = connection
         self._other = other
-        self._broker = broker
-        self._anyone_anonymous = options.allow_anonymous is True
-        self._login: asyncio.Task[None] | None = None
-        self._close_timer: asyncio.TimerHandle | None = None
-        self._blocked = False
-        self._stalled = False
-        self.session = Session(
+        session = Session(
             broker,
             options,
-            self.out,
+            connection.out,
             version=__version__,
-            owner=self,
-            room=self.room,
-            dirty=self.dirty,
-            look=self._look,
-            name=lambda: self.name,
-            sink=self,
+            owner=connection,
+            room=connection.room,
+            dirty=connection.dirty,
+            look=self.look,
+            name=lambda: connection.name,
+            sink=connection,
         )
+        super().__init__(connection, broker, session, State, anonymous=options.allow_anonymous is True)
 
     def received(self, buffer: bytearray, size: int) -> int:
-        session = self.session
-        before = session.state
-        if before is State.HEADER and self._other is not None and bytes(buffer[: min(size, 8)]) in AMQP_1_0:
-            self._other(self)
-            return self.received(buffer, size)
-        consumed = session.receive(buffer, size)
-        if session.elsewhere is not None:
-            self.hand_over_with(session.elsewhere, buffer, size)
-            return size
-        if before is not State.RUNNING:
-            self.remember(buffer, consumed)
-        if before is not session.state:
-            self._moved(before)
-        self.want = session.codec.want
-        if self.metered:
-            self.spent(consumed)
-        self._look()
-        self.context.tick.schedule()
-        return consumed
+        if (
+            self.session.state is State.HEADER
+            and self._other is not None
+            and bytes(buffer[: min(size, 8)]) in AMQP_1_0
+        ):
+            self._spoken.speaker = self._other(self._spoken)
+            return self._spoken.received(buffer, size)
+        return super().received(buffer, size)
 
-    def _moved(self, before: State) -> None:
-        """The session is in another state than before the read."""
-        state = self.session.state
-        if before is State.HEADER and state is not State.ENDED:
-            self.greeted()
-        if state is State.RUNNING and self.user is None:
-            self.forget()
-            name = self.session.client_properties.get("connection_name")
-            self.logged_in(
-                self.session.actor.identity.username, vhost=self.session.vhost.name, client=str(name or "-")
-            )
-
-    def _look(self) -> None:
-        """Carry out what the session wants."""
-        session = self.session
-        if not self.handed_over:
-            self.quick = None if self.metered else session.quick
-        if session.login is not None:
-            login, session.login = session.login, None
-            # Nothing of this peer is handled before its password is checked.
-            self.hold("login")
-            self._login = self.loop.create_task(self._check_login(login))
-        written, synced = session.take_waits()
-        if written:
-            self.await_written(written)
-        if synced:
-            self.await_synced(synced)
-        if session.blocked:
-            self._blocked = True
-            self.hold("pressure")
-        elif self._blocked:
-            self._blocked = False
-            self.release("pressure")
-            self.loop.call_soon(self.handle_rest)
-        if session.stalled:
-            self._stalled = True
-            self.hold("answers")
-        elif self._stalled:
-            self._stalled = False
-            self.release("answers")
-            self.loop.call_soon(self.handle_rest)
+    def look(self) -> None:
+        session, connection = self.session, self.connection
+        if not connection.handed_over:
+            connection.quick = None if connection.metered else session.quick
+        self.hold_while(session.stalled, "answers")
+        super().look()
         if session.dropped is not None:
-            self.abort(session.dropped)
-        elif session.peer_closes:
-            self.close_behind_peer(session.ended or "")
-        elif session.ended is not None:
-            self.close(session.ended)
-        elif session.state is State.CLOSING and self._close_timer is None:
-            self._close_timer = self.loop.call_later(CLOSE_TIMEOUT_S, self.abort, session.failure)
+            connection.abort(session.dropped)
 
-    async def _check_login(self, login: Login) -> None:
-        try:
-            identity = await verified(
-                self,
-                self._broker.users,
-                None if login.anonymous else login,
-                everywhere=self._anyone_anonymous,
-            )
-        except PenstockError as error:
-            self.session.refused(error)
+    def end(self, reason: str) -> None:
+        if self.session.peer_closes:
+            self.connection.close_behind_peer(reason)
         else:
-            self.session.authenticated(identity)
-        self._login = None
-        self.release("login")
-        self._look()
+            self.connection.close(reason)
 
-    def on_secure(self, user: str | None) -> None:
-        self.session.certificate_user = user
+    def want(self) -> int:
+        return self.session.codec.want
 
-    def on_lost(self) -> None:
-        if self._login is not None:
-            self._login.cancel()
-        if self._close_timer is not None:
-            self._close_timer.cancel()
-        self.session.lost()
-        self.context.tick.schedule()
+    def place(self) -> tuple[str, str]:
+        return self.session.vhost.name, str(self.session.client_properties.get("connection_name") or "-")
 
-    def on_writable(self) -> None:
-        self.session.writable()
-        self._look()
-
-    def on_durable(self, ok: bool) -> None:
-        self.session.durable(ok)
-        self._look()
-
-    def on_backpressure(self, paused: bool) -> None:
-        self.session.backpressure(paused)
-        self._look()
-
-    def on_shutdown(self) -> None:
-        self.session.shutdown()
-        self._look()
-        self.flush()
-
-    def on_clock(self, now: float) -> None:
-        self.session.look_at_timeouts(now)
-        interval = self.session.heartbeat_s
-        if not interval or self.session.state not in (State.OPEN, State.RUNNING):
+    def clock(self, now: float) -> None:
+        session, connection = self.session, self.connection
+        session.look_at_timeouts(now)
+        interval = session.heartbeat_s
+        if not interval or session.state not in (State.OPEN, State.RUNNING):
             return
         # The bytes of a held peer lie unread in the socket: its silence is ours.
-        if now - self.last_read_at > 2 * interval and not self.held:
-            self.abort(f"missed heartbeats: nothing came for {2 * interval} s")
-        elif now - self.last_write_at >= interval / 2:
-            self.session.heartbeat()
-            self.flush()
+        if now - connection.last_read_at > 2 * interval and not connection.held:
+            connection.abort(f"missed heartbeats: nothing came for {2 * interval} s")
+        elif now - connection.last_write_at >= interval / 2:
+            session.heartbeat()
+            connection.flush()
 
     def message_counts(self) -> tuple[int, int]:
         return self.session.message_counts
 
-    @property
-    def spoken(self) -> str:
-        return "amqp091"
-
-    def totals(self) -> Totals:
-        return self.session.totals()
-
     def info(self) -> ConnectionInfo | None:
-        return self.flowing(connection_facts(self.session))
-
-    def force_close(self, reason: str) -> None:
-        self.session.force_close(reason)
+        return connection_facts(self.session)
 
 
 async def serve(
@@ -238,7 +136,7 @@ async def serve(
     server: ServerOptions,
     loop: asyncio.AbstractEventLoop,
     shared: ProcessContext | None = None,
-    other: Callable[[Connection], None] | None = None,
+    other: Other | None = None,
 ) -> FrontEnd:
     """Listen at every configured address, until `FrontEnd.drain`; `amqp.tls_address` needs `shared.tls`.
 
@@ -260,7 +158,7 @@ async def serve(
     context = wire(broker, server, loop, shared, logger, login_timeout_s=options.handshake_timeout_s)
 
     def connection() -> Connection:
-        return AmqpConnection(context, broker, options, other)
+        return SpokenConnection(context, lambda one: Amqp091(one, broker, options, other))
 
     serve_questions(broker)
     front = FrontEnd("amqp", context, max_connections=server.max_connections)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["CLOSE_TIMEOUT_S", "FRAME_MIN", "NEGOTIATION_FRAME_MAX", "AmqpOptions"]
+__all__ = ["FRAME_MIN", "NEGOTIATION_FRAME_MAX", "AmqpOptions"]
 
 FRAME_MIN: Final = 4096
 """The smallest frame_max a client may ask for (AMQP 0-9-1: every peer takes frames of 4096 bytes)."""
 
 NEGOTIATION_FRAME_MAX: Final = 8192
 """The largest frame before tune-ok: room for a token as a password, and what RabbitMQ allows since 4.1."""
-
-CLOSE_TIMEOUT_S: Final = 10.0
-"""How long a client has to answer connection.close before the socket is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

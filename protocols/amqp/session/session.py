@@ -157,6 +157,11 @@ class Session:
         capabilities = self.client_properties.get("capabilities")
         return isinstance(capabilities, dict) and capabilities.get(capability) is True
 
+    def take_login(self) -> Login | None:
+        """A login that is to be checked now."""
+        login, self.login = self.login, None
+        return login
+
     def take_waits(self) -> tuple[int, int]:
         """(LSN that must be written, LSN that must be synced) before `durable` has work to do; 0 = none."""
         written, synced = self.codec.take_waits()

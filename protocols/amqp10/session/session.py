@@ -387,6 +387,11 @@ class Session:
         else:
             self._written = max(self._written, lsn)
 
+    def take_login(self) -> Login | None:
+        """A login that is to be checked now."""
+        login, self.login = self.login, None
+        return login
+
     def take_waits(self) -> tuple[int, int]:
         """(LSN that must be written, LSN that must be synced) before `durable` has work to do; 0 = none."""
         log = self.broker.log

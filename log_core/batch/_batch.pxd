@@ -59,6 +59,7 @@ cdef enum:                            # record flags
     F_CHUNK = 128
     F_UNROUTED = 256
     F_EXACTLY_ONCE = 512
+    F_SECTIONS = 1024                 # sections of AMQP 1.0 stand in a header that is nobody else's
 
 cdef enum:                            # encodings
     ENC_NONE = 0

@@ -14,6 +14,7 @@ TOMBSTONE: Final = 64
 CHUNK: Final = 128
 UNROUTED: Final = 256
 EXACTLY_ONCE: Final = 512
+SECTIONS: Final = 1024
 """Flags of a record."""
 
 NONE: Final = 0

@@ -11,7 +11,10 @@ from typing import Final
 from penstock.protocols.properties._tables import decode_fields, encode_fields
 from penstock.protocols.properties.values import Table, Value
 
-__all__ = ["FIELDS", "decode_properties", "encode_properties"]
+__all__ = ["FIELDS", "SECTIONS_HEADER", "decode_properties", "encode_properties"]
+
+SECTIONS_HEADER: Final = "x-amqp10-sections"
+"""The header that a record with the flag SECTIONS has for consumers of AMQP 1.0 alone."""
 
 FIELDS: Final = (
     ("content_type", "s"),

@@ -49,6 +49,7 @@ from penstock.protocols.properties.blocks import (
     encode_header,
     encode_text,
 )
+from penstock.protocols.properties.properties import SECTIONS_HEADER
 
 __all__ = ["EXCHANGE", "amqp091_from_mqtt5", "mqtt5_from_amqp091", "routing_key_of", "topic_of"]
 
@@ -72,6 +73,7 @@ _RESERVED: Final = frozenset(
         "x-mqtt-response-topic",
         "x-mqtt-retain",
         "x-mqtt-topic",
+        SECTIONS_HEADER,
         "x-reply-to-topic",
         _ORDER,
     )

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from penstock.log_core.batch._batch import PERSISTENT, Record
+from penstock.log_core.batch._batch import PERSISTENT, SECTIONS, Record
 from penstock.router.errors import InvalidLength
 from penstock.router.exchanges.exchanges import Exchange
 from penstock.router.names import ENC_AMQP091, dotted, join_key_block, split_key_block, text
@@ -89,10 +89,10 @@ def hand_over(vhost: VhostState, source: Exchange, destination: QueueEntry | Exc
         route = vhost.publishing.route(None, ENC_AMQP091, key, vhost.headers_of(message))
         if route.error is not None or not route.routed:
             continue
-        flags, priority = message.flags & PERSISTENT, message.priority
+        flags, priority = message.flags & (PERSISTENT | SECTIONS), message.priority
         what = (message.key, message.props, message.body, flags, priority, message.enc, message.ttl)
         published = vhost.publishing.append(route, *what, message.origin)
-        if flags and route.durable:
+        if flags & PERSISTENT and route.durable:
             lsn = published.lsn
     if lsn:
         vhost.broker.tick.schedule()

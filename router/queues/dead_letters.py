@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.log_core.batch._batch import PERSISTENT, Record
+from penstock.log_core.batch._batch import PERSISTENT, SECTIONS, Record
 from penstock.router.arguments import Arguments
 from penstock.router.names import ENC_AMQP091, join_key_block, key_blocks_at
 from penstock.router.queues.arguments import queue_type
@@ -95,7 +95,7 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
                 words.served(letter.props, delay_ms),
                 record.body,
                 starts=key_blocks_at(held, keys),
-                flags=record.flags & PERSISTENT,
+                flags=record.flags & (PERSISTENT | SECTIONS),
                 priority=record.priority,
             )
         if route.error is not None or not (route.routed or route.recents):
@@ -120,7 +120,7 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
             keys[0],
             letter.props,
             record.body,
-            record.flags & PERSISTENT,
+            record.flags & (PERSISTENT | SECTIONS),
             record.priority,
             ENC_AMQP091,
             without=circling,

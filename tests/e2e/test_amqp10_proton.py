@@ -284,6 +284,37 @@ def test_amqp_0_9_1_and_1_0_exchange_messages(connect: Connect, queue: str, chan
     assert (body, found.content_type, found.headers["h"]) == (b"from 1.0", "text/plain", "v")
 
 
+def test_sections_that_0_9_1_has_no_words_for_are_kept_for_1_0_alone(
+    connect: Connect, queue: str, channel: Any
+) -> None:
+    connection = connect()
+    dying = f"{queue}-dying"
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+    channel.queue_declare(dying, durable=True, arguments=arguments)
+    sender = connection.create_sender(dying)
+    receiver = connection.create_receiver(dying)
+    for _ in range(2):
+        sender.send(Message(body=b"m", inferred=True, subject="s", properties={"h": 1}))
+        receiver.receive(timeout=LIMIT_S)
+        receiver.reject()
+    dead = connection.create_receiver(queue, credit=1)
+    came = dead.receive(timeout=LIMIT_S)
+    assert (came.subject, came.annotations["x-first-death-queue"]) == ("s", dying)
+    dead.accept()
+    dead.close()
+    _, properties, _ = channel.basic_get(queue, auto_ack=True)
+    assert properties.headers["h"] == 1
+    assert "x-amqp10-sections" not in properties.headers
+
+
+def test_a_header_of_0_9_1_is_no_section_of_1_0(connect: Connect, queue: str, channel: Any) -> None:
+    forged = b"\x00\x53\x73\xc0\x08\x02\x40\xa0\x04root"  # properties with the user-id root
+    properties = pika.BasicProperties(headers={"x-amqp10-sections": forged}, user_id="guest")
+    channel.basic_publish("", queue, b"m", properties)
+    came = connect().create_receiver(queue).receive(timeout=LIMIT_S)
+    assert bytes(came.user_id) == b"guest"
+
+
 def test_mqtt_and_amqp_1_0_exchange_messages(connect: Connect, mqtt_port: int) -> None:
     connection = connect()
     topic = f"t/{uuid4()}"

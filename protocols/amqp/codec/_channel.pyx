@@ -25,7 +25,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from penstock.log_core.batch._batch cimport ENC_AMQP091, Batch, RecordHeader
+from penstock.log_core.batch._batch cimport ENC_AMQP091, F_SECTIONS, Batch, RecordHeader
 from penstock.log_core.feeds._feed cimport Feed
 from penstock.protocols.properties._tables cimport load32, store32, store64
 from penstock.protocols.properties._translated cimport translated
@@ -38,6 +38,7 @@ from penstock.subscriptions.tick._fast_path cimport Served, FastPath
 from penstock.subscriptions.cursor._take_result cimport COUNTED, TAKEN, Item
 
 from penstock.protocols.amqp.codec.properties import without_header
+from penstock.protocols.properties.properties import SECTIONS_HEADER
 
 cdef enum:
     HEADERS = 0x20              # in the first byte of a properties block
@@ -374,6 +375,10 @@ cdef class Channel(Confirms):
             other_key, other_props = translated(record, blob, batch.base_ts, cursor._log)
             key = <const uint8_t*>PyBytes_AS_STRING(other_key)
             key_size = PyBytes_GET_SIZE(other_key)
+            props = <const uint8_t*>PyBytes_AS_STRING(other_props)
+            props_size = <uint32_t>PyBytes_GET_SIZE(other_props)
+        if record.flags & F_SECTIONS:
+            other_props = without_header(props[:props_size], SECTIONS_HEADER)
             props = <const uint8_t*>PyBytes_AS_STRING(other_props)
             props_size = <uint32_t>PyBytes_GET_SIZE(other_props)
         if item.redelivered == COUNTED:

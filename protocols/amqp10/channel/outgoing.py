@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
+from penstock.log_core.batch._batch import SECTIONS
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
 from penstock.protocols.amqp10.codec.performatives import Attach, Error, Flow, Source, Target
 from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
@@ -174,7 +175,14 @@ class OutgoingLink:
         elif record.enc != ENC_AMQP091:
             key, props = b"\0" + bytes((min(len(key), 255),)) + key[:255], b"\0\0"
         left = max(record.ttl - (self.queue.log.now_ms() - record.ts), 0) if record.ttl else None
-        return amqp10_from_stored(key, props, record.body, delivery_count=delivery_count, ttl_ms=left)
+        return amqp10_from_stored(
+            key,
+            props,
+            record.body,
+            sections=bool(record.flags & SECTIONS),
+            delivery_count=delivery_count,
+            ttl_ms=left,
+        )
 
     def cancelled(self, reason: str) -> None:
         """The queue let go of it."""

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.log_core.batch._batch import PERSISTENT
+from penstock.log_core.batch._batch import PERSISTENT, SECTIONS
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError
 from penstock.protocols.amqp10.codec.performatives import (
@@ -116,7 +116,7 @@ class PublishingLink(IncomingLink):
             key,
             stored.block,
             stored.body,
-            flags=PERSISTENT if stored.durable else 0,
+            flags=(PERSISTENT if stored.durable else 0) | (SECTIONS if stored.has_sections else 0),
             priority=stored.priority if stored.has_priority else 0,
             ttl_ms=max(ttl, 1) if ttl is not None and ttl <= _TTL_MAX else 0,
             headers=headers,

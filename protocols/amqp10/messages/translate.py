@@ -20,7 +20,8 @@
 | any other body | the body is its sections as they came, and type is `amqp-1.0` |
 
 The sections that would come back differently (annotations, properties, application properties, footer) are
-also kept byte for byte, in the header `x-amqp10-sections`. So consumers of AMQP 1.0 get them as they were
+also kept byte for byte, in the header `x-amqp10-sections`, and the record has the flag SECTIONS: consumers
+of 0-9-1 do not get that header. So consumers of AMQP 1.0 get them as they were
 sent; the broker's own annotations, such as `x-death`, are added. Delivery annotations end here: they are for
 the next node only. Neither function raises for any well-formed message or any record: what the other side
 cannot say stays behind.
@@ -46,14 +47,12 @@ from penstock.protocols.amqp10.messages.addresses import (
 )
 from penstock.protocols.amqp10.messages.tables import SHORT_MAX, from_field, to_field, valid
 from penstock.protocols.properties import _tables as t
-from penstock.protocols.properties.properties import decode_properties, encode_properties
+from penstock.protocols.properties.properties import SECTIONS_HEADER, decode_properties, encode_properties
 from penstock.protocols.properties.values import Table, Value
 from penstock.router.names import split_key_block
 
-__all__ = ["SECTIONS", "Stored", "amqp10_from_stored", "stored_from_amqp10"]
+__all__ = ["Stored", "amqp10_from_stored", "stored_from_amqp10"]
 
-SECTIONS: Final = "x-amqp10-sections"
-"""The header with the sections that 0-9-1 has no words for."""
 BODY_TYPE: Final = "amqp-1.0"
 """The type of a message whose body is sections; RabbitMQ's word for it."""
 _TOPIC: Final = "/topic/"
@@ -61,7 +60,7 @@ _TTL_MAX: Final = 315_360_000_000
 _KEPT: Final = (s.ANNOTATIONS, s.PROPERTIES, s.APPLICATION_PROPERTIES, s.FOOTER)
 _OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
 """Beginnings of annotations that are the broker's to give."""
-_RESERVED: Final = frozenset(("CC", "BCC", SECTIONS, "x-exchange", "x-routing-key"))
+_RESERVED: Final = frozenset(("CC", "BCC", SECTIONS_HEADER, "x-exchange", "x-routing-key"))
 _BASIC: Final = {"x-basic-type": "type", "x-basic-cluster-id": "cluster_id"}
 _FIELDS: Final = (
     "message_id",
@@ -94,6 +93,8 @@ class Stored:
     """None: it does not expire."""
     has_priority: bool
     has_user_id: bool
+    has_sections: bool
+    """It is to have the flag SECTIONS."""
     to: Any
     """The address that the message names itself, for links to no address."""
 
@@ -138,7 +139,7 @@ def stored_from_amqp10(payload: bytes) -> Stored:
     kept = {code: raw for code, raw in message.raw.items() if code in _KEPT}
     again = {code: s.encode_section(code, value) for code, value in _views(properties, headers).items()}
     if kept != again:
-        headers[SECTIONS] = t.ByteArray(b"".join(kept.values()))
+        headers[SECTIONS_HEADER] = t.ByteArray(b"".join(kept.values()))
         properties["headers"] = headers
     return Stored(
         encode_properties(properties),
@@ -148,6 +149,7 @@ def stored_from_amqp10(payload: bytes) -> Stored:
         ttl,
         "priority" in properties,
         fields.get("user_id") is not None,
+        kept != again,
         fields.get("to"),
     )
 
@@ -209,11 +211,18 @@ def _put_header(headers: Table, name: str, value: Any) -> None:
 
 
 def amqp10_from_stored(
-    key_block: bytes, block: bytes, body: bytes, *, delivery_count: int = 0, ttl_ms: int | None = None
+    key_block: bytes,
+    block: bytes,
+    body: bytes,
+    *,
+    sections: bool = False,
+    delivery_count: int = 0,
+    ttl_ms: int | None = None,
 ) -> bytes:
     """The payload of a transfer: a record's key block, properties and body as AMQP 1.0 has them.
 
-    `ttl_ms`: the time that is left of its expiration.
+    `sections`: the record has the flag SECTIONS. Without it, the header of that name is a publisher's own and
+    counts for nothing. `ttl_ms`: the time that is left of its expiration.
     """
     try:
         properties = decode_properties(block, entries=len(block))
@@ -221,7 +230,8 @@ def amqp10_from_stored(
         properties = {}
     found = properties.get("headers")
     headers: Table = dict(found) if isinstance(found, dict) else {}
-    kept = _kept(headers.pop(SECTIONS, None))
+    found = headers.pop(SECTIONS_HEADER, None)
+    kept = _kept(found) if sections else None
     views = _views(properties, headers)
     raw = b""
     if kept is None:

@@ -22,13 +22,20 @@ from penstock.protocols.amqp10.messages.addresses import (
     queue_address,
 )
 from penstock.protocols.amqp10.messages.sections import encode_section, parse_message
-from penstock.protocols.amqp10.messages.translate import SECTIONS, amqp10_from_stored, stored_from_amqp10
+from penstock.protocols.amqp10.messages.translate import Stored, amqp10_from_stored, stored_from_amqp10
 from penstock.protocols.properties import _tables as t
-from penstock.protocols.properties.properties import decode_properties, encode_properties
+from penstock.protocols.properties.properties import SECTIONS_HEADER, decode_properties, encode_properties
 from penstock.protocols.properties.translate import mqtt5_from_amqp091
 from penstock.router.names import join_key_block
 
 KEY = join_key_block("amq.topic", "a.b")
+
+
+def back(stored: Stored, *, delivery_count: int = 0) -> bytes:
+    """The message that a consumer of AMQP 1.0 gets."""
+    return amqp10_from_stored(
+        KEY, stored.block, stored.body, sections=stored.has_sections, delivery_count=delivery_count
+    )
 
 
 def test_a_message_of_proton_is_an_ordinary_message_of_0_9_1() -> None:
@@ -48,7 +55,7 @@ def test_a_message_of_proton_is_an_ordinary_message_of_0_9_1() -> None:
     found = decode_properties(stored.block)
     headers = found.pop("headers")
     assert isinstance(headers, dict)
-    headers.pop(SECTIONS, None)
+    headers.pop(SECTIONS_HEADER, None)
     assert headers == {"colour": "red", "n": 5, "x-mine": True}
     assert found == {
         "delivery_mode": 2,
@@ -70,7 +77,7 @@ def test_what_proton_sent_proton_gets_back() -> None:
     message.annotations = {symbol("x-opt-a"): {"deep": [1]}, symbol("plain"): 1}
     stored = stored_from_amqp10(bytes(message.encode()))
     again = ProtonMessage()
-    again.decode(amqp10_from_stored(KEY, stored.block, stored.body, delivery_count=2))
+    again.decode(back(stored, delivery_count=2))
     assert again.body == message.body
     assert (again.id, again.subject, again.durable) == (message.id, "s", True)
     assert again.properties == message.properties
@@ -115,7 +122,7 @@ def test_an_mqtt_subscriber_gets_its_application_properties() -> None:
     assert topic == b"a/b"
     assert b"\x00\x06colour\x00\x03red" in block
     assert b"\x08\x00\x03r/s" in block
-    assert SECTIONS.encode() not in block
+    assert SECTIONS_HEADER.encode() not in block
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_a_body_that_is_not_one_data_section_comes_back_byte_for_byte(body: byte
     stored = stored_from_amqp10(body + footer)
     assert decode_properties(stored.block)["type"] == "amqp-1.0"
     assert stored.body == body
-    assert amqp10_from_stored(KEY, stored.block, stored.body).endswith(body + footer)
+    assert back(stored).endswith(body + footer)
 
 
 def test_a_plain_message_carries_no_second_copy_of_its_sections() -> None:
@@ -146,8 +153,8 @@ def test_annotations_of_the_broker_cannot_be_forged() -> None:
     stored = stored_from_amqp10(payload + encode_section(s.DATA, b"x"))
     headers = decode_properties(stored.block)["headers"]
     assert isinstance(headers, dict)
-    assert set(headers) == {SECTIONS}
-    out = parse_message(amqp10_from_stored(KEY, stored.block, stored.body))
+    assert set(headers) == {SECTIONS_HEADER}
+    out = parse_message(back(stored))
     assert out.annotations["x-exchange"] == "amq.topic"
 
 
@@ -179,7 +186,7 @@ def test_any_bytes_are_a_message_or_a_typed_error(payload: bytes) -> None:
         stored = stored_from_amqp10(payload)
     except Amqp10Error:
         return
-    amqp10_from_stored(KEY, stored.block, stored.body)
+    back(stored)
 
 
 @settings(max_examples=300)
@@ -217,7 +224,7 @@ def test_sections_come_back_as_they_were_sent(
         + encode_section(s.DATA, body)
     )
     stored = stored_from_amqp10(sent)
-    came = parse_message(amqp10_from_stored(KEY, stored.block, stored.body))
+    came = parse_message(back(stored))
     expected = parse_message(sent)
     for code in (s.PROPERTIES, s.APPLICATION_PROPERTIES):
         assert came.raw.get(code, b"") == expected.raw[code]

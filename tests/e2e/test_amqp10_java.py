@@ -26,8 +26,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return jars(tmp_path_factory.mktemp("jars"), *(artifact for artifact, _ in CLIENTS.values()))
 
 
-@pytest.mark.parametrize("scenario", ["work", "topics", "request"])
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("client", "scenario"),
+    [(client, scenario) for client in CLIENTS for scenario in ("work", "topics", "request")]
+    + [("RabbitClient", "stream"), ("RabbitClient", "priority")],
+)
 def test_a_java_client(programs: Path, amqp_port: int, unique: str, client: str, scenario: str) -> None:
     if client == "JmsClient":
         declare_durable(amqp_port, unique)

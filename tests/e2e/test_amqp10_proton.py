@@ -227,14 +227,10 @@ def test_a_link_to_a_wrong_address_is_detached_with_the_reason(
             create(address)
 
 
-def test_what_is_not_there_yet_is_refused_with_words(connect: Connect, channel: Any) -> None:
-    stream = f"s-{uuid4()}"
-    channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
+def test_what_is_not_there_yet_is_refused_with_words(connect: Connect, queue: str) -> None:
     connection = connect()
     with pytest.raises(LinkDetached, match="amqp:not-implemented"):
-        connection.create_receiver(stream)
-    with pytest.raises(LinkDetached, match="amqp:not-implemented"):
-        connection.create_receiver("/queues/any", options=Selector("a = 1"))
+        connection.create_receiver(queue, options=Selector("a = 1"))
 
 
 def test_the_management_api_shows_the_connection(tmp_path: Path) -> None:

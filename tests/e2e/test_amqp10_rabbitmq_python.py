@@ -23,8 +23,11 @@ from rabbitmq_amqp_python_client import (
     ExchangeType,
     Management,
     Message,
+    OffsetSpecification,
     QueueType,
     QuorumQueueSpecification,
+    StreamConsumerOptions,
+    StreamFilterOptions,
     StreamSpecification,
     ValidationCodeException,
 )
@@ -84,12 +87,14 @@ def received(
     queue: str,
     most: int,
     settle: Callable[[Any, Any], None] = lambda context, event: context.accept(event),
+    options: StreamConsumerOptions | None = None,
 ) -> list[Message]:
     """The next messages of the queue, over a connection of their own."""
     handler = Collector(most, settle)
     connection = environment.connection()
     connection.dial()
-    consumer = connection.consumer(AddressHelper.queue_address(queue), message_handler=handler)
+    address = AddressHelper.queue_address(queue)
+    consumer = connection.consumer(address, message_handler=handler, consumer_options=options)
     with pytest.raises(Enough):
         consumer.run()
     connection.close()
@@ -246,3 +251,20 @@ def test_messages_are_accepted_requeued_and_discarded(
     dead = received(environment, letters, 1)
     assert [message.delivery_count for message in first + again] == [0, 1]
     assert (dead[0].body, dead[0].annotations["x-first-death-queue"]) == (b"m", name)
+
+
+def test_a_stream_is_read_from_an_offset_and_through_filters(
+    environment: Environment, connection: Connection, management: Management, name: str
+) -> None:
+    management.declare_queue(StreamSpecification(name=name))
+    publisher = connection.publisher(AddressHelper.queue_address(name))
+    for number in range(10):
+        fruit = "banana" if number % 2 else "apple"
+        message = Message(body=b"%d" % number, application_properties={"fruit": fruit})
+        publisher.publish(message)
+    first = StreamConsumerOptions(offset_specification=OffsetSpecification.first)
+    everything = received(environment, name, 10, options=first)
+    assert [message.body for message in everything] == [b"%d" % number for number in range(10)]
+    assert [message.annotations["x-stream-offset"] for message in everything] == list(range(10))
+    bananas = StreamConsumerOptions(4, StreamFilterOptions(application_properties={"fruit": "banana"}))
+    assert [message.body for message in received(environment, name, 3, options=bananas)] == [b"5", b"7", b"9"]

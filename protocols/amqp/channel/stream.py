@@ -21,7 +21,8 @@ from penstock.protocols.amqp.codec.properties import headers_of
 from penstock.protocols.properties._tables import Timestamp
 from penstock.protocols.properties.values import Table, Value
 from penstock.router.errors import InvalidArgument
-from penstock.router.queues.start_position import interval_s
+from penstock.router.queues.start_position import StartPosition
+from penstock.router.queues.stream_start import StreamStart, find_offset, stream_start
 from penstock.subscriptions.errors import QueueGone
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ __all__ = ["OFFSET", "Source", "source"]
 
 Wanted = Callable[["Batch", int], bool]
 """Whether a consumer gets record i of a batch."""
-_Start = int | Callable[[Callable[[int | None], None]], None]
-"""An offset, or a call that finds it and hands it to what it is given; None: it cannot be found."""
 
 OFFSET: Final = "x-stream-offset"
 """The argument of basic.consume that says where to begin; other queues refuse it."""
@@ -46,7 +45,7 @@ _FILTER_VALUE: Final = "x-stream-filter-value"
 class Source:
     """Where a consumer of a stream reads from."""
 
-    def __init__(self, stream: Stream, start: _Start, wanted: Wanted | None, cursor_name: str) -> None:
+    def __init__(self, stream: Stream, start: StreamStart, wanted: Wanted | None, cursor_name: str) -> None:
         self._stream = stream
         self._start = start
         self._wanted = wanted
@@ -60,10 +59,7 @@ class Source:
             self._offset = offset or 0
             done(offset is not None)
 
-        if callable(self._start):
-            self._start(found)
-        else:
-            found(self._start)
+        find_offset(self._start, found)
 
     def give(self, consumer: Consumer) -> None:
         """Let `consumer` be one of a reader's. Raises ConsumerRefused."""
@@ -107,30 +103,16 @@ def _check(channel: Channel, stream: Stream, no_ack: bool) -> None:
         raise hard(540, f"{place} does not support global qos")
 
 
-def _find_start(stream: Stream, arguments: Table, cursor_name: str, now_ms: int) -> _Start:
+def _find_start(stream: Stream, arguments: Table, cursor_name: str, now_ms: int) -> StreamStart:
     value = arguments.get(OFFSET)
-    if value is None and cursor_name:
-        kept = stream.kept_offset(cursor_name)
-        if kept is not None:
-            return kept
-    match value:
-        case None | "next":
-            return stream.next_offset
-        case "first":
-            return stream.first_offset
-        case "last":
-            return stream.next_offset - 1
-        case Timestamp():
-            time_ms = int(value) * 1000
-        case bool():
-            raise _no_offset(stream, value)
-        case int():
-            return value
-        case str() if (ago_s := interval_s(value)) is not None:
-            time_ms = now_ms - ago_s * 1000
-        case _:
-            raise _no_offset(stream, value)
-    return lambda found: stream.offset_of_time(time_ms, found)
+    if value is None:
+        kept = stream.kept_offset(cursor_name) if cursor_name else None
+        return stream.next_offset if kept is None else kept
+    wanted = StartPosition(int(value) * 1000) if isinstance(value, Timestamp) else value
+    start = stream_start(stream, wanted, now_ms)
+    if start is None:
+        raise _no_offset(stream, value)
+    return start
 
 
 def _no_offset(stream: Stream, value: Value) -> InvalidArgument:

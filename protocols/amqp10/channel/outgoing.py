@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import SECTIONS
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
+from penstock.protocols.amqp10.channel.stream_source import StreamSource
 from penstock.protocols.amqp10.codec.performatives import Attach, Error, Flow, Source, Target
 from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
+from penstock.protocols.amqp10.messages.filters import Filters
 from penstock.protocols.amqp10.messages.translate import amqp10_from_stored
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5
@@ -36,8 +38,6 @@ _DRAIN_S: Final = 0.01
 class OutgoingLink:
     """See the module."""
 
-    priority = 0
-
     def __init__(self, channel: Channel, attach: Attach) -> None:
         """Raises LinkError, RoutingError: nothing can be received from there."""
         self.channel = channel
@@ -51,13 +51,17 @@ class OutgoingLink:
         source = attach.source
         if not isinstance(source, Source):
             raise LinkError("amqp:invalid-field", "a receiver has a source")
-        if source.filter:
-            raise LinkError("amqp:not-implemented", "there are no filters here; receive without one")
         if source.distribution_mode == "copy":
             raise LinkError("amqp:not-implemented", "a queue is not browsed here; receive and release")
         self.queue = self._queue_of(source)
+        self._source: StreamSource | None = None
+        filters = Filters(source.filter or {})
         if isinstance(self.queue, Stream):
-            raise LinkError("amqp:not-implemented", f"'{self.queue.name}' is a stream; read it over 0-9-1")
+            self._source = StreamSource(self.queue, filters, self.queue.log.now_ms())
+        elif filters:
+            raise LinkError("amqp:not-implemented", "only streams have filters; receive without one")
+        self.priority = _priority(attach)
+        """Higher ones are served first."""
         source.outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list") + (
             "amqp:modified:list",
         )
@@ -91,8 +95,27 @@ class OutgoingLink:
 
     def start(self) -> None:
         """The attach was answered. Raises SubscriptionError: the queue takes no other consumer."""
-        self.queue.attach(self)
+        if self._source is None:
+            self._join(self.queue)
+        else:
+            self._source.find(self._found)
+
+    def _join(self, queue: Queue) -> None:
+        self.queue = queue
+        queue.attach(self)
         self.attached = True
+
+    def _found(self, reader: Queue | None) -> None:
+        """The place in the stream is known; None: it could not be looked for."""
+        if self.channel.links.get(self.handle) is not self:
+            return
+        try:
+            if reader is None:
+                raise LinkError("amqp:internal-error", "see the broker logfile")
+            self._join(reader)
+        except PenstockError as error:
+            self.channel.cancelled(self, told(error))
+        self.channel.session.schedule()
 
     def flow(self, flow: Flow) -> None:
         """The receiver gives credit."""
@@ -156,9 +179,13 @@ class OutgoingLink:
         for at in range(first, len(records), step):
             if self.credit() <= 0:
                 break
-            seq, _, _, count, redelivered = records[at]
+            seq, position, _, count, redelivered = records[at]
             batch, index = cursor.record(at)
-            payload = self._payload(batch.record(index), max(count, int(redelivered)))
+            payload = self._payload(batch.record(index), position, max(count, int(redelivered)))
+            if payload is None:
+                cursor.settle(seq)
+                took += 1
+                continue
             self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
             self.link_credit -= 1
             self.channel.deliver(self, cursor, seq, payload)
@@ -168,21 +195,24 @@ class OutgoingLink:
         self.channel.session.dirty()
         return took
 
-    def _payload(self, record: Record, delivery_count: int) -> bytes:
+    def _payload(self, record: Record, position: int, delivery_count: int) -> bytes | None:
+        """The message; None: the filters do not let it pass."""
         key, props = record.key, record.props
         if record.enc == ENC_MQTT5:
             key, props = amqp091_from_mqtt5(key, props, record.flags)
         elif record.enc != ENC_AMQP091:
             key, props = b"\0" + bytes((min(len(key), 255),)) + key[:255], b"\0\0"
         left = max(record.ttl - (self.queue.log.now_ms() - record.ts), 0) if record.ttl else None
-        return amqp10_from_stored(
+        payload = amqp10_from_stored(
             key,
             props,
             record.body,
             sections=bool(record.flags & SECTIONS),
             delivery_count=delivery_count,
             ttl_ms=left,
+            offset=None if self._source is None else self._source.offset_of(position),
         )
+        return payload if self._source is None or self._source.passes(payload) else None
 
     def cancelled(self, reason: str) -> None:
         """The queue let go of it."""
@@ -206,3 +236,11 @@ class OutgoingLink:
         except PenstockError as error:
             return told(error)
         return None
+
+
+def _priority(attach: Attach) -> int:
+    """The link's property `rabbitmq:priority`. Raises LinkError: it is no integer."""
+    value = (attach.properties or {}).get("rabbitmq:priority", 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise LinkError("amqp:invalid-field", "rabbitmq:priority is an integer")
+    return max(min(int(value), 2**31 - 1), -(2**31))

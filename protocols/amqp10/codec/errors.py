@@ -5,6 +5,7 @@
         DecodeError       amqp:decode-error: bytes that are no value, or one beyond the limits
         FramingError      amqp:connection:framing-error: a frame with an impossible header
         FieldError        amqp:invalid-field: a performative with a wrong field
+        Unsupported       amqp:not-implemented: something that the standard has and this broker has not
 
 Source: AMQP 1.0 part 2, sections 2.8.15 and 2.8.16.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from penstock.errors import CodecError
 
-__all__ = ["Amqp10Error", "DecodeError", "FieldError", "FramingError"]
+__all__ = ["Amqp10Error", "DecodeError", "FieldError", "FramingError", "Unsupported"]
 
 
 class Amqp10Error(CodecError):
@@ -38,3 +39,9 @@ class FieldError(Amqp10Error):
     """A performative with a field that is missing, or of the wrong type."""
 
     condition = "amqp:invalid-field"
+
+
+class Unsupported(Amqp10Error):
+    """Something that the standard has and this broker has not."""
+
+    condition = "amqp:not-implemented"

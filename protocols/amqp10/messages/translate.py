@@ -218,11 +218,12 @@ def amqp10_from_stored(
     sections: bool = False,
     delivery_count: int = 0,
     ttl_ms: int | None = None,
+    offset: int | None = None,
 ) -> bytes:
     """The payload of a transfer: a record's key block, properties and body as AMQP 1.0 has them.
 
     `sections`: the record has the flag SECTIONS. Without it, the header of that name is a publisher's own and
-    counts for nothing. `ttl_ms`: the time that is left of its expiration.
+    counts for nothing. `ttl_ms`: the time that is left of its expiration. `offset`: its place in a stream.
     """
     try:
         properties = decode_properties(block, entries=len(block))
@@ -245,6 +246,8 @@ def amqp10_from_stored(
             v.Symbol("x-exchange"): valid(parts[0]),
             v.Symbol("x-routing-key"): valid(parts[1].decode("utf-8", "replace")),
         }
+    if offset is not None:
+        annotations = annotations | {v.Symbol("x-stream-offset"): v.ULong(offset)}
     raw = _header_section(properties, delivery_count, ttl_ms) + s.encode_section(s.ANNOTATIONS, annotations)
     if kept is None:
         raw += b"".join(s.encode_section(code, value) for code, value in views.items())

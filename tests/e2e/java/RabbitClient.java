@@ -3,6 +3,7 @@
 import com.rabbitmq.client.amqp.AddressBuilder;
 import com.rabbitmq.client.amqp.Connection;
 import com.rabbitmq.client.amqp.Consumer;
+import com.rabbitmq.client.amqp.ConsumerBuilder;
 import com.rabbitmq.client.amqp.Environment;
 import com.rabbitmq.client.amqp.Management;
 import com.rabbitmq.client.amqp.Message;
@@ -33,6 +34,8 @@ public class RabbitClient {
                 case "work" -> work(connection, name);
                 case "topics" -> topics(connection, name);
                 case "request" -> request(connection, name);
+                case "stream" -> stream(connection, name);
+                case "priority" -> priority(connection, name);
                 case "restart" -> restart(connection, name);
                 default -> throw new IllegalArgumentException(arguments[2]);
             }
@@ -132,6 +135,66 @@ public class RabbitClient {
         }
         client.close();
         server.close();
+    }
+
+    static void stream(Connection connection, String name) throws Exception {
+        connection.management().queue(name).stream().queue().declare();
+        CountDownLatch accepted = new CountDownLatch(300);
+        Publisher publisher = connection.publisherBuilder().queue(name).build();
+        for (int i = 0; i < 300; i++) {
+            Message message = publisher.message(bytes("" + i)).subject(i % 3 == 0 ? "third" : "other").property("n", (long) i);
+            if (i >= 100) message.annotation("x-stream-filter-value", i >= 200 ? "late" : "middle");
+            publisher.publish(message, context -> accepted.countDown());
+        }
+        await(accepted, "outcomes");
+        read(connection, name, 300, 0, options -> options.offset(ConsumerBuilder.StreamOffsetSpecification.FIRST));
+        read(connection, name, 50, 250, options -> options.offset(250L));
+        read(connection, name, 300, 0, options -> options.offset(java.time.Instant.EPOCH));
+        read(connection, name, 100, 200, options -> options.offset(0L).filterValues("late"));
+        read(connection, name, 200, 0, options -> options.offset(0L).filterValues("late").filterMatchUnfiltered(true));
+        read(connection, name, 100, 0, options -> options.offset(0L).filter().subject("&p:thi").stream());
+        read(connection, name, 1, 299, options -> options.offset(0L).filter().property("n", 299L).stream());
+    }
+
+    static void read(Connection connection, String name, int count, int first,
+            java.util.function.Consumer<ConsumerBuilder.StreamOptions> choose) throws Exception {
+        CountDownLatch got = new CountDownLatch(count);
+        Set<String> wrong = ConcurrentHashMap.newKeySet();
+        ConsumerBuilder builder = connection.consumerBuilder().queue(name).initialCredits(30).messageHandler((context, message) -> {
+            String body = text(message);
+            if (got.getCount() == count && !body.equals("" + first)) wrong.add("begins with " + body);
+            if (!body.equals("" + message.annotation("x-stream-offset"))) wrong.add(body + " at another offset");
+            context.accept();
+            got.countDown();
+        });
+        choose.accept(builder.stream());
+        Consumer consumer = builder.build();
+        await(got, "messages of the stream");
+        consumer.close();
+        check(wrong.isEmpty(), "" + wrong);
+    }
+
+    // The consumer of the higher priority gets everything; of a single active consumer, the other goes on.
+    static void priority(Connection connection, String name) throws Exception {
+        connection.management().queue(name).quorum().queue().singleActiveConsumer(true).declare();
+        Set<String> low = ConcurrentHashMap.newKeySet();
+        Set<String> high = ConcurrentHashMap.newKeySet();
+        CountDownLatch first = new CountDownLatch(50);
+        CountDownLatch second = new CountDownLatch(50);
+        connection.consumerBuilder().queue(name).priority(1).messageHandler((context, message) -> {
+            context.accept();
+            if (low.add(text(message))) second.countDown();
+        }).build();
+        Consumer preferred = connection.consumerBuilder().queue(name).priority(5).messageHandler((context, message) -> {
+            context.accept();
+            if (high.add(text(message))) first.countDown();
+        }).build();
+        publish(connection, name, 50, 0);
+        await(first, "messages of the preferred consumer");
+        check(low.isEmpty(), "the other one got " + low);
+        preferred.close();
+        publish(connection, name, 50, 50);
+        await(second, "messages of the other consumer");
     }
 
     static void restart(Connection connection, String queue) throws Exception {

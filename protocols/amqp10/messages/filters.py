@@ -1,0 +1,137 @@
+"""The filters of a source: where in a stream it begins, and which messages pass.
+
+| filter | value | a message passes |
+|---|---|---|
+| `rabbitmq:stream-offset-spec` | see `stream_start`; a timestamp | from there on |
+| `rabbitmq:stream-filter` | texts | whose annotation `x-stream-filter-value` is one of them |
+| `rabbitmq:stream-match-unfiltered` | a boolean | without that annotation, too |
+| `amqp:properties-filter` | a map of fields of the properties section | when all are equal |
+| `amqp:application-properties-filter` | a map of application properties | when all are equal |
+
+A value is described, and its descriptor says which filter it is. A text that begins with `&p:` or `&s:`
+stands for a beginning or an end, `&&` for one `&`. Numbers of all types compare by value; null equals all.
+
+Source: AMQP Filter Expressions 1.0 (working draft 09), section 4; RabbitMQ 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.protocols.amqp10.codec import values as v
+from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
+from penstock.protocols.amqp10.messages.sections import parse_message
+from penstock.router.queues.start_position import StartPosition
+
+__all__ = ["Filters"]
+
+_FIELDS_MAX: Final = 16
+_VALUES_MAX: Final = 32
+_CODES: Final = {
+    0x173: "amqp:properties-filter",
+    0x174: "amqp:application-properties-filter",
+}
+_PROPERTIES: Final = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+_VALUE: Final = "x-stream-filter-value"
+
+_Test = Callable[[Any], bool]
+
+
+class Filters:
+    """See the module."""
+
+    def __init__(self, filters: Mapping[Any, Any]) -> None:
+        """Raises FieldError: a filter that is not known, or with an impossible value."""
+        self.offset: object = "next"
+        self._empty = not filters
+        self._values: tuple[str, ...] | None = None
+        self._unfiltered = False
+        self._properties: dict[int, _Test] = {}
+        self._application: dict[str, _Test] = {}
+        for described in filters.values():
+            self._add(described)
+
+    def __bool__(self) -> bool:
+        return not self._empty
+
+    def _add(self, described: Any) -> None:
+        if not isinstance(described, v.Described):
+            raise FieldError("a filter is a described value")
+        name = _CODES.get(described.descriptor, described.descriptor)
+        value = described.value
+        match name:
+            case "rabbitmq:stream-offset-spec":
+                self.offset = StartPosition(max(value, 0)) if isinstance(value, v.Timestamp) else value
+            case "rabbitmq:stream-filter":
+                found = value if isinstance(value, list) else getattr(value, "items", [value])
+                if len(found) > _VALUES_MAX or not all(isinstance(one, str) for one in found):
+                    raise FieldError(f"rabbitmq:stream-filter has up to {_VALUES_MAX} texts")
+                self._values = tuple(found)
+            case "rabbitmq:stream-match-unfiltered":
+                self._unfiltered = value is True
+            case "amqp:properties-filter":
+                for key, one in _fields(name, value):
+                    if key not in _PROPERTIES:
+                        raise FieldError(f"{key} is no field of the properties section")
+                    self._properties[_PROPERTIES.index(key)] = _test(one)
+            case "amqp:application-properties-filter":
+                self._application |= {key: _test(one) for key, one in _fields(name, value)}
+            case _:
+                raise Unsupported(f"there is no filter {name} here; receive without it")
+
+    def passes(self, payload: bytes) -> bool:
+        """Whether a message passes all of them."""
+        if self._values is None and not self._properties and not self._application:
+            return True
+        message = parse_message(payload)
+        if self._values is not None:
+            value = message.annotations.get(_VALUE)
+            if value not in self._values and not (value is None and self._unfiltered):
+                return False
+        fields = message.properties + [None] * (len(_PROPERTIES) - len(message.properties))
+        return all(test(fields[at]) for at, test in self._properties.items()) and all(
+            key in message.application_properties and test(message.application_properties[key])
+            for key, test in self._application.items()
+        )
+
+
+def _fields(name: str, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict) or not 0 < len(value) <= _FIELDS_MAX:
+        raise FieldError(f"{name} is a map of 1 to {_FIELDS_MAX} fields")
+    if not all(isinstance(key, str) for key in value):
+        raise FieldError(f"{name} has a key that is no text")
+    return [(str(key), one) for key, one in value.items()]
+
+
+def _test(wanted: Any) -> _Test:
+    """What a field has to pass to be as wanted. Raises FieldError."""
+    if wanted is None:
+        return lambda _: True
+    if isinstance(wanted, str) and wanted.startswith("&"):
+        kind, rest = wanted[:3], wanted[3:]
+        if kind == "&p:":
+            return lambda value: isinstance(value, str) and value.startswith(rest)
+        if kind == "&s:":
+            return lambda value: isinstance(value, str) and value.endswith(rest)
+        if not wanted.startswith("&&"):
+            raise FieldError(f"{wanted!r} begins with & and is no &p:, &s: or &&")
+        wanted = wanted[1:]
+    if isinstance(wanted, list | dict | v.Array | v.Described):
+        raise FieldError("a field is compared with a simple value")
+    boolean = isinstance(wanted, bool)
+    return lambda value: isinstance(value, bool) == boolean and bool(value == wanted)

@@ -1,0 +1,109 @@
+"""Which messages pass which filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.protocols.amqp10.codec import values as v
+from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
+from penstock.protocols.amqp10.messages import sections as s
+from penstock.protocols.amqp10.messages.filters import Filters
+from penstock.router.queues.start_position import StartPosition
+
+PROPERTIES = [v.ULong(7), b"u", None, "subject", None, "&c", v.Symbol("text/plain")]
+APPLICATION = {"n": v.Int(5), "f": 2.5, "t": True, "s": "banana", "none": None}
+MESSAGE = (
+    s.encode_section(s.ANNOTATIONS, {v.Symbol("x-stream-filter-value"): "red"})
+    + s.encode_section(s.PROPERTIES, PROPERTIES)
+    + s.encode_section(s.APPLICATION_PROPERTIES, APPLICATION)
+)
+
+
+def filters(**named: Any) -> Filters:
+    """Filters by name: `amqp__x_y` is `amqp:x-y`."""
+    names = {v.Symbol(name.replace("__", ":").replace("_", "-")): value for name, value in named.items()}
+    return Filters({name: v.Described(name, value) for name, value in names.items()})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "passes"),
+    [
+        ({"message-id": v.UInt(7)}, True),
+        ({"message-id": v.ULong(8)}, False),
+        ({"user-id": b"u", "subject": "subject"}, True),
+        ({"user-id": b"u", "subject": "other"}, False),
+        ({"subject": "&p:sub"}, True),
+        ({"subject": "&p:ub"}, False),
+        ({"subject": "&s:ject"}, True),
+        ({"subject": "&s:jec"}, False),
+        ({"correlation-id": "&&c"}, True),
+        ({"content-type": v.Symbol("text/plain")}, True),
+        ({"to": None}, True),
+        ({"to": "x"}, False),
+        ({"reply-to-group-id": "x"}, False),
+    ],
+)
+def test_fields_of_the_properties_are_compared(wanted: dict[str, Any], passes: bool) -> None:
+    assert filters(amqp__properties_filter=wanted).passes(MESSAGE) is passes
+
+
+@pytest.mark.parametrize(
+    ("wanted", "passes"),
+    [
+        ({"n": v.ULong(5), "s": "banana"}, True),
+        ({"n": 5.0}, True),
+        ({"f": v.Float(2.5)}, True),
+        ({"n": "5"}, False),
+        ({"t": True}, True),
+        ({"t": v.Int(1)}, False),
+        ({"s": "&p:ban", "t": True}, True),
+        ({"n": "&p:5"}, False),
+        ({"absent": "x"}, False),
+        ({"absent": None}, False),
+        ({"none": None}, True),
+    ],
+)
+def test_application_properties_are_compared(wanted: dict[str, Any], passes: bool) -> None:
+    assert filters(amqp__application_properties_filter=wanted).passes(MESSAGE) is passes
+
+
+def test_all_filters_have_to_let_a_message_pass() -> None:
+    both = filters(rabbitmq__stream_filter=["red"], amqp__properties_filter={"subject": "other"})
+    assert not both.passes(MESSAGE)
+    assert filters(rabbitmq__stream_filter="red").passes(MESSAGE)
+
+
+@pytest.mark.parametrize("unfiltered", [True, False])
+def test_messages_without_a_value_pass_if_that_is_wanted(unfiltered: bool) -> None:
+    found = filters(rabbitmq__stream_filter=["red"], rabbitmq__stream_match_unfiltered=unfiltered)
+    assert found.passes(s.encode_section(s.DATA, b"m")) is unfiltered
+
+
+def test_a_time_is_an_offset() -> None:
+    assert filters(rabbitmq__stream_offset_spec=v.Timestamp(5)).offset == StartPosition(5)
+    assert filters().offset == "next"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"amqp__properties_filter": {}},
+        {"amqp__properties_filter": {"nothing": 1}},
+        {"amqp__properties_filter": {"subject": "&x:y"}},
+        {"amqp__properties_filter": {"subject": [1]}},
+        {"amqp__application_properties_filter": {str(n): n for n in range(17)}},
+        {"amqp__application_properties_filter": {1: 1}},
+        {"rabbitmq__stream_filter": [1]},
+        {"rabbitmq__stream_filter": [str(n) for n in range(33)]},
+    ],
+)
+def test_an_impossible_filter_is_refused(named: dict[str, Any]) -> None:
+    with pytest.raises(FieldError):
+        filters(**named)
+
+
+def test_an_unknown_filter_is_refused() -> None:
+    with pytest.raises(Unsupported, match="jms-selector"):
+        filters(jms_selector="a = 1")

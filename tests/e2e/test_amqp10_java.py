@@ -29,7 +29,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("client", "scenario"),
     [(client, scenario) for client in CLIENTS for scenario in ("work", "topics", "request")]
-    + [("RabbitClient", "stream"), ("RabbitClient", "priority")],
+    + [("RabbitClient", "stream"), ("RabbitClient", "priority")]
+    + [("JmsClient", "transaction"), ("JmsClient", "delay")],
 )
 def test_a_java_client(programs: Path, amqp_port: int, unique: str, client: str, scenario: str) -> None:
     if client == "JmsClient":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import monotonic, time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pamqp.frame
 from pamqp import commands
@@ -58,7 +58,8 @@ class World:
         self.tick = Tick(self.log, self.loop)
         self.broker = Broker.open(self.log, self.tick, rewrite=rewrite, delay_words=WORDS)
         self.broker.headers_of = headers_of
-        self.clients: list[Client] = []
+        self.clients: list[Any] = []
+        """Connections, of any version of AMQP."""
 
     def close(self) -> None:
         for client in self.clients:

@@ -18,20 +18,22 @@ from penstock.protocols.amqp10.channel.management import NODE, RequestLink, Resp
 from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
 from penstock.protocols.amqp10.channel.publishing import PublishingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
+from penstock.protocols.amqp10.channel.settling import settle
+from penstock.protocols.amqp10.channel.transactions import CoordinatorLink
 from penstock.protocols.amqp10.codec.frames import encode_frame
 from penstock.protocols.amqp10.codec.performatives import (
     Accepted,
     Attach,
     Begin,
+    Coordinator,
     Detach,
     Disposition,
     End,
     Error,
     Flow,
-    Modified,
-    Rejected,
     Source,
     Target,
+    TransactionalState,
     Transfer,
 )
 from penstock.protocols.amqp10.options import WINDOW
@@ -172,13 +174,28 @@ class Channel:
             chosen = [(first + i) & _MASK for i in range(span) if (first + i) & _MASK in self._out]
         if disposition.state is None and not disposition.settled:
             return
-        for number in chosen:
-            _, cursor, seq = self._out.pop(number)
-            _settle(cursor, seq, disposition.state)
-        self.session.acknowledged += len(chosen)
+        state = disposition.state
+        if isinstance(state, TransactionalState):
+            self._settle_within(state, chosen)
+        else:
+            for number in chosen:
+                _, cursor, seq = self._out.pop(number)
+                settle(cursor, seq, state)
+            self.session.acknowledged += len(chosen)
         if chosen and not disposition.settled:
             self.send(Disposition(False, first, last, True, disposition.state))
         self.session.schedule()
+
+    def _settle_within(self, state: TransactionalState, numbers: list[int]) -> None:
+        """Settle deliveries when the transaction is discharged. Raises SessionError."""
+        try:
+            transaction = self.session.transaction(state.txn_id)
+            for number in numbers:
+                _, cursor, seq = self._out[number]
+                transaction.settle(cursor, seq, state.outcome)
+                del self._out[number]
+        except LinkError as error:
+            raise SessionError(error.condition, str(error)) from error
 
     def _detach(self, detach: Detach) -> None:
         if detach.handle in self._closing:
@@ -335,20 +352,9 @@ class Channel:
 def _link(channel: Channel, attach: Attach) -> Link:
     """Raises LinkError, RoutingError: there is no such link."""
     terminus = attach.source if attach.role else attach.target
+    if not attach.role and isinstance(terminus, Coordinator):
+        return CoordinatorLink(channel, attach)
     managing = isinstance(terminus, Source | Target) and terminus.address == NODE
     if attach.role:
         return ResponseLink(channel, attach) if managing else OutgoingLink(channel, attach)
     return RequestLink(channel, attach) if managing else PublishingLink(channel, attach)
-
-
-def _settle(cursor: Cursor, seq: int, state: Any) -> None:
-    match state:
-        case Accepted():
-            cursor.settle(seq)
-        case Rejected():
-            cursor.reject(seq)
-        case Modified(undeliverable_here=True):
-            cursor.reject(seq)
-        case _:
-            # Released, modified, or settled without an outcome: it was not processed.
-            cursor.requeue(seq)

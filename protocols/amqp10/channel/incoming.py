@@ -5,7 +5,7 @@ Source: AMQP 1.0 part 2 sections 2.6 and 2.7.5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
@@ -48,8 +48,8 @@ class IncomingLink:
             max_message_size=message_max,
         )
 
-    def receive(self, delivery_id: int, settled: bool, payload: bytes) -> None:
-        """Handle a whole message, and see to its outcome unless it is settled.
+    def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
+        """Handle a whole message, and see to its outcome unless it is settled; `state` is the sender's.
 
         Raises PenstockError: the message is refused, or, when it is settled, the link ends.
         """
@@ -75,6 +75,16 @@ class IncomingLink:
 
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
         """Take a part of a message. Raises LinkError."""
+        try:
+            self._part(transfer, payload)
+        except LinkError as error:
+            self.refused(error, (self._first or transfer).state)
+            raise
+
+    def refused(self, error: PenstockError, state: Any) -> None:
+        """A message that was sent with this state is refused."""
+
+    def _part(self, transfer: Transfer, payload: bytes) -> None:
         if self._first is None:
             if transfer.delivery_id is None:
                 raise LinkError("amqp:invalid-field", "the first transfer of a message has a delivery-id")
@@ -93,13 +103,14 @@ class IncomingLink:
         self.credit -= 1
         assert first.delivery_id is not None
         if not transfer.aborted:
-            self._take(first.delivery_id, settled, whole)
+            self._take(first.delivery_id, settled, whole, first.state)
         self.used()
 
-    def _take(self, delivery_id: int, settled: bool, payload: bytes) -> None:
+    def _take(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         try:
-            self.receive(delivery_id, settled, payload)
+            self.receive(delivery_id, settled, payload, state)
         except PenstockError as error:
+            self.refused(error, state)
             if settled:
                 # The sender hears of no outcome: the end of the link is all it can be told.
                 raise LinkError(told(error).condition, str(error)) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError
@@ -37,7 +37,7 @@ class RequestLink(IncomingLink):
     def __init__(self, channel: Channel, attach: Attach) -> None:
         super().__init__(channel, attach, _REQUEST_MAX)
 
-    def receive(self, delivery_id: int, settled: bool, payload: bytes) -> None:
+    def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         channel = self.channel
         request = parse_request(payload)
         pair = self._pair()

@@ -12,17 +12,10 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.log_core.batch._batch import PERSISTENT, SECTIONS
+from penstock.protocols.amqp10.channel.appending import append, prepare
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
-from penstock.protocols.amqp10.channel.refusals import LinkError
-from penstock.protocols.amqp10.codec.performatives import (
-    Accepted,
-    Attach,
-    Error,
-    Rejected,
-    Released,
-    Target,
-)
+from penstock.protocols.amqp10.channel.refusals import LinkError, told
+from penstock.protocols.amqp10.codec.performatives import Accepted, Attach, Target, TransactionalState
 from penstock.protocols.amqp10.messages.addresses import (
     TOPICS,
     AddressError,
@@ -31,9 +24,7 @@ from penstock.protocols.amqp10.messages.addresses import (
     parse_address,
     queue_address,
 )
-from penstock.protocols.amqp10.messages.translate import Stored, stored_from_amqp10
-from penstock.protocols.properties.properties import decode_properties
-from penstock.router.arguments import MessageHeaders
+from penstock.protocols.amqp10.messages.translate import stored_from_amqp10
 from penstock.router.errors import NotFound
 from penstock.router.names import ENC_AMQP091, join_key_block, server_name
 
@@ -53,7 +44,7 @@ class PublishingLink(IncomingLink):
         super().__init__(channel, attach, channel.session.options.max_message_bytes)
         target = attach.target
         if not isinstance(target, Target):
-            raise LinkError("amqp:not-implemented", "there are no transactions here; attach to a queue")
+            raise LinkError("amqp:invalid-field", "a sender has a target")
         self._made = ""
         """The queue that was made for the link, and goes with it."""
         self.place: Place | None = None
@@ -89,48 +80,24 @@ class PublishingLink(IncomingLink):
         if place.is_queue and place.routing_key not in session.vhost.queues:
             raise NotFound("queue", place.routing_key, session.vhost.name)
 
-    def receive(self, delivery_id: int, settled: bool, payload: bytes) -> None:
+    def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
+        channel, session = self.channel, self.channel.session
         stored = stored_from_amqp10(payload)
-        outcome, lsn, synced = self._append(self.place or _place(stored.to), stored)
+        message = prepare(session, self.place or _place(stored.to), stored)
+        if isinstance(state, TransactionalState):
+            session.transaction(state.txn_id).publish(message)
+            outcome: Any = TransactionalState(state.txn_id, Accepted())
+            lsn, synced = 0, False
+        else:
+            outcome, lsn, synced = append(session, message)
         if not settled:
-            self.channel.settle_later(delivery_id, outcome, lsn, synced)
+            channel.settle_later(delivery_id, outcome, lsn, synced)
 
-    def _append(self, place: Place, stored: Stored) -> tuple[Any, int, bool]:
-        """The outcome, and the LSN that it waits for: written, or synced. Raises RoutingError."""
-        session = self.channel.session
-        key = join_key_block(place.exchange, place.routing_key)
-        headers = None
-        properties = None
-        if stored.has_user_id or session.table.route(key).per_message:
-            properties = decode_properties(stored.block, entries=len(stored.block))
-            found = properties.get("headers")
-            headers = MessageHeaders(found if isinstance(found, dict) else {}, properties)
-            user = properties.get("user_id")
-            if user is not None and user != session.identity.username:
-                if "impersonator" not in session.identity.tags:
-                    raise LinkError("amqp:unauthorized-access", f"user-id '{user!s}' is not who logged in")
-        ttl = stored.ttl_ms
-        published = session.vhost.publish(
-            session.identity,
-            ENC_AMQP091,
-            key,
-            stored.block,
-            stored.body,
-            flags=(PERSISTENT if stored.durable else 0) | (SECTIONS if stored.has_sections else 0),
-            priority=stored.priority if stored.has_priority else 0,
-            ttl_ms=max(ttl, 1) if ttl is not None and ttl <= _TTL_MAX else 0,
-            headers=headers,
-        )
-        session.published += 1
-        route = published.route
-        if route.error is not None:
-            assert isinstance(route.error, PenstockError)
-            raise route.error
-        if published.refused:
-            return Rejected(Error("amqp:resource-limit-exceeded", "a queue is full")), 0, False
-        if not route.routed:
-            return Released(), 0, False
-        return Accepted(), published.lsn, stored.durable and route.durable
+    def refused(self, error: PenstockError, state: Any) -> None:
+        if isinstance(state, TransactionalState):
+            transaction = self.channel.session.transactions.get(state.txn_id)
+            if transaction is not None:
+                transaction.fail(told(error))
 
 
 def _place(address: Any, capabilities: Collection[str] = ()) -> Place:

@@ -119,7 +119,7 @@ def _fields(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _test(wanted: Any) -> _Test:
-    """What a field has to pass to be as wanted. Raises FieldError."""
+    """A test of a field against the wanted value. Raises FieldError."""
     if wanted is None:
         return lambda _: True
     if isinstance(wanted, str) and wanted.startswith("&"):

@@ -95,6 +95,9 @@ class Stored:
     has_user_id: bool
     has_sections: bool
     """It is to have the flag SECTIONS."""
+    delivery_time_ms: int
+    delivery_delay_ms: int
+    """When it is to be delivered: since the epoch, and from now; 0 = now."""
     to: Any
     """The address that the message names itself, for links to no address."""
 
@@ -150,8 +153,17 @@ def stored_from_amqp10(payload: bytes) -> Stored:
         "priority" in properties,
         fields.get("user_id") is not None,
         kept != again,
+        _ms(message.annotations, "x-opt-delivery-time"),
+        _ms(message.annotations, "x-opt-delivery-delay"),
         fields.get("to"),
     )
+
+
+def _ms(annotations: dict[Any, Any], name: str) -> int:
+    value = annotations.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise DecodeError(f"the annotation {name} is a number of milliseconds")
+    return max(int(value), 0)
 
 
 def _header(header: list[Any]) -> tuple[bool, int, int | None]:

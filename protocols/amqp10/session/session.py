@@ -53,6 +53,7 @@ from penstock.router.errors import AccessRefused
 from penstock.router.names import ENC_AMQP091, text
 
 if TYPE_CHECKING:
+    from penstock.protocols.amqp10.channel.transactions import Transaction
     from penstock.protocols.net.outbuffer import OutBuffer
     from penstock.router.broker import Broker
     from penstock.router.routes._routes import RouteTable
@@ -124,6 +125,8 @@ class Session:
         self.published = self.delivered = self.confirmed = self.acknowledged = 0
         self.gathered = 0
         """Bytes of messages of all links that are not whole yet."""
+        self.transactions: dict[bytes, Transaction] = {}
+        """Those that are open."""
         self._entered = False
         self._sasl = False
 
@@ -357,7 +360,7 @@ class Session:
                 max_frame_size=options.frame_max,
                 channel_max=options.channel_max,
                 idle_time_out=options.heartbeat_s * 1000 or None,
-                offered_capabilities=("ANONYMOUS-RELAY",),
+                offered_capabilities=("ANONYMOUS-RELAY", "DELAYED_DELIVERY"),
                 properties={
                     # RabbitMQ's clients speak to nobody else, and look for its features by its version.
                     Symbol("product"): "RabbitMQ",
@@ -379,6 +382,13 @@ class Session:
     def channel_count(self) -> int:
         """Sessions that it has open."""
         return len(self.channels)
+
+    def transaction(self, id_: bytes) -> Transaction:
+        """An open transaction. Raises LinkError."""
+        found = self.transactions.get(id_)
+        if found is None:
+            raise LinkError("amqp:transaction:unknown-id", "no transaction of this connection has that id")
+        return found
 
     def wait(self, lsn: int, synced: bool) -> None:
         """`durable` is to be called when the log has `lsn`."""

@@ -26,6 +26,8 @@ public class JmsClient {
             case "work" -> work(session, arguments[1]);
             case "topics" -> topics(session, arguments[1]);
             case "request" -> request(connection, session, arguments[1]);
+            case "transaction" -> transaction(connection, session, arguments[1]);
+            case "delay" -> delay(session, arguments[1]);
             case "restart" -> restart(session, arguments[1]);
             default -> throw new IllegalArgumentException(arguments[2]);
         }
@@ -102,6 +104,45 @@ public class JmsClient {
             consumer.close();
             anonymous.close();
         }
+    }
+
+    static void transaction(Connection connection, Session plain, String name) throws Exception {
+        Queue queue = plain.createQueue(name);
+        Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+        MessageProducer producer = session.createProducer(queue);
+        send(session, producer, 0, 10);
+        session.rollback();
+        send(session, producer, 10, 10);
+        MessageConsumer watcher = plain.createConsumer(queue);
+        check(watcher.receiveNoWait() == null, "nothing before the commit");
+        watcher.close();
+        session.commit();
+        MessageConsumer consumer = session.createConsumer(queue);
+        for (int round = 0; round < 2; round++) {
+            for (int i = 10; i < 20; i++) check(take(consumer).getText().equals("" + i), "order at " + i);
+            if (round == 0) session.rollback();
+        }
+        send(session, producer, 20, 1);
+        session.commit();
+        check(take(consumer).getText().equals("20"), "the message of the last commit");
+        session.commit();
+        consumer.close();
+        check(plain.createConsumer(queue).receiveNoWait() == null, "nothing left");
+    }
+
+    static void delay(Session session, String name) throws Exception {
+        Queue queue = session.createQueue(name);
+        MessageProducer producer = session.createProducer(queue);
+        producer.setDeliveryDelay(1500);
+        long sent = System.currentTimeMillis();
+        send(session, producer, 0, 1);
+        producer.setDeliveryDelay(0);
+        send(session, producer, 1, 1);
+        MessageConsumer consumer = session.createConsumer(queue);
+        check(take(consumer).getText().equals("1"), "the message without a delay comes first");
+        TextMessage late = take(consumer);
+        check(late.getText().equals("0") && System.currentTimeMillis() >= sent + 1500, "the delay");
+        late.acknowledge();
     }
 
     static void restart(Session session, String name) throws Exception {

@@ -30,7 +30,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("client", "scenario"),
     [(client, scenario) for client in CLIENTS for scenario in ("work", "topics", "request")]
     + [("RabbitClient", "stream"), ("RabbitClient", "priority")]
-    + [("JmsClient", "transaction"), ("JmsClient", "delay")],
+    + [("JmsClient", scenario) for scenario in ("transaction", "delay", "durable", "shared")],
 )
 def test_a_java_client(programs: Path, amqp_port: int, unique: str, client: str, scenario: str) -> None:
     if client == "JmsClient":

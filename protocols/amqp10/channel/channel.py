@@ -205,7 +205,13 @@ class Channel:
         if link is None:
             raise SessionError("amqp:session:unattached-handle", f"handle {detach.handle} has no link")
         link.detached()
-        self.send(Detach(detach.handle, detach.closed))
+        error = None
+        if detach.closed and isinstance(link, OutgoingLink):
+            try:
+                link.closed()
+            except PenstockError as refused:
+                error = told(refused)
+        self.send(Detach(detach.handle, detach.closed, error))
 
     # Links
 

@@ -14,6 +14,7 @@ from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import SECTIONS
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
 from penstock.protocols.amqp10.channel.stream_source import StreamSource
+from penstock.protocols.amqp10.channel.subscriptions import Subscription, find_subscription, is_subscription
 from penstock.protocols.amqp10.codec.performatives import Attach, Error, Flow, Source, Target
 from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
 from penstock.protocols.amqp10.messages.filters import Filters
@@ -48,11 +49,12 @@ class OutgoingLink:
         self.link_credit = 0
         self.attached = False
         self._drain = False
-        source = attach.source
+        self._subscription: Subscription | None = None
+        source = find_subscription(channel.session, attach) if attach.source is None else attach.source
         if not isinstance(source, Source):
             raise LinkError("amqp:invalid-field", "a receiver has a source")
-        if source.distribution_mode == "copy":
-            raise LinkError("amqp:not-implemented", "a queue is not browsed here; receive and release")
+        if is_subscription(source):
+            self._subscription = Subscription(channel.session, attach, source)
         self.queue = self._queue_of(source)
         self._source: StreamSource | None = None
         filters = Filters(source.filter or {})
@@ -88,7 +90,11 @@ class OutgoingLink:
             raise LinkError("amqp:invalid-field", "a source has an address, or is dynamic")
         place = parse_address(source.address, source.capabilities)
         if place.is_queue:
+            if source.distribution_mode == "copy":
+                raise LinkError("amqp:not-implemented", "a queue is not browsed here; receive and release")
             return vhost.queue(place.routing_key, actor)
+        if self._subscription is not None:
+            return self._subscription.subscribe(place)
         declared = vhost.declare_queue("", actor, exclusive=True, auto_delete=True)
         vhost.bind_queue(declared.queue.name, place.exchange, place.routing_key, actor)
         return vhost.queue(declared.queue.name, actor)
@@ -102,7 +108,9 @@ class OutgoingLink:
 
     def _join(self, queue: Queue) -> None:
         self.queue = queue
-        queue.attach(self)
+        subscription = self._subscription
+        alone = subscription is not None and not subscription.shared and queue.name == subscription.name
+        queue.attach(self, exclusive=alone)
         self.attached = True
 
     def _found(self, reader: Queue | None) -> None:
@@ -227,6 +235,11 @@ class OutgoingLink:
             self.attached = False
             self.queue.detach(self)
         self.channel.give_back(self)
+
+    def closed(self) -> None:
+        """The client closed it, more than detached it. Raises RoutingError: its subscription stays."""
+        if self._subscription is not None:
+            self._subscription.closed()
 
     def check_rights(self) -> Error | None:
         """Why the user may not read from the queue any more; None: the user may."""

@@ -15,7 +15,13 @@ from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel.appending import append, prepare
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
-from penstock.protocols.amqp10.codec.performatives import Accepted, Attach, Target, TransactionalState
+from penstock.protocols.amqp10.codec.performatives import (
+    Accepted,
+    Attach,
+    Released,
+    Target,
+    TransactionalState,
+)
 from penstock.protocols.amqp10.messages.addresses import (
     TOPICS,
     AddressError,
@@ -49,6 +55,11 @@ class PublishingLink(IncomingLink):
         """The queue that was made for the link, and goes with it."""
         self.place: Place | None = None
         """None: each message says itself where it goes."""
+        address = target.address if isinstance(target.address, str) else ""
+        self._topic = address.startswith("topic://") or not {"topic", "temporary-topic"}.isdisjoint(
+            target.capabilities
+        )
+        """It is a topic in the sense of JMS: it takes messages that go nowhere, too."""
         if target.dynamic:
             self.place = self._make(target)
         elif target.address is not None:
@@ -83,13 +94,17 @@ class PublishingLink(IncomingLink):
     def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         channel, session = self.channel, self.channel.session
         stored = stored_from_amqp10(payload)
-        message = prepare(session, self.place or _place(stored.to), stored)
+        topic = self._topic or (self.place is None and stored.to_topic)
+        place = self.place or _place(stored.to, ("topic",) if topic else ())
+        message = prepare(session, place, stored)
         if isinstance(state, TransactionalState):
             session.transaction(state.txn_id).publish(message)
             outcome: Any = TransactionalState(state.txn_id, Accepted())
             lsn, synced = 0, False
         else:
             outcome, lsn, synced = append(session, message)
+            if topic and isinstance(outcome, Released):
+                outcome = Accepted()  # nobody has to listen to a topic
         if not settled:
             channel.settle_later(delivery_id, outcome, lsn, synced)
 

@@ -98,6 +98,8 @@ class Stored:
     delivery_time_ms: int
     delivery_delay_ms: int
     """When it is to be delivered: since the epoch, and from now; 0 = now."""
+    to_topic: bool
+    """Its publisher, in the sense of JMS, sent it to a topic."""
     to: Any
     """The address that the message names itself, for links to no address."""
 
@@ -155,6 +157,7 @@ def stored_from_amqp10(payload: bytes) -> Stored:
         kept != again,
         _ms(message.annotations, "x-opt-delivery-time"),
         _ms(message.annotations, "x-opt-delivery-delay"),
+        message.annotations.get("x-opt-jms-dest") in (1, 3),
         fields.get("to"),
     )
 

@@ -360,7 +360,7 @@ class Session:
                 max_frame_size=options.frame_max,
                 channel_max=options.channel_max,
                 idle_time_out=options.heartbeat_s * 1000 or None,
-                offered_capabilities=("ANONYMOUS-RELAY", "DELAYED_DELIVERY"),
+                offered_capabilities=("ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"),
                 properties={
                     # RabbitMQ's clients speak to nobody else, and look for its features by its version.
                     Symbol("product"): "RabbitMQ",

@@ -5,6 +5,8 @@ import java.util.Set;
 import javax.jms.Connection;
 import javax.jms.DeliveryMode;
 import javax.jms.Destination;
+import javax.jms.InvalidDestinationException;
+import javax.jms.JMSException;
 import javax.jms.Message;
 import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
@@ -27,6 +29,8 @@ public class JmsClient {
             case "topics" -> topics(session, arguments[1]);
             case "request" -> request(connection, session, arguments[1]);
             case "transaction" -> transaction(connection, session, arguments[1]);
+            case "durable" -> durable(connection, connection.createSession(false, Session.AUTO_ACKNOWLEDGE), arguments[1]);
+            case "shared" -> shared(connection.createSession(false, Session.AUTO_ACKNOWLEDGE), arguments[1]);
             case "delay" -> delay(session, arguments[1]);
             case "restart" -> restart(session, arguments[1]);
             default -> throw new IllegalArgumentException(arguments[2]);
@@ -85,6 +89,10 @@ public class JmsClient {
                 check(message.getJMSDestination().equals(topic), "destination " + message.getJMSDestination());
             }
         }
+        MessageProducer anonymous = session.createProducer(null);
+        anonymous.send(topic, session.createTextMessage("anonymous"));
+        for (MessageConsumer consumer : consumers) check(take(consumer).getText().equals("anonymous"), "anonymous");
+        anonymous.send(session.createTopic(name + ".nobody"), session.createTextMessage("unheard"));
     }
 
     static void request(Connection connection, Session session, String name) throws Exception {
@@ -128,6 +136,59 @@ public class JmsClient {
         session.commit();
         consumer.close();
         check(plain.createConsumer(queue).receiveNoWait() == null, "nothing left");
+    }
+
+    // A durable subscription keeps messages while nobody reads; another topic begins it anew.
+    static void durable(Connection connection, Session session, String name) throws Exception {
+        Topic topic = session.createTopic(name);
+        session.createDurableSubscriber(topic, "mine").close();
+        send(session, session.createProducer(topic), 0, 5);
+        MessageConsumer consumer = session.createDurableSubscriber(topic, "mine");
+        for (int i = 0; i < 5; i++) check(take(consumer).getText().equals("" + i), "order at " + i);
+        try {
+            connection.createSession(false, Session.AUTO_ACKNOWLEDGE).createDurableSubscriber(topic, "mine");
+            check(false, "a second subscriber was let in");
+        } catch (JMSException taken) {
+            check(taken.getMessage().contains("mine") || taken.getMessage().contains("resource-locked"), "" + taken);
+        }
+        consumer.close();
+        Topic other = session.createTopic(name + ".other");
+        consumer = session.createDurableSubscriber(other, "mine");
+        send(session, session.createProducer(topic), 5, 1);
+        send(session, session.createProducer(other), 6, 1);
+        check(take(consumer).getText().equals("6"), "the other topic's message");
+        consumer.close();
+        session.unsubscribe("mine");
+        try {
+            session.unsubscribe("mine");
+            check(false, "a subscription that is not there was found");
+        } catch (InvalidDestinationException notThere) {
+            // as it should be
+        }
+    }
+
+    static void shared(Session session, String name) throws Exception {
+        Topic topic = session.createTopic(name);
+        for (boolean lasting : new boolean[] {false, true}) {
+            MessageConsumer[] consumers = new MessageConsumer[2];
+            for (int i = 0; i < 2; i++) {
+                consumers[i] = lasting ? session.createSharedDurableConsumer(topic, "ours")
+                    : session.createSharedConsumer(topic, "ours");
+            }
+            MessageConsumer alone = session.createConsumer(topic);
+            send(session, session.createProducer(topic), 0, 20);
+            Set<String> seen = new HashSet<>();
+            while (seen.size() < 20) {
+                for (MessageConsumer consumer : consumers) {
+                    Message message = consumer.receive(50);
+                    if (message != null) check(seen.add(((TextMessage) message).getText()), "a second copy");
+                }
+            }
+            for (int i = 0; i < 20; i++) check(take(alone).getText().equals("" + i), "order at " + i);
+            alone.close();
+            for (MessageConsumer consumer : consumers) consumer.close();
+        }
+        session.unsubscribe("ours");
     }
 
     static void delay(Session session, String name) throws Exception {

@@ -1,4 +1,5 @@
-"""The full kill -9 run: python -m tests.crash.soak --cycles 20 [--seed N] [--broker NAME].
+"""The full kill -9 run: python -m tests.crash.soak --cycles 20 [--seed N] [--broker NAME]
+[--amqp10].
 
 Exit code 0 only for PASS.
 """
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.crash.amqp10_stream import Amqp10Stream
 from tests.crash.cycles import run_cycles
 from tests.support.brokers import BROKERS
 
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument(
         "--load", type=float, default=1.5, metavar="S", help="at most this long between kills"
     )
+    parser.add_argument("--amqp10", action="store_true", help="AMQP 1.0 alone")
     parser.add_argument("--data", metavar="DIR", help="where the data goes (default: the temporary folder)")
     options = parser.parse_args()
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -34,7 +37,10 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="penstock-soak-", dir=options.data) as folder,
         BROKERS[options.broker](Path(folder)) as broker,
     ):
-        report = run_cycles(broker, cycles=options.cycles, seed=seed, load_s=(0.1, options.load))
+        streams = [Amqp10Stream("amqp10", broker.amqp_port)] if options.amqp10 else None
+        report = run_cycles(
+            broker, cycles=options.cycles, seed=seed, load_s=(0.1, options.load), streams=streams
+        )
     print(report)
     return 0 if report.verdict.word == "PASS" and not report.sessions_lost else 1
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.amqp10_stream import Amqp10Stream
 from tests.crash.cycles import run_cycles
 from tests.crash.streams import DeadLetterStream
 from tests.support.brokers import Broker, BrokerMissing, Mosquitto
@@ -38,6 +39,23 @@ def test_kill_9_under_load_loses_nothing_that_was_confirmed(
     assert report.sessions_lost == 0, str(report)
     if own_broker.name == "penstock":
         assert max(cycle.ready_cpu_s for cycle in report.cycles) < RESTART_CPU_LIMIT_S, str(report)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.penstock_only("the others speak AMQP 1.0 with a plug-in")
+def test_kill_9_loses_nothing_that_amqp_1_0_accepted(own_broker: Broker, pytestconfig: pytest.Config) -> None:
+    seed = pytestconfig.getoption("--crash-seed")
+    report = run_cycles(
+        own_broker,
+        cycles=2,
+        seed=secrets.randbits(32) if seed is None else seed,
+        load_s=(0.1, 0.8),
+        acked_min=50,
+        streams=[Amqp10Stream("amqp10", own_broker.amqp_port)],
+    )
+    print(report)
+    assert report.verdict.word == "PASS", str(report)
+    assert report.sessions_lost == 0, str(report)
 
 
 @pytest.mark.timeout(900)

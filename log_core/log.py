@@ -56,6 +56,7 @@ from penstock.log_core.threads.mailbox import Mailbox
 from penstock.log_core.wal._committer import Committer
 from penstock.log_core.wal._unwritten import Unwritten
 from penstock.log_core.wal.backpressure import Backpressure
+from penstock.log_core.wal.committer_face import CommitterFace
 from penstock.log_core.wal.wal import Wal
 
 __all__ = ["Log", "Recovery"]
@@ -68,6 +69,7 @@ only when what is needed fills the disk."""
 _AGE_MIN_S: Final = 600.0  # segments are not closed by age more often than this
 
 Callback = Callable[[bool], object]
+MakeCommitter = Callable[[Files, Callable[[int, int, OSError | None], object]], CommitterFace]
 
 
 class Log(StoredLog):
@@ -89,7 +91,13 @@ class Log(StoredLog):
     """The lowest LSN that any queue still needs (2**64 - 1: none); until it is set, everything is kept."""
 
     def __init__(
-        self, folder: Folder, options: LogOptions, clock: Callable[[], float], files: Files, lock: Lock
+        self,
+        folder: Folder,
+        options: LogOptions,
+        clock: Callable[[], float],
+        files: Files,
+        lock: Lock,
+        committer: MakeCommitter,
     ) -> None:
         """For `open` only."""
         self.cache = Cache(options.tail_cache_bytes, options.read_cache_bytes)
@@ -98,6 +106,7 @@ class Log(StoredLog):
         super().__init__(unwritten, appender, options.max_unsynced_bytes, options.fsync == "group")
         self.options = options
         self._files = files
+        self._make_committer = committer
         self._folder = folder
         self._lock = lock
         self._clock = clock
@@ -145,6 +154,7 @@ class Log(StoredLog):
         *,
         clock: Callable[[], float] = time.time,
         files: Files | None = None,
+        committer: MakeCommitter = Committer,
     ) -> Log:
         """Take the folder, recover what it holds, and be ready to append.
 
@@ -152,7 +162,8 @@ class Log(StoredLog):
             data_dir: Made when it does not exist.
             options: What to keep and when to sync.
             clock: Seconds since the epoch.
-            files: The operating system; a test's own to make it fail.
+            files: The operating system; a replica's, or a test's own to make it fail.
+            committer: Makes that which syncs, from `files` and a function to tell (see `Committer`).
 
         Raises:
             StartError: The folder is locked, unusable, damaged or of another version; with the remedy.
@@ -164,7 +175,7 @@ class Log(StoredLog):
             folder.make()
             lock = Lock(folder.lock)
             try:
-                log = cls(folder, options, clock, files, lock)
+                log = cls(folder, options, clock, files, lock, committer)
                 log._start()
             except BaseException:
                 lock.release()
@@ -226,7 +237,9 @@ class Log(StoredLog):
         self._begin(found)
         self.retention_feeds.restore()
         self.recovery.warnings += self._histories.restore()
-        self.committer = Committer(self._files, lambda *result: self._inbox.post(self.synced, *result))
+        self.committer = self._make_committer(
+            self._files, lambda *result: self._inbox.post(self.synced, *result)
+        )
         self._watcher = Watcher(self._places.free_bytes, lambda free: self._inbox.post(self.tend, free))
         self.scrub = Scrub(
             self._folder,

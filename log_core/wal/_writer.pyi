@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from penstock.log_core.batch._appender import Appender
 from penstock.log_core.wal._active import ActiveFile
-from penstock.log_core.wal._committer import Committer
 from penstock.log_core.wal._unwritten import Unwritten
 from penstock.log_core.wal._waiters import Waiters
+from penstock.log_core.wal.committer_face import CommitterFace
 
 class Writer:
     """Writes what was appended, and says who may be told. `Log` derives from it and decides what follows."""
@@ -38,7 +38,7 @@ class Writer:
     syncs: bool
     """Whether what is written is made durable; else written counts as durable."""
 
-    committer: Committer
+    committer: CommitterFace
     """Syncs what is written; set once the log has started."""
     closing: tuple[int, ...]
     """Descriptors of files that are full and not durable yet."""

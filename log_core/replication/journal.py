@@ -1,0 +1,58 @@
+"""The port to the system that keeps the entries, which other machines read: one ordered partition.
+
+An implementation promises three things. Entries get consecutive offsets in the order of the partition. An
+entry that was answered neither moves nor disappears. A reader sees the entries in the order of their offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from penstock.errors import LogError
+
+__all__ = ["Answer", "Bounds", "Journal", "JournalFailed"]
+
+Answer = Callable[[int, int | None, LogError | None], object]
+"""`(index, offset, error)`: entry `index` is kept, at `offset` (None: it is not told); or nothing more is."""
+
+
+class JournalFailed(LogError):
+    """The journal cannot be used any more, or not as it is."""
+
+
+class Bounds(NamedTuple):
+    """The offsets of a journal."""
+
+    first: int
+    """Of the oldest entry that is there."""
+    end: int
+    """Of the next entry."""
+
+
+class Journal(Protocol):
+    """One partition."""
+
+    def claim(self, raw: bytes) -> int:
+        """Append a CLAIM and wait until it is kept; its offset. Raises JournalFailed."""
+
+    def begin(self, answer: Answer) -> None:
+        """From now on tell `answer` of appended entries, in order, from a thread of the journal."""
+
+    def append(self, index: int, raw: bytes) -> None:
+        """Append an entry behind all earlier ones, without waiting. Raises JournalFailed."""
+
+    def hint(self, raw: bytes) -> None:
+        """Append an entry without an index, and wait until it is kept. Raises JournalFailed."""
+
+    def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
+
+    def bounds(self) -> Bounds:
+        """Raises JournalFailed: the journal does not answer."""
+
+    def trim(self, before: int) -> None:
+        """Delete the entries below the offset `before`. Raises JournalFailed."""
+
+    def close(self) -> None:
+        """Let go of it; entries that are not kept yet may get lost."""

@@ -1,0 +1,94 @@
+"""A journal in memory: a partition that several nodes share; a test can hold up or blur its answers."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+from penstock.errors import LogError
+from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed
+
+
+class Partition:
+    """The entries that all nodes see."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.entries: list[bytes] = []
+        self.lock = threading.Lock()
+
+    def put(self, raw: bytes) -> int:
+        with self.lock:
+            self.entries.append(raw)
+            return len(self.entries) - 1
+
+
+class MemoryJournal:
+    """One node's handle. Entries are kept at once, unless `hold` is on: then `let_go` keeps them.
+
+    `silent`: how many of the next answers have no offset.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.silent = 0
+        self.hold = False
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._answer: Answer | None = None
+        self._answers: SimpleQueue[tuple[int, int | None, LogError | None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (told := self._answers.get()) is not None:
+            assert self._answer is not None
+            self._answer(*told)
+
+    def claim(self, raw: bytes) -> int:
+        return self.partition.put(raw)
+
+    def begin(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def append(self, index: int, raw: bytes) -> None:
+        with self._lock:
+            if self.hold:
+                self._held.append((index, raw))
+            else:
+                self._keep(index, raw)
+
+    def _keep(self, index: int, raw: bytes) -> None:
+        offset: int | None = self.partition.put(raw)
+        if self.silent:
+            self.silent -= 1
+            offset = None
+        self._answers.put((index, offset, None))
+
+    def let_go(self) -> None:
+        with self._lock:
+            self.hold = False
+            while self._held:
+                self._keep(*self._held.popleft())
+
+    def fail(self, reason: str) -> None:
+        self._answers.put((0, None, JournalFailed(reason)))
+
+    def hint(self, raw: bytes) -> None:
+        self.partition.put(raw)
+
+    def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        for offset in range(max(first, self.partition.first), end):
+            yield offset, self.partition.entries[offset]
+
+    def bounds(self) -> Bounds:
+        return Bounds(self.partition.first, len(self.partition.entries))
+
+    def trim(self, before: int) -> None:
+        self.partition.first = max(self.partition.first, before)
+
+    def close(self) -> None:
+        self._answers.put(None)
+        self._thread.join()

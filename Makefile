@@ -62,6 +62,10 @@ bench-connections: $(STAMPS)/extras kernels peers  ## measure small messages of 
 bench-churn: $(STAMPS)/extras kernels peers  ## measure clients that come and go beside Mosquitto and RabbitMQ
 	$(BIN)/python -m bench.connections.churn $(ARGS)
 
+.PHONY: bench-amqp10
+bench-amqp10: $(STAMPS)/extras kernels peers  ## measure AMQP 1.0 beside RabbitMQ and its plug-in
+	$(BIN)/python -m bench.amqp10 $(ARGS)
+
 .PHONY: bench-native
 bench-native: $(STAMPS)/extras kernels  ## measure batches of the native protocol beside Kafka (needs Java and Maven)
 	$(BIN)/python -m bench.compare_native $(ARGS)

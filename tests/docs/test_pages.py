@@ -48,8 +48,8 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
 
 @each_page()
 def test_every_target_of_make_that_a_page_names_is_there(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    assert set(re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())) <= targets
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"`make ([a-z0-9-]+)", (ROOT / page).read_text())) <= targets
 
 
 def listed(index: str) -> set[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.protocols.amqp10.codec.decoding import decode
+from penstock.protocols.amqp10.codec._decoding import decode
 from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
-from penstock.protocols.amqp10.codec.frames import encode_frame, read_frame
+from penstock.protocols.amqp10.codec.frames import encode_frame, encode_transfer, read_frame
 from penstock.protocols.amqp10.codec.performatives import Attach, Open, Source, Target, Transfer
 from penstock.protocols.amqp10.codec.values import (
     Array,
@@ -27,6 +28,7 @@ from penstock.protocols.amqp10.codec.values import (
     ULong,
     UShort,
 )
+from tests.reference import amqp10_values
 
 _UNICODE = st.characters(exclude_categories=("Cs",))
 _SCALARS: st.SearchStrategy[Any] = st.one_of(
@@ -81,6 +83,46 @@ def test_every_prefix_is_refused_and_nothing_else_is_raised(value: Any, data: st
     except Amqp10Error:
         return
     raise AssertionError("a prefix of a value is no value")
+
+
+def _outcome(read: Callable[..., Any], raw: bytes, values: int) -> str:
+    """What a reader makes of bytes; all errors are one."""
+    try:
+        return repr(read(raw, values=values))
+    except Amqp10Error:
+        return "an error"
+
+
+@settings(max_examples=400)
+@given(_VALUES, st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3), st.integers(1, 40))
+def test_the_kernel_reads_what_plain_python_reads(
+    value: Any, damage: list[tuple[int, int]], values: int
+) -> None:
+    raw = bytearray(encode(value))
+    for at, byte in damage:
+        raw[at % len(raw)] = byte
+    assert _outcome(decode, bytes(raw), values) == _outcome(amqp10_values.decode, bytes(raw), values)
+
+
+@given(
+    st.integers(0, 65535),
+    st.integers(0, 255),
+    st.one_of(st.none(), st.integers(0, 2**32 - 1)),
+    st.booleans(),
+    st.booleans(),
+    st.binary(max_size=20),
+)
+def test_the_short_way_to_write_a_transfer_writes_the_same(
+    channel: int, handle: int, number: int | None, settled: bool, more: bool, payload: bytes
+) -> None:
+    first = {} if number is None else {"delivery_id": number, "delivery_tag": number.to_bytes(4, "big")}
+    raw = encode_transfer(channel, handle, number, settled, more, payload)
+    found = read_frame(raw, 0, len(raw), 4096)
+    assert found is not None
+    wanted = Transfer(handle, more=more, **first)  # type: ignore[arg-type]
+    if number is not None:
+        wanted.message_format, wanted.settled = 0, settled
+    assert found[2:] == (channel, wanted, payload)
 
 
 @settings(max_examples=400)

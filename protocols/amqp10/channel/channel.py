@@ -20,7 +20,7 @@ from penstock.protocols.amqp10.channel.publishing import PublishingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
 from penstock.protocols.amqp10.channel.settling import settle
 from penstock.protocols.amqp10.channel.transactions import CoordinatorLink
-from penstock.protocols.amqp10.codec.frames import encode_frame
+from penstock.protocols.amqp10.codec.frames import encode_frame, encode_transfer
 from penstock.protocols.amqp10.codec.performatives import (
     Accepted,
     Attach,
@@ -257,13 +257,10 @@ class Channel:
 
     def _write_message(self, handle: int, number: int, settled: bool, payload: bytes) -> None:
         size = self.session.frame_max - _HEAD
-        tag = number.to_bytes(4, "big")
         for at in range(0, max(len(payload), 1), size):
             more = at + size < len(payload)
-            head = Transfer(handle, more=more)
-            if at == 0:
-                head = Transfer(handle, number, tag, 0, settled, more)
-            frame = encode_frame(self.number, head, payload[at : at + size])
+            part = payload[at : at + size] if at or more else payload
+            frame = encode_transfer(self.number, handle, None if at else number, settled, more, part)
             if self._remote_window > 0 and not self._waiting:
                 self._write_transfer(frame)
             else:

@@ -11,12 +11,22 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from penstock.protocols.amqp10.codec.decoding import VALUES_MAX, decode_one
+from penstock.protocols.amqp10.codec._decoding import VALUES_MAX, decode_one
 from penstock.protocols.amqp10.codec.errors import DecodeError, FramingError
 from penstock.protocols.amqp10.codec.performatives import Transfer, composite, encode_composite
 from penstock.protocols.amqp10.codec.values import Described
 
-__all__ = ["AMQP", "FRAME_MIN", "HEADER", "HEARTBEAT", "SASL", "SASL_HEADER", "encode_frame", "read_frame"]
+__all__ = [
+    "AMQP",
+    "FRAME_MIN",
+    "HEADER",
+    "HEARTBEAT",
+    "SASL",
+    "SASL_HEADER",
+    "encode_frame",
+    "encode_transfer",
+    "read_frame",
+]
 
 HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
@@ -64,6 +74,20 @@ def read_frame(
     if behind < len(body) and type(performative) is not Transfer:
         raise DecodeError(f"{len(body) - behind} bytes behind a {type(performative).__name__.lower()}")
     return at + size, kind, channel, performative, body[behind:]
+
+
+def encode_transfer(
+    channel: int, handle: int, number: int | None, settled: bool, more: bool, payload: bytes
+) -> bytes:
+    """The frame of a transfer: the first of a delivery with its number, which is its tag, too; or another."""
+    if number is None:
+        fields = b"\x70%b\x40\x40\x40\x40" % handle.to_bytes(4, "big")
+    else:
+        raw = number.to_bytes(4, "big")
+        settles = b"\x41" if settled else b"\x42"
+        fields = b"\x70%b\x70%b\xa0\x04%b\x43%b" % (handle.to_bytes(4, "big"), raw, raw, settles)
+    body = b"\x00\x53\x14\xc0%c\x06%b%b" % (len(fields) + 2, fields, b"\x41" if more else b"\x42")
+    return _HEAD.pack(_HEAD.size + len(body) + len(payload), 2, AMQP, channel) + body + payload
 
 
 def encode_frame(channel: int, performative: Any, payload: bytes = b"", *, kind: int = AMQP) -> bytes:

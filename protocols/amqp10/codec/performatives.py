@@ -391,6 +391,16 @@ _TYPES: Final[dict[str, type]] = {
 }
 _NULLABLE: Final = frozenset(((Begin, "remote_channel"), (Flow, "next_incoming_id")))
 """Fields without a default that may be null all the same."""
+_FIELDS: Final = {
+    made: tuple((field.name, field.default, (made, field.name) in _NULLABLE) for field in fields(made))
+    for _, made, _ in _TABLE.values()
+}
+"""The fields of a class in order: name, default or MISSING, whether it may be null all the same."""
+_REQUIRED: Final = {
+    made: tuple(at for at, (_, default, _) in enumerate(found) if default is MISSING)
+    for made, found in _FIELDS.items()
+}
+"""The indexes of those without a default."""
 
 
 def composite(value: Any) -> Any:
@@ -409,17 +419,20 @@ def composite(value: Any) -> Any:
     if known is None:
         return value
     name, made, kinds = known
-    if type(value.value) is not list or len(value.value) > len(kinds):
+    items = value.value
+    if type(items) is not list or len(items) > len(kinds):
         raise FieldError(f"{name} is a list of at most {len(kinds)} fields")
     found = {}
-    items = value.value + [None] * (len(kinds) - len(value.value))
-    for field, kind, item in zip(fields(made), kinds, items, strict=True):
+    known_fields = _FIELDS[made]
+    for (field, _, _), kind, item in zip(known_fields, kinds, items, strict=False):
         if item is not None:
-            found[field.name] = _checked(name, field.name, kind, item)
-        elif field.default is MISSING:
-            if (made, field.name) not in _NULLABLE:
-                raise FieldError(f"{name} without {field.name.replace('_', '-')}")
-            found[field.name] = None
+            found[field] = item if type(item) is _TYPES.get(kind) else _checked(name, field, kind, item)
+    for at in _REQUIRED[made]:
+        field, _, nullable = known_fields[at]
+        if field not in found:
+            if not nullable:
+                raise FieldError(f"{name} without {field.replace('_', '-')}")
+            found[field] = None
     return made(**found)
 
 
@@ -447,12 +460,11 @@ def encode_composite(value: Any) -> bytes:
     if type(value) is Described:
         return encode(value)
     code = _CODES[type(value)]
-    kinds = _TABLE[code][2]
     items = []
     kept = 0
-    for field, kind in zip(fields(value), kinds, strict=True):
-        item = getattr(value, field.name)
-        if item is None or (field.default is not MISSING and item == field.default):
+    for (name, default, _), kind in zip(_FIELDS[type(value)], _TABLE[code][2], strict=True):
+        item = getattr(value, name)
+        if item is None or item == default:
             items.append(b"\x40")
             continue
         items.append(_field(kind, item))

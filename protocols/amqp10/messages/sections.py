@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.protocols.amqp10.codec.decoding import VALUES_MAX, decode_one
+from penstock.protocols.amqp10.codec._decoding import VALUES_MAX, decode_one
 from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import DecodeError
 from penstock.protocols.amqp10.codec.values import Described, Symbol, ULong

@@ -61,6 +61,9 @@ _KEPT: Final = (s.ANNOTATIONS, s.PROPERTIES, s.APPLICATION_PROPERTIES, s.FOOTER)
 _OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
 """Beginnings of annotations that are the broker's to give."""
 _RESERVED: Final = frozenset(("CC", "BCC", SECTIONS_HEADER, "x-exchange", "x-routing-key"))
+_TEXTS: Final = ("message_id", "user_id", "correlation_id", "content_type", "content_encoding", "app_id")
+_PLAIN: Final = frozenset(("headers", "delivery_mode", "priority", "expiration", "type", "cluster_id"))
+"""Properties of 0-9-1 that are no field of the properties section."""
 _BASIC: Final = {"x-basic-type": "type", "x-basic-cluster-id": "cluster_id"}
 _FIELDS: Final = (
     "message_id",
@@ -120,7 +123,7 @@ def stored_from_amqp10(payload: bytes) -> Stored:
         properties["priority"] = priority
     if ttl is not None:
         properties["expiration"] = str(ttl)
-    for name in ("message_id", "user_id", "correlation_id", "content_type", "content_encoding", "app_id"):
+    for name in _TEXTS if fields else ():
         _put(properties, name, _text(fields.get(name)))
     _put(properties, "reply_to", _reply_to_091(fields.get("reply_to")))
     created = fields.get("creation_time")
@@ -277,7 +280,7 @@ def _kept(raw: Value) -> s.Message | None:
     if not isinstance(raw, bytes):
         return None
     try:
-        message = s.parse_message(raw)
+        message = s.parse_message(bytes(raw))
     except Amqp10Error:
         return None
     return message if set(message.raw) <= set(_KEPT) and not message.body else None
@@ -323,9 +326,11 @@ def _views(properties: Table, headers: Table) -> dict[int, Any]:
             annotations[v.Symbol(name)] = from_field(value)
         elif not isinstance(value, list | dict):
             application[valid(name)] = from_field(value)
-    fields = [_field_10(properties, name) for name in _FIELDS]
-    while fields and fields[-1] is None:
-        fields.pop()
+    fields: list[Any] = []
+    if not _PLAIN.issuperset(properties):
+        fields = [_field_10(properties, name) for name in _FIELDS]
+        while fields and fields[-1] is None:
+            fields.pop()
     made = {s.ANNOTATIONS: annotations, s.PROPERTIES: fields, s.APPLICATION_PROPERTIES: application}
     return {code: value for code, value in made.items() if value}
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel.channel import Channel
 from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
-from penstock.protocols.amqp10.codec.decoding import VALUES_MAX
+from penstock.protocols.amqp10.codec._decoding import VALUES_MAX
 from penstock.protocols.amqp10.codec.errors import FramingError
 from penstock.protocols.amqp10.codec.frames import (
     FRAME_MIN,

@@ -28,7 +28,7 @@ from proton import (
 from proton import Array as ProtonArray
 from proton import Described as ProtonDescribed
 
-from penstock.protocols.amqp10.codec.decoding import DEPTH_MAX, decode
+from penstock.protocols.amqp10.codec._decoding import DEPTH_MAX, decode
 from penstock.protocols.amqp10.codec.encoding import encode, symbols
 from penstock.protocols.amqp10.codec.errors import Amqp10Error, DecodeError, FieldError, FramingError
 from penstock.protocols.amqp10.codec.frames import AMQP, HEARTBEAT, SASL, encode_frame, read_frame

@@ -1,4 +1,6 @@
-"""Reads AMQP 1.0 values: linear in the bytes, bounded in depth and in the number of values.
+"""Reads AMQP 1.0 values in plain Python: the oracle of the kernel `amqp10/codec/_decoding`.
+
+Linear in the bytes, bounded in depth and in the number of values.
 
 Each value costs one of `values`, also one without bytes: an array of 2^32 nulls has 13 bytes and is refused.
 A compound value is as long as its size says; bytes that its items leave over are an error.

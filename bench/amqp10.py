@@ -1,0 +1,208 @@
+"""AMQP 1.0 beside Debian's RabbitMQ 3.10 with its plug-in: python -m bench.amqp10 [--seconds S] [--size N]
+
+One publisher and one consumer on one durable queue, durable messages, settled or not. Clients are bare
+sockets that count frames, so the broker is what is busy. The figure is the CPU time of the broker for each
+message that was published and delivered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import socket
+import struct
+import tempfile
+import time
+from ctypes import c_int64
+from pathlib import Path
+from typing import Any
+
+import pika
+
+from bench.cpu import cpu_seconds, wait_until_idle
+from penstock.protocols.amqp10.codec.frames import HEADER, SASL, SASL_HEADER, encode_frame, read_frame
+from penstock.protocols.amqp10.codec.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    SaslInit,
+    SaslOutcome,
+    Source,
+    Target,
+    Transfer,
+)
+from penstock.protocols.amqp10.messages import sections as s
+from tests.support.brokers import Broker, Gateway, RabbitMQ
+
+_WINDOW = 1000
+"""Unsettled messages of the publisher, and credit of the consumer."""
+_HUGE = 2**31 - 1
+_fork = multiprocessing.get_context("fork")
+
+
+class Peer:
+    """A connection with one session and one link."""
+
+    def __init__(self, port: int, end: Any, *, settled: bool) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
+        self.rest = b""
+        self.socket.sendall(SASL_HEADER)
+        self.read(8)
+        self.socket.sendall(encode_frame(0, SaslInit("PLAIN", b"\0guest\0guest"), kind=SASL))
+        while not isinstance(self.frame()[0], SaslOutcome):
+            pass
+        receives = isinstance(end, Source)
+        attach = Attach(
+            "bench",
+            0,
+            receives,
+            1 if settled else 0,
+            source=end if receives else Source("bench"),
+            target=Target("bench") if receives else end,
+            initial_delivery_count=None if receives else 0,
+        )
+        open_ = encode_frame(0, Open("bench", "localhost", max_frame_size=65536))
+        begin = encode_frame(0, Begin(None, 0, _HUGE, _HUGE))
+        self.socket.sendall(HEADER + open_ + begin + encode_frame(0, attach))
+        self.read(8)
+        while not isinstance(self.frame()[0], Attach):
+            pass
+
+    def read(self, size: int) -> bytes:
+        while len(self.rest) < size:
+            self.more()
+        data, self.rest = self.rest[:size], self.rest[size:]
+        return data
+
+    def more(self) -> None:
+        part = self.socket.recv(1 << 18)
+        if not part:
+            raise EOFError("the broker closed the connection")
+        self.rest += part
+
+    def frame(self) -> tuple[Any, bytes]:
+        """The next performative and its payload."""
+        while (found := read_frame(self.rest, 0, len(self.rest), 1 << 20)) is None:
+            self.more()
+        self.rest = self.rest[found[0] :]
+        if isinstance(found[3], Close | End | Detach):
+            raise EOFError(f"the broker ended it: {found[3]}")
+        return found[3], found[4]
+
+
+def publish(port: int, address: str, settled: bool, size: int, counts: Any) -> None:
+    """Send until the process is ended."""
+    peer = Peer(port, Target(address), settled=settled)
+    payload = s.encode_section(s.HEADER, [True]) + s.encode_section(s.DATA, bytes(size))
+    credit = outstanding = sent = 0
+    while True:
+        room = credit if settled else min(credit, _WINDOW - outstanding)
+        if room > 0:
+            n = min(room, 100)
+            peer.socket.sendall(
+                b"".join(
+                    encode_frame(0, Transfer(0, sent + i, struct.pack(">I", sent + i), 0, settled), payload)
+                    for i in range(n)
+                )
+            )
+            sent, credit, outstanding = sent + n, credit - n, outstanding + n
+            counts[0] = sent
+            continue
+        performative, _ = peer.frame()
+        if isinstance(performative, Flow) and performative.link_credit is not None:
+            credit = (performative.delivery_count or 0) + performative.link_credit - sent
+        elif isinstance(performative, Disposition):
+            last = performative.first if performative.last is None else performative.last
+            outstanding -= last - performative.first + 1
+
+
+def consume(port: int, address: str, settled: bool, counts: Any) -> None:
+    """Receive until the process is ended."""
+    peer = Peer(port, Source(address), settled=settled)
+    got = told = 0
+    credit = encode_frame(0, Flow(0, _HUGE, 0, _HUGE, 0, 0, _WINDOW))
+    peer.socket.sendall(credit)
+    while True:
+        at, data = 0, peer.rest
+        before = got
+        while len(data) - at >= 11 and len(data) - at >= (size := int.from_bytes(data[at : at + 4], "big")):
+            got += data[at + 8 : at + 11] == b"\x00\x53\x14"
+            at += size
+        peer.rest = data[at:]
+        if got > before and not settled:
+            peer.socket.sendall(encode_frame(0, Disposition(True, before, got - 1, True, Accepted())))
+        if got - told >= _WINDOW // 2:
+            told = got
+            peer.socket.sendall(encode_frame(0, Flow(got, _HUGE, 0, _HUGE, 0, got, _WINDOW)))
+        counts[1] = got
+        peer.more()
+
+
+def measure(broker: Broker, address: str, *, settled: bool, size: int, seconds: float) -> tuple[float, float]:
+    """Messages per second, and the broker's CPU in microseconds for each."""
+    name = f"bench-{settled}-{size}"
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.amqp_port)) as connection:
+        connection.channel().queue_declare(name, durable=True)
+    counts = _fork.RawArray(c_int64, 2)
+    place = broker.amqp_port, address.format(name), settled
+    roles = [
+        _fork.Process(target=consume, args=(*place, counts), daemon=True),
+        _fork.Process(target=publish, args=(*place, size, counts), daemon=True),
+    ]
+    for role in roles:
+        role.start()
+    try:
+        end = time.monotonic() + 60
+        while counts[1] < 1000:
+            if time.monotonic() > end or not all(role.is_alive() for role in roles):
+                raise RuntimeError(f"{broker.name}: no messages came")
+            time.sleep(0.01)
+        began, cpu, first = time.monotonic(), cpu_seconds(broker.pid), counts[1]
+        time.sleep(seconds)
+        passed, used, moved = time.monotonic() - began, cpu_seconds(broker.pid) - cpu, counts[1] - first
+    finally:
+        for role in roles:
+            role.terminate()
+            role.join()
+    return moved / passed, used / max(moved, 1) * 1e6
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.amqp10", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--only", choices=("penstock", "rabbitmq"))
+    options = parser.parse_args()
+    cpu: dict[tuple[str, bool], float] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-amqp10-") as folder:
+        brokers: list[tuple[Broker, str]] = [
+            (Gateway(Path(folder, "penstock")), "/queues/{}"),
+            (RabbitMQ(Path(folder, "rabbitmq"), plugins=("rabbitmq_amqp1_0",)), "/amq/queue/{}"),
+        ]
+        for broker, address in brokers:
+            if options.only not in (None, broker.name):
+                continue
+            with broker:
+                wait_until_idle(broker.pid)
+                for settled in (False, True):
+                    rate, used = measure(
+                        broker, address, settled=settled, size=options.size, seconds=options.seconds
+                    )
+                    cpu[broker.name, settled] = used
+                    word = "settled" if settled else "unsettled"
+                    print(f"{broker.name:9} {word:9} {rate:9,.0f} messages/s {used:8.1f} us of CPU each")
+    for settled in (False, True):
+        if ("penstock", settled) in cpu and ("rabbitmq", settled) in cpu:
+            word = "settled" if settled else "unsettled"
+            print(f"{word}: {cpu['rabbitmq', settled] / cpu['penstock', settled]:.1f} times the messages")
+
+
+if __name__ == "__main__":
+    main()

@@ -343,3 +343,25 @@ def test_mqtt_and_amqp_1_0_exchange_messages(connect: Connect, mqtt_port: int) -
     finally:
         client.loop_stop()
         client.disconnect()
+
+
+def test_a_headers_exchange_looks_at_application_properties(
+    connect: Connect, queue: str, channel: Any
+) -> None:
+    channel.queue_bind(queue, "amq.headers", "", {"x-match": "all", "colour": "red"})
+    connection = connect()
+    sender = connection.create_sender("/exchanges/amq.headers")
+    sender.send(Message(body="red", properties={"colour": "red"}))
+    with pytest.raises(SendException):
+        sender.send(Message(body="blue", properties={"colour": "blue"}))
+    receiver = connection.create_receiver(queue)
+    assert receiver.receive(timeout=LIMIT_S).body == "red"
+    receiver.accept()
+
+
+def test_the_user_id_of_a_message_is_that_of_the_login(connect: Connect, queue: str) -> None:
+    sender = connect().create_sender(queue)
+    sender.send(Message(body="m", user_id=b"guest"))
+    with pytest.raises(SendException) as refused:
+        sender.send(Message(body="m", user_id=b"another"))
+    assert refused.value.state == Disposition.REJECTED

@@ -9,12 +9,11 @@ from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import PERSISTENT, SECTIONS
 from penstock.protocols.amqp10.channel.refusals import LinkError
 from penstock.protocols.amqp10.codec.performatives import Accepted, Error, Rejected, Released
-from penstock.protocols.amqp10.messages.addresses import Place
 from penstock.protocols.amqp10.messages.translate import Stored
 from penstock.protocols.properties.properties import decode_properties
 from penstock.router.arguments import MessageHeaders
 from penstock.router.messages.delayed import HORIZON_MS
-from penstock.router.names import ENC_AMQP091, join_key_block
+from penstock.router.names import ENC_AMQP091
 from penstock.router.routes._routes import Route
 
 if TYPE_CHECKING:
@@ -31,21 +30,14 @@ class Prepared:
 
     key: bytes
     stored: Stored
-    headers: MessageHeaders | None
-    """None: no exchange on its way looks at them."""
     due_ms: int
     """When it is to go its way, since the epoch; 0 = now."""
 
 
-def prepare(session: Session, place: Place, stored: Stored) -> Prepared:
-    """Check a message. Raises LinkError: its user-id is another's, or it is due too late."""
-    key = join_key_block(place.exchange, place.routing_key)
-    headers = None
-    if stored.has_user_id or session.table.route(key).per_message:
-        properties = decode_properties(stored.block, entries=len(stored.block))
-        found = properties.get("headers")
-        headers = MessageHeaders(found if isinstance(found, dict) else {}, properties)
-        user = properties.get("user_id")
+def prepare(session: Session, key: bytes, stored: Stored) -> Prepared:
+    """Check a message to a key block. Raises LinkError: its user-id is another's, or it is due too late."""
+    if stored.has_user_id:
+        user = _headers(stored).properties.get("user_id")
         if user is not None and user != session.identity.username:
             if "impersonator" not in session.identity.tags:
                 raise LinkError("amqp:unauthorized-access", f"user-id '{user!s}' is not who logged in")
@@ -57,14 +49,22 @@ def prepare(session: Session, place: Place, stored: Stored) -> Prepared:
         if due_ms > now_ms + HORIZON_MS:
             raise LinkError("amqp:invalid-field", "a delivery is due within 100 years")
         due_ms = due_ms if due_ms > now_ms + 1 else 0
-    return Prepared(key, stored, headers, due_ms)
+    return Prepared(key, stored, due_ms)
+
+
+def _headers(stored: Stored) -> MessageHeaders:
+    """The headers of a message, for exchanges that look at them."""
+    properties = decode_properties(stored.block, entries=len(stored.block))
+    found = properties.get("headers")
+    return MessageHeaders(found if isinstance(found, dict) else {}, properties)
 
 
 def resolve(session: Session, message: Prepared) -> Route:
     """The way of a message as it is now. Raises RoutingError: it may not go there."""
     route = session.table.route(message.key)
     if route.per_message:
-        route = session.vhost.route(session.identity, ENC_AMQP091, message.key, message.headers)
+        headers = _headers(message.stored)
+        route = session.vhost.route(session.identity, ENC_AMQP091, message.key, headers)
     if route.error is not None:
         assert isinstance(route.error, PenstockError)
         raise route.error
@@ -95,21 +95,11 @@ def append(session: Session, message: Prepared) -> tuple[Any, int, bool]:
             ttl_ms=ttl_ms,
         )
         return Accepted(), lsn, stored.durable
-    published = session.vhost.publish(
-        session.identity,
-        ENC_AMQP091,
-        message.key,
-        stored.block,
-        stored.body,
-        flags=flags,
-        priority=priority,
-        ttl_ms=ttl_ms,
-        headers=message.headers,
+    route = resolve(session, message)
+    published = session.vhost.publishing.append(
+        route, message.key, stored.block, stored.body, flags, priority, ENC_AMQP091, ttl_ms
     )
-    route = published.route
-    if route.error is not None:
-        assert isinstance(route.error, PenstockError)
-        raise route.error
+    session.schedule()
     if published.refused:
         return Rejected(Error("amqp:resource-limit-exceeded", "a queue is full")), 0, False
     if not route.routed:

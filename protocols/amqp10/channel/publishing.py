@@ -65,6 +65,7 @@ class PublishingLink(IncomingLink):
         elif target.address is not None:
             self.place = _place(target.address, target.capabilities)
             self._require(self.place)
+        self._key = b"" if self.place is None else _key(self.place)
 
     def _make(self, target: Target) -> Place:
         """A topic, or a queue that this connection alone reads. Raises RoutingError."""
@@ -86,8 +87,7 @@ class PublishingLink(IncomingLink):
     def _require(self, place: Place) -> None:
         """Raises RoutingError: the place is not there, or the user may not publish to it."""
         session = self.channel.session
-        key = join_key_block(place.exchange, place.routing_key)
-        session.vhost.publishing.require(session.identity, ENC_AMQP091, key)
+        session.vhost.publishing.require(session.identity, ENC_AMQP091, _key(place))
         if place.is_queue and place.routing_key not in session.vhost.queues:
             raise NotFound("queue", place.routing_key, session.vhost.name)
 
@@ -95,8 +95,8 @@ class PublishingLink(IncomingLink):
         channel, session = self.channel, self.channel.session
         stored = stored_from_amqp10(payload)
         topic = self._topic or (self.place is None and stored.to_topic)
-        place = self.place or _place(stored.to, ("topic",) if topic else ())
-        message = prepare(session, place, stored)
+        key = self._key or _key(_place(stored.to, ("topic",) if topic else ()))
+        message = prepare(session, key, stored)
         if isinstance(state, TransactionalState):
             session.transaction(state.txn_id).publish(message)
             outcome: Any = TransactionalState(state.txn_id, Accepted())
@@ -119,3 +119,7 @@ def _place(address: Any, capabilities: Collection[str] = ()) -> Place:
     if not isinstance(address, str):
         raise AddressError("a message to no address, on a link to no address", remedy="set its field to")
     return parse_address(address, capabilities)
+
+
+def _key(place: Place) -> bytes:
+    return join_key_block(place.exchange, place.routing_key)

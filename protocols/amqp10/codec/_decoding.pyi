@@ -25,3 +25,15 @@ def decode(data: bytes, *, values: int = VALUES_MAX) -> Any:
 
 def decode_one(data: bytes, at: int = 0, *, values: int = VALUES_MAX) -> tuple[Any, int]:
     """The value that begins at `at`, and the index behind it. Raises as `decode`."""
+
+def decode_transfer(
+    body: bytes,
+) -> tuple[int, int | None, bytes | None, int | None, bool | None, bool, int] | None:
+    """The first six fields of a transfer (handle, delivery-id, tag, format, settled, more), and its end.
+
+    None: `body` is no transfer in the short form, or has more fields; `decode_one` says what it is.
+
+    Raises:
+        DecodeError: a field that is no value.
+
+    """

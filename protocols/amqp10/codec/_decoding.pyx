@@ -234,6 +234,34 @@ cdef str _kind(uint8_t code):
     return "an array" if code >= 0xE0 else "a map" if code & 1 else "a list"
 
 
+def decode_transfer(bytes body not None):
+    cdef Reader reader = Reader(body, 0, 16)
+    cdef const uint8_t* p = reader.p
+    cdef Py_ssize_t count, size, i
+    cdef list fields = [None] * 11
+    if reader.size < 6 or p[0] != 0 or p[1] != 0x53 or p[2] != 0x14 or p[3] != 0xC0:
+        return None
+    size, count = p[4], p[5]
+    if size > reader.size - 5 or count > 6:
+        return None
+    reader.at = 6
+    for i in range(count):
+        fields[i] = reader.value(1)
+    if reader.at != 5 + size:
+        return None
+    handle, number, tag, form, settled, more = fields[:6]
+    if (
+        type(handle) is not UInt
+        or (number is not None and type(number) is not UInt)
+        or (tag is not None and type(tag) is not bytes)
+        or (form is not None and type(form) is not UInt)
+        or (settled is not None and type(settled) is not bool)
+        or (more is not None and type(more) is not bool)
+    ):
+        return None
+    return handle, number, tag, form, settled, more is True, reader.at
+
+
 def decode(bytes data not None, *, Py_ssize_t values=4096):
     value, end = decode_one(data, values=values)
     if end != len(data):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from penstock.protocols.amqp10.codec._decoding import VALUES_MAX, decode_one
+from penstock.protocols.amqp10.codec._decoding import VALUES_MAX, decode_one, decode_transfer
 from penstock.protocols.amqp10.codec.errors import DecodeError, FramingError
 from penstock.protocols.amqp10.codec.performatives import Transfer, composite, encode_composite
 from penstock.protocols.amqp10.codec.values import Described
@@ -67,6 +67,8 @@ def read_frame(
         if kind == SASL:
             raise FramingError("a SASL frame without a body")
         return at + size, kind, channel, None, b""
+    if kind == AMQP and (short := decode_transfer(body)) is not None:
+        return at + size, kind, channel, Transfer(*short[:6]), body[short[6] :]
     value, behind = decode_one(body, values=values)
     performative = composite(value)
     if type(performative) is Described:

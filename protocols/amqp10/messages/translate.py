@@ -32,6 +32,7 @@ Source: AMQP 1.0 part 3, section 3.2; RabbitMQ 4's conversions (mc_amqp, mc_amqp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -145,8 +146,10 @@ def stored_from_amqp10(payload: bytes) -> Stored:
     if headers:
         properties["headers"] = headers
     kept = {code: raw for code, raw in message.raw.items() if code in _KEPT}
-    again = {code: s.encode_section(code, value) for code, value in _views(properties, headers).items()}
-    if kept != again:
+    has_sections = bool(kept) and kept != {
+        code: s.encode_section(code, value) for code, value in _views(properties, headers).items()
+    }
+    if has_sections:
         headers[SECTIONS_HEADER] = t.ByteArray(b"".join(kept.values()))
         properties["headers"] = headers
     return Stored(
@@ -157,7 +160,7 @@ def stored_from_amqp10(payload: bytes) -> Stored:
         ttl,
         "priority" in properties,
         fields.get("user_id") is not None,
-        kept != again,
+        has_sections,
         _ms(message.annotations, "x-opt-delivery-time"),
         _ms(message.annotations, "x-opt-delivery-delay"),
         message.annotations.get("x-opt-jms-dest") in (1, 3),
@@ -227,6 +230,10 @@ def _put_header(headers: Table, name: str, value: Any) -> None:
 
 # 0-9-1 -> AMQP 1.0
 
+_FIRST_DURABLE: Final = s.encode_section(s.HEADER, [True, None, None, True, v.UInt(0)])
+_FIRST_TRANSIENT: Final = s.encode_section(s.HEADER, [False, None, None, True, v.UInt(0)])
+"""Headers of messages that are delivered for the first time, and say no more."""
+
 
 def amqp10_from_stored(
     key_block: bytes,
@@ -258,21 +265,31 @@ def amqp10_from_stored(
     else:
         own = views.get(s.ANNOTATIONS, {})
         annotations = kept.annotations | {key: own[key] for key in own if key.startswith(_OWN)}
-    parts = split_key_block(key_block)
-    if parts is not None:
-        annotations = annotations | {
-            v.Symbol("x-exchange"): valid(parts[0]),
-            v.Symbol("x-routing-key"): valid(parts[1].decode("utf-8", "replace")),
-        }
+    origin, origin_section = _origin(key_block)
     if offset is not None:
         annotations = annotations | {v.Symbol("x-stream-offset"): v.ULong(offset)}
-    raw = _header_section(properties, delivery_count, ttl_ms) + s.encode_section(s.ANNOTATIONS, annotations)
+    if annotations:
+        origin_section = s.encode_section(s.ANNOTATIONS, annotations | origin)
+    raw = _header_section(properties, delivery_count, ttl_ms) + origin_section
     if kept is None:
         raw += b"".join(s.encode_section(code, value) for code, value in views.items())
     else:
         raw += b"".join(kept.raw.get(code, b"") for code in (s.PROPERTIES, s.APPLICATION_PROPERTIES))
     raw += _body(properties, body)
     return raw if kept is None else raw + kept.raw.get(s.FOOTER, b"")
+
+
+@lru_cache(maxsize=1024)
+def _origin(key_block: bytes) -> tuple[dict[v.Symbol, str], bytes]:
+    """The annotations that say where a message was sent to, and their section."""
+    parts = split_key_block(key_block)
+    if parts is None:
+        return {}, s.encode_section(s.ANNOTATIONS, {})
+    origin = {
+        v.Symbol("x-exchange"): valid(parts[0]),
+        v.Symbol("x-routing-key"): valid(parts[1].decode("utf-8", "replace")),
+    }
+    return origin, s.encode_section(s.ANNOTATIONS, origin)
 
 
 def _kept(raw: Value) -> s.Message | None:
@@ -298,8 +315,10 @@ def _body(properties: Table, body: bytes) -> bytes:
 
 
 def _header_section(properties: Table, delivery_count: int, ttl_ms: int | None) -> bytes:
-    fields: list[Any] = [properties.get("delivery_mode") == 2, None, None, None, None]
-    priority = properties.get("priority")
+    durable, priority = properties.get("delivery_mode") == 2, properties.get("priority")
+    if delivery_count == 0 and ttl_ms is None and priority is None and "expiration" not in properties:
+        return _FIRST_DURABLE if durable else _FIRST_TRANSIENT
+    fields: list[Any] = [durable, None, None, None, None]
     if isinstance(priority, int):
         fields[1] = v.UByte(priority)
     expiration = properties.get("expiration")

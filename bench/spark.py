@@ -40,14 +40,14 @@ from bench.cpu import Meter, cpu_seconds, wait_until_idle
 from bench.kafka import Kafka, fetched, jars
 from bench.report import machine
 from penstock.spark._messages import COLUMNS as SENT
+from penstock.spark.direct_copy import send_log
 from penstock.spark.jobs.replay import send, writing
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.log_view import LogView
-from penstock.spark.reading import Selection, read_places
+from penstock.spark.reading import Selection, read_parts
 from penstock.spark.running import run_to_end
 from penstock.spark.schema import COLUMNS as TRAFFIC
 from penstock.spark.session import session
-from penstock.spark.straight import send_log
 from penstock.spark.table_sink import RangesSource, TableSink
 from penstock.spark.tiering import tier
 from tests.support.brokers import Broker, BrokerMissing, Gateway
@@ -163,7 +163,7 @@ class Stand:
         view = LogView(self.data)
         view.refresh()
         self.end = view.end(written=True)
-        self.places = view.places(view.first, self.end, 1 << 62)
+        self.parts = view.parts(view.first, self.end, 1 << 62)
 
     def close(self) -> None:
         """End the gateways and remove everything."""
@@ -200,7 +200,7 @@ class Stand:
 
     def decode(self) -> None:
         """No Spark: what one process makes of the files."""
-        found = sum(b.num_rows for b in read_places(self.data, self.places, Selection(COLUMNS)))
+        found = sum(b.num_rows for b in read_parts(self.data, self.parts, Selection(COLUMNS)))
         assert found == self.records, found
 
     def count(self) -> None:

@@ -126,7 +126,7 @@ class Log(StoredLog):
         self._segments = Segments(folder)
         self.raw = RawFiles(folder, self._inbox.post)
         """Its files as bytes."""
-        self.holds = Leases(clock)
+        self.leases = Leases(clock)
         """Leases of readers from outside."""
         self.damages = Damages()
         """Damage that was found since the start."""
@@ -185,10 +185,10 @@ class Log(StoredLog):
         return log
 
     def _start(self) -> None:
-        self._places = SegmentFolders(
+        self._segment_folders = SegmentFolders(
             self._files, self._folder, self.options.folders, self.options.min_free_bytes
         )
-        self._places.claim()
+        self._segment_folders.claim()
         found = recover(
             self._folder,
             self._files,
@@ -211,7 +211,7 @@ class Log(StoredLog):
         self._wal = Wal(
             self._files,
             self._folder,
-            self._places,
+            self._segment_folders,
             log_id=manifest.log_id,
             epoch=manifest.epoch,
             segment_bytes=self.options.segment_bytes,
@@ -240,7 +240,8 @@ class Log(StoredLog):
         self.committer = self._make_committer(
             self._files, lambda *result: self._inbox.post(self.synced, *result)
         )
-        self._watcher = Watcher(self._places.free_bytes, lambda free: self._inbox.post(self.tend, free))
+        free_bytes = self._segment_folders.free_bytes
+        self._watcher = Watcher(free_bytes, lambda free: self._inbox.post(self.tend, free))
         self.scrub = Scrub(
             self._folder,
             self._segments,
@@ -499,7 +500,7 @@ class Log(StoredLog):
             "scrubbed_segments": self.scrub.segments,
             "delayed": self.delays.waiting,
             "delayed_moved": self.delays.mover.moved,
-            "delayed_unread": len(self.delays.unread),
+            "delayed_unread": len(self.delays.retries),
             "delayed_lost": self.delays.lost,
             "producers": len(self.producers),
             "duplicates": self.producers.duplicates,

@@ -27,7 +27,7 @@ from pamqp.exceptions import PAMQPException
 
 from penstock.spark.credentials import with_password, without_password
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.patience import Patience
+from penstock.spark.retry import RetryWindow
 
 __all__ = ["Publisher", "check_url"]
 
@@ -149,7 +149,7 @@ class Publisher:
 
     def _steadily(self, work: Callable[[], None]) -> None:
         """Do it, over connections that are lost."""
-        patience = Patience()
+        window = RetryWindow()
         while True:
             try:
                 if self._socket is None:
@@ -157,7 +157,7 @@ class Publisher:
                 work()
             except GatewayGone as error:
                 self._hang_up()
-                patience.wait(error)
+                window.wait(error)
             except BaseException:
                 self._hang_up()
                 raise

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS
-from penstock.spark.places import opened_parquet, place_of
+from penstock.spark.locations import location_of, opened_parquet
 from penstock.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def archive_path(uri: str) -> Path:
     kind, _, path = uri.partition(":")
     if kind != "parquet" or not path:
         raise SparkOptionError("archive", uri, "give parquet:PATH, what penstock spark tier wrote")
-    return place_of(path)
+    return location_of(path)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Archive:
                 break
             yield commit
 
-    def places(self, first: int, last: int) -> list[Archived]:
+    def parts(self, first: int, last: int) -> list[Archived]:
         """Where [first, last) lies, in the order of the log."""
         found = []
         for commit in self._between(first, last):
@@ -138,8 +138,8 @@ def _latest_ms(metadata: Any) -> int:
     return max((int(group.max.timestamp() * 1000) for group in groups), default=0)
 
 
-def read_archived(place: Archived, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a place, as `reading.read_places` gives them. Raises OSError."""
+def read_archived(part: Archived, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of a part, as `reading.read_parts` gives them. Raises OSError."""
     schema = arrow_schema(selection.columns)
     asked = {*selection.columns, "offset"}
     if selection.wanted_vhosts:
@@ -148,24 +148,24 @@ def read_archived(place: Archived, selection: Selection) -> Iterator[pa.RecordBa
         asked.add("protocol")
     if not selection.wanted.everything:
         asked.update(_SUBJECT)
-    wanted = _Wanted(place, selection)
-    for path in place.files:
-        with opened_parquet(place_of(path)) as file:
+    wanted = _Wanted(part, selection)
+    for path in part.files:
+        with opened_parquet(location_of(path)) as file:
             names = [name for name in file.schema_arrow.names if name in asked]
-            groups = _groups(file.metadata, place)
+            groups = _groups(file.metadata, part)
             for batch in file.iter_batches(16384, row_groups=groups, columns=names):
                 rows = wanted.of(batch)
                 if rows.num_rows:
                     yield _fitted(rows, schema, selection.payload_max)
 
 
-def _groups(metadata: Any, place: Archived) -> list[int]:
+def _groups(metadata: Any, part: Archived) -> list[int]:
     """The row groups that have some of the positions."""
     leaf = [metadata.schema.column(index).path for index in range(metadata.num_columns)].index("offset")
     found = []
     for index in range(metadata.num_row_groups):
         statistics = metadata.row_group(index).column(leaf).statistics
-        if statistics.max >= place.first and statistics.min < place.last:
+        if statistics.max >= part.first and statistics.min < part.last:
             found.append(index)
     return found
 
@@ -189,8 +189,8 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema, payload_max: int) -> pa.Re
 class _Wanted:
     """The filters of a query on rows of Parquet; about each distinct subject `Wanted` is asked once."""
 
-    def __init__(self, place: Archived, selection: Selection) -> None:
-        self._place = place
+    def __init__(self, part: Archived, selection: Selection) -> None:
+        self._part = part
         self._vhosts = [name.decode("utf-8", "replace") for name in selection.wanted_vhosts]
         bits = selection.encodings
         self._protocols = [name for name, number in PROTOCOLS.items() if bits >> number & 1]
@@ -203,7 +203,7 @@ class _Wanted:
         import pyarrow.compute as pc
 
         offset = batch.column("offset")
-        masks = [pc.and_(pc.greater_equal(offset, self._place.first), pc.less(offset, self._place.last))]
+        masks = [pc.and_(pc.greater_equal(offset, self._part.first), pc.less(offset, self._part.last))]
         if self._vhosts:
             masks.append(pc.is_in(batch.column("vhost"), pa.array(self._vhosts)))
         if self._protocols:
@@ -235,6 +235,6 @@ def covered(
     found: list[Archived] = []
     missing: list[tuple[int, int]] = []
     for first, last in ranges:
-        found += archive.places(first, last)
+        found += archive.parts(first, last)
         missing += archive.loss_between(first, last)
     return found, missing

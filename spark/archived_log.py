@@ -83,16 +83,16 @@ class ArchivedLog:
             missing += self.log.loss_between(max(first, end), last)
         return missing
 
-    def places(self, first: int, last: int, split_bytes: int) -> list[Part]:
+    def parts(self, first: int, last: int, split_bytes: int) -> list[Part]:
         """See `LogView`. Archived parts are not split."""
         begin, end = self._cuts()
         found: list[Part] = []
         if first < min(last, begin):
-            found += self.log.places(first, min(last, begin), split_bytes)
+            found += self.log.parts(first, min(last, begin), split_bytes)
         if max(first, begin) < min(last, end):
-            found += self.archive.places(max(first, begin), min(last, end))
+            found += self.archive.parts(max(first, begin), min(last, end))
         if max(first, end) < last:
-            found += self.log.places(max(first, end), last, split_bytes)
+            found += self.log.parts(max(first, end), last, split_bytes)
         return found
 
     def before_time(self, time_ms: int) -> int | None:

@@ -23,7 +23,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from penstock.spark.errors import SparkError
-from penstock.spark.places import sync
+from penstock.spark.locations import sync
 
 __all__ = ["make_durable", "mend"]
 

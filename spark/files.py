@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.spark.places import is_local, make_folder, sync
+from penstock.spark.locations import is_local, make_folder, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa

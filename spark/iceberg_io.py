@@ -13,7 +13,7 @@ from typing import Any
 from pyarrow.fs import LocalFileSystem
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from penstock.spark.places import sync
+from penstock.spark.locations import sync
 
 __all__ = ["SyncedFileIO"]
 

@@ -37,7 +37,7 @@ from penstock.spark.archive import Archived
 from penstock.spark.errors import SparkError
 from penstock.spark.storage import SegmentFile, Storage, storage_of
 
-__all__ = ["LogView", "Part", "Place"]
+__all__ = ["LogPart", "LogView", "Part"]
 
 _STEP_BYTES: Final = 1024 * 1024
 _BASE_LSN_AT: Final = 32
@@ -58,7 +58,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class Place:
+class LogPart:
     """A part of one segment: the records with LSNs in [first, last)."""
 
     segment: int
@@ -71,7 +71,7 @@ class Place:
     """About how much that is on disk."""
 
 
-Part = Place | Archived
+Part = LogPart | Archived
 """Where some of the rows lie."""
 
 
@@ -310,7 +310,7 @@ class LogView:
                 break
         return missing
 
-    def places(self, first: int, last: int, split_bytes: int) -> list[Part]:
+    def parts(self, first: int, last: int, split_bytes: int) -> list[Part]:
         """Where [first, last) lies, in log order, in parts of about `split_bytes` at most."""
         found: list[Part] = []
         for known in self._segments:
@@ -327,11 +327,11 @@ class LogView:
                 if lsn >= end:
                     break
                 if offset - start >= split_bytes:
-                    found.append(Place(segment.number, begin, lsn, start, offset - start))
+                    found.append(LogPart(segment.number, begin, lsn, start, offset - start))
                     begin, start = lsn, offset
             behind = bisect_right(marks.lsns, end - 1)
             stop = marks.offsets[behind] if behind < len(marks.offsets) else segment.end
-            found.append(Place(segment.number, begin, end, start, max(stop - start, 0)))
+            found.append(LogPart(segment.number, begin, end, start, max(stop - start, 0)))
         return found
 
     def closed(self) -> list[tuple[int, int, int]]:

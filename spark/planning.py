@@ -13,7 +13,7 @@ from penstock.spark.errors import SparkOptionError
 from penstock.spark.log_view import LogView, Part
 from penstock.spark.options import ReadOptions
 from penstock.spark.reading import Selection, position_at, report_loss
-from penstock.spark.storage import patiently
+from penstock.spark.storage import with_retry
 
 __all__ = [
     "View",
@@ -79,7 +79,7 @@ def ending_position(view: View, options: ReadOptions) -> int:
 def _cursor(options: ReadOptions, option: str, text: str) -> int:
     """Where the gateway says that a query is."""
     assert options.endpoint is not None
-    holds = patiently(options.endpoint, lambda client: client.holds())
+    holds = with_retry(options.endpoint, lambda client: client.holds())
     held = {str(hold["name"]): int(hold["position"]) for hold in holds}
     name = text.removeprefix("cursor:")
     if name not in held:
@@ -127,7 +127,7 @@ def pieces(
     left to read. Raises DataLoss."""
     _report_deleted(view, selection, start, end)
     bounds = [start, *cut, end]
-    return [tuple(view.places(first, last, 1 << 62)) for first, last in pairwise(bounds)]
+    return [tuple(view.parts(first, last, 1 << 62)) for first, last in pairwise(bounds)]
 
 
 def _report_deleted(view: View, selection: Selection, start: int, end: int) -> None:
@@ -135,27 +135,27 @@ def _report_deleted(view: View, selection: Selection, start: int, end: int) -> N
 
 
 def _tasks(view: View, options: ReadOptions, start: int, end: int) -> list[tuple[Part, ...]]:
-    whole = view.places(start, end, 1 << 62)
-    size = sum(place.nbytes for place in whole)
+    whole = view.parts(start, end, 1 << 62)
+    size = sum(part.nbytes for part in whole)
     most = options.task_bytes
     if most is None:
         most = max(_TASK_BYTES_LEAST, min(_TASK_BYTES_MOST, -(-size // (os.cpu_count() or 1))))
     task_bytes = max(options.task_bytes_min, min(most, -(-size // options.min_partitions)))
-    return grouped(view.places(start, end, task_bytes), task_bytes)
+    return grouped(view.parts(start, end, task_bytes), task_bytes)
 
 
-def grouped(places: Sequence[Part], task_bytes: int) -> list[tuple[Part, ...]]:
+def grouped(parts: Sequence[Part], task_bytes: int) -> list[tuple[Part, ...]]:
     """Neighbours together up to `task_bytes`, in order."""
     tasks: list[tuple[Part, ...]] = []
     task: list[Part] = []
     nbytes = records = 0
-    for place in places:
-        count = place.last - place.first
-        if task and (nbytes + place.nbytes > task_bytes or records + count > _TASK_RECORDS):
+    for part in parts:
+        count = part.last - part.first
+        if task and (nbytes + part.nbytes > task_bytes or records + count > _TASK_RECORDS):
             tasks.append(tuple(task))
             task, nbytes, records = [], 0, 0
-        task.append(place)
-        nbytes += place.nbytes
+        task.append(part)
+        nbytes += part.nbytes
         records += count
     if task:
         tasks.append(tuple(task))
@@ -170,13 +170,13 @@ def advance(view: View, start: int, end: int, records: int | None, nbytes: int |
     left = records
     room = nbytes
     at = start
-    for place in view.places(start, end, MARK_BYTES):
-        count = place.last - place.first
+    for part in view.parts(start, end, MARK_BYTES):
+        count = part.last - part.first
         if left is not None and count >= left:
-            return place.first + left
-        if room is not None and place.nbytes > room and at > start:
+            return part.first + left
+        if room is not None and part.nbytes > room and at > start:
             return at
-        at = place.last
+        at = part.last
         left = None if left is None else left - count
-        room = None if room is None else room - place.nbytes
+        room = None if room is None else room - part.nbytes
     return end

@@ -22,14 +22,14 @@ from penstock.spark.archive import Archive, Archived, covered, read_archived
 from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import DataLoss
 from penstock.spark.filters import Wanted
-from penstock.spark.log_view import LogView, Part, Place
+from penstock.spark.log_view import LogPart, LogView, Part
 from penstock.spark.schema import arrow_schema
 from penstock.spark.storage import SegmentFile, Storage, storage_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ROWS_MAX", "Selection", "position_at", "read_places"]
+__all__ = ["ROWS_MAX", "Selection", "position_at", "read_parts"]
 
 _LOG: Final = logging.getLogger("penstock.spark")
 
@@ -79,10 +79,10 @@ class Selection:
         )
 
 
-def read_places(
-    source: Storage | Path, places: Iterable[Part], selection: Selection
+def read_parts(
+    source: Storage | Path, parts: Iterable[Part], selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted records of `places`, in their order, out of a storage or a data folder.
+    """The wanted records of `parts`, in their order, out of a storage or a data folder.
 
     Raises:
         DataLoss: records are missing, and `selection` does not allow that.
@@ -94,14 +94,14 @@ def read_places(
     window = _Window()
     schema = arrow_schema(selection.columns, selection.table)
     lost: list[tuple[int, int]] = []
-    for place in places:
+    for part in parts:
         archived: list[Archived] = []
-        if isinstance(place, Archived):
-            archived.append(place)
+        if isinstance(part, Archived):
+            archived.append(part)
         else:
-            for _ in _take(storage, place, rows, lost, window):
+            for _ in _take(storage, part, rows, lost, window):
                 yield _batch(rows, schema)
-            archived += _moved(lost, selection, place.segment)
+            archived += _moved(lost, selection, part.segment)
             lost.clear()
         if archived:
             if rows.count:
@@ -150,29 +150,29 @@ class _Window:
 
 
 def _take(
-    storage: Storage, place: Place, rows: Rows, lost: list[tuple[int, int]], window: _Window
+    storage: Storage, part: LogPart, rows: Rows, lost: list[tuple[int, int]], window: _Window
 ) -> Iterator[None]:
-    """Fill `rows` from one place; each time they are full the caller releases them."""
-    path = storage.path(place.segment)
-    rows.next_lsn = place.first
+    """Fill `rows` from one part; each time they are full the caller releases them."""
+    path = storage.path(part.segment)
+    rows.next_lsn = part.first
     for _ in range(_OPENED_MAX):
         try:
-            with closing(storage.open(place.segment)) as file:
-                yield from _take_file(file, path, place, rows, lost, window)
+            with closing(storage.open(part.segment)) as file:
+                yield from _take_file(file, path, part, rows, lost, window)
             return
         except FileNotFoundError:
             # A gateway does not keep a file open that is rewritten: go on in the new one, if there is one.
             storage.refresh()
-            if place.segment not in storage.segments():
+            if part.segment not in storage.segments():
                 break
-            place = replace(place, first=rows.next_lsn)
-    lost.append((rows.next_lsn, place.last))
+            part = replace(part, first=rows.next_lsn)
+    lost.append((rows.next_lsn, part.last))
 
 
 def _take_file(
     file: SegmentFile,
     path: Path,
-    place: Place,
+    part: LogPart,
     rows: Rows,
     lost: list[tuple[int, int]],
     window: _Window,
@@ -180,19 +180,19 @@ def _take_file(
     head = Head.decode(file.read(0, WAL_HEAD_BYTES), path, WAL)
     gaps = bool(head.flags & (SEALED | SALVAGED))
     # A rewritten segment has other offsets than the planner may have seen.
-    offset = WAL_HEAD_BYTES if gaps else place.offset
-    want = min(_READ_BYTES, max(place.nbytes, 4096)) if not gaps else _READ_BYTES
-    file.ahead(file.size if gaps else place.offset + place.nbytes)
-    while rows.next_lsn < place.last:
+    offset = WAL_HEAD_BYTES if gaps else part.offset
+    want = min(_READ_BYTES, max(part.nbytes, 4096)) if not gaps else _READ_BYTES
+    file.ahead(file.size if gaps else part.offset + part.nbytes)
+    while rows.next_lsn < part.last:
         data = window.room(want)
         data = data[: file.read_into(data, offset)]
         if not data and gaps:
-            lost.append((rows.next_lsn, place.last))  # a salvaged file has no note at its end
+            lost.append((rows.next_lsn, part.last))  # a salvaged file has no note at its end
             return
         at = 0
         while True:
             at, need, reason, expected, found = rows.take(
-                data, at, place.first, place.last, head.epoch, ROWS_MAX, _BYTES_MAX
+                data, at, part.first, part.last, head.epoch, ROWS_MAX, _BYTES_MAX
             )
             if reason is not None:
                 raise Damage(path, offset + at, reason, expected, found)
@@ -204,10 +204,10 @@ def _take_file(
             if rows.count < ROWS_MAX and rows.nbytes < _BYTES_MAX:
                 break
             yield None
-        if rows.next_lsn < place.last and at == 0 and need <= len(data) and not gaps:
+        if rows.next_lsn < part.last and at == 0 and need <= len(data) and not gaps:
             raise Damage(path, offset, "the file ends here")
         if not at and need <= len(data):
-            lost.append((rows.next_lsn, place.last))
+            lost.append((rows.next_lsn, part.last))
             return
         offset += at
         want = max(_READ_BYTES, need)
@@ -249,7 +249,7 @@ def position_at(view: LogView | ArchivedLog, time_ms: int, end: int, table: str 
     import pyarrow.compute as pc
 
     wanted = pa.scalar(time_ms * 1000, pa.timestamp("us", tz="UTC"))
-    for batch in read_places(view.storage, view.places(start, end, 1 << 20), selection):
+    for batch in read_parts(view.storage, view.parts(start, end, 1 << 20), selection):
         found = batch.column(0).filter(pc.greater_equal(batch.column(1), wanted))
         if len(found):
             return int(found[0].as_py())

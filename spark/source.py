@@ -30,7 +30,7 @@ from penstock.spark.planning import (
     selection_of,
     starting_position,
 )
-from penstock.spark.reading import Selection, read_places
+from penstock.spark.reading import Selection, read_parts
 from penstock.spark.reports import Reporter
 from penstock.spark.schema import ddl, names_of
 from penstock.spark.worker_heap import spare_imports
@@ -47,11 +47,11 @@ __all__ = ["PenstockSource"]
 class Task(InputPartition):
     """Parts of segments that one task reads, in order, and what it wants of them."""
 
-    def __init__(self, places: tuple[Part, ...], selection: Selection, needed: int = 0) -> None:
+    def __init__(self, parts: tuple[Part, ...], selection: Selection, needed: int = 0) -> None:
         """`needed`: the position from which on the query still needs the log."""
         super().__init__(0)
         self.needed = needed
-        self.places = places
+        self.parts = parts
         self.selection = selection
 
 
@@ -105,21 +105,21 @@ class _Reads:
         """One task, in an executor."""
         spare_imports()
         if isinstance(partition, Task):
-            places = partition.places
-            batches = read_places(self.options.storage, places, partition.selection)
-            if places:
+            parts = partition.parts
+            batches = read_parts(self.options.storage, parts, partition.selection)
+            if parts:
                 batches = self.lease.held(partition.needed, batches)
-                batches = self._reported(places, batches)
+                batches = self._reported(parts, batches)
             yield from batches
 
     def _reported(
-        self, places: tuple[Part, ...], batches: Iterator[pa.RecordBatch]
+        self, parts: tuple[Part, ...], batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        with closing(Reporter(self.options.report, "read", places[0].first)) as reporter:
+        with closing(Reporter(self.options.report, "read", parts[0].first)) as reporter:
             for batch in batches:
                 yield batch
                 reporter.add(batch.num_rows, 0)
-            reporter.add(0, sum(place.nbytes for place in places))
+            reporter.add(0, sum(part.nbytes for part in parts))
 
 
 class TrafficReader(_Reads, DataSourceReader):
@@ -141,9 +141,9 @@ class TrafficReader(_Reads, DataSourceReader):
         tasks = plan(view, self.options, selection, start, end) if start < end else []
         view.storage.close()
         with closing(Reporter(self.options.report, "plan", 0)) as reporter:
-            reporter.add(0, sum(place.nbytes for places in tasks for place in places))
+            reporter.add(0, sum(part.nbytes for parts in tasks for part in parts))
         # Spark takes an empty list for one task without a description.
-        return [Task(places, selection, start) for places in tasks] or [Task((), selection)]
+        return [Task(parts, selection, start) for parts in tasks] or [Task((), selection)]
 
 
 class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -211,7 +211,7 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _due(self, view: View, at: int, end: int) -> bool:
         """Whether enough has come, or too much time passed since something did."""
         assert self.options.min_offsets is not None
-        count = sum(place.last - place.first for place in view.places(at, end, 1 << 62))
+        count = sum(part.last - part.first for part in view.parts(at, end, 1 << 62))
         now = time.monotonic()
         if count == 0:
             self._waiting_since = 0.0
@@ -245,7 +245,7 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
             tasks = pieces(view, selection, first, last, end["cuts"])
         elif first < last:
             tasks = plan(view, self.options, selection, first, last)
-        return [Task(places, selection, first) for places in tasks] or [Task((), selection)]
+        return [Task(parts, selection, first) for parts in tasks] or [Task((), selection)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """The checkpoint has it. Spark says so one micro-batch late, and of the last one never."""

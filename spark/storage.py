@@ -20,7 +20,7 @@ from penstock.log_core.files.layout import Folder
 from penstock.sdk.errors import ClientError
 from penstock.spark.credentials import with_password
 from penstock.spark.errors import SparkError
-from penstock.spark.patience import PATIENCE_S, Patience
+from penstock.spark.retry import RETRY_WINDOW_S, RetryWindow
 
 if TYPE_CHECKING:
     from penstock.sdk.log_client import LogClient
@@ -32,8 +32,8 @@ __all__ = [
     "Storage",
     "close_clients",
     "log_client",
-    "patiently",
     "storage_of",
+    "with_retry",
 ]
 
 
@@ -93,11 +93,11 @@ class Storage(Protocol):
         """Names by log partition, when they are known without looking into the log."""
 
 
-def storage_of(source: Path | str, patience_s: float = PATIENCE_S) -> Storage:
+def storage_of(source: Path | str, retry_window_s: float = RETRY_WINDOW_S) -> Storage:
     """The storage of a data folder or a URL, which waits so long for a gateway that is gone."""
     text = str(source)
     if text.startswith(("penstock://", "penstocks://")):
-        return RemoteStorage(text, patience_s)
+        return RemoteStorage(text, retry_window_s)
     return LocalStorage(Path(text))
 
 
@@ -190,19 +190,19 @@ def log_client(url: str) -> LogClient:
     return client
 
 
-def patiently(url: str, work: Callable[[LogClient], T], patience_s: float = PATIENCE_S) -> T:
+def with_retry(url: str, work: Callable[[LogClient], T], retry_window_s: float = RETRY_WINDOW_S) -> T:
     """Work over a connection to a gateway; it is done again over another one when that is lost.
 
     Raises ClientError, of the last attempt.
     """
-    patience = Patience(patience_s)
+    window = RetryWindow(retry_window_s)
     while True:
         try:
             return work(log_client(url))
         except ClientError as error:
             if not error.retryable:
                 raise
-            patience.wait(error)
+            window.wait(error)
 
 
 def close_clients() -> None:
@@ -215,9 +215,9 @@ def close_clients() -> None:
 class RemoteStorage:
     """A gateway, over the native protocol."""
 
-    def __init__(self, url: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, url: str, retry_window_s: float = RETRY_WINDOW_S) -> None:
         self.url = url
-        self._patience_s = patience_s
+        self._retry_window_s = retry_window_s
         self._temporary: Path | None = None
         self._segments: dict[int, tuple[int, int]] = {}
         self._vhosts: dict[int, bytes] = {}
@@ -249,7 +249,7 @@ class RemoteStorage:
 
     def refresh(self) -> None:
         """See `Storage`."""
-        found = patiently(self.url, lambda client: client.listing(), self._patience_s)
+        found = with_retry(self.url, lambda client: client.listing(), self._retry_window_s)
         self.folder.manifest.write_bytes(found.manifest)
         self._segments = {number: (inode, size) for number, inode, size in found.segments}
         self._vhosts = found.vhosts
@@ -276,7 +276,7 @@ class RemoteStorage:
                 parts.append(client.take(client.ask(number, 0, len(parts) * READ_MAX, READ_MAX, "index")))
             return b"".join(parts)
 
-        self.folder.time_index(number).write_bytes(patiently(self.url, fetch, self._patience_s))
+        self.folder.time_index(number).write_bytes(with_retry(self.url, fetch, self._retry_window_s))
 
     def vhosts(self) -> dict[int, bytes] | None:
         """See `Storage`."""
@@ -335,7 +335,7 @@ class _RemoteSegment:
                 return self._last[1]
             return client.take(self._asked.pop(index))
 
-        return patiently(self._url, take)
+        return with_retry(self._url, take)
 
     def _forget(self, indices: list[int]) -> None:
         for index in indices:

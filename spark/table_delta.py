@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.delta_log import make_durable, mend
 from penstock.spark.files import PARTITION, DataFile, sync_files
-from penstock.spark.places import is_local
+from penstock.spark.locations import is_local
 from penstock.spark.schema import SCHEMA_VERSION
 from penstock.spark.tables import same_columns, with_partition
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.files import PARTITION, DataFile, sync_files
-from penstock.spark.places import make_folder, write_new
+from penstock.spark.locations import make_folder, write_new
 from penstock.spark.tables import same_columns, with_partition
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from penstock.spark.errors import SparkError
 from penstock.spark.files import DataFile, write_files
 from penstock.spark.options import ReadOptions
-from penstock.spark.reading import read_places
+from penstock.spark.reading import read_parts
 from penstock.spark.schema import select
 from penstock.spark.source import Task, TrafficStream
 from penstock.spark.tables import open_table
@@ -73,8 +73,8 @@ class _Ranges(TrafficStream):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        if isinstance(partition, Task) and partition.places:
-            described = pickle.dumps((self.options.storage, partition.places, partition.selection))
+        if isinstance(partition, Task) and partition.parts:
+            described = pickle.dumps((self.options.storage, partition.parts, partition.selection))
             yield pa.RecordBatch.from_pydict({"task": pa.array([described], pa.binary())})
 
 
@@ -114,9 +114,9 @@ class _TableWriter(DataSourceStreamArrowWriter):
         bounds: list[int] = []
         for batch in iterator:
             for described in batch.column(0).to_pylist():
-                storage, places, selection = pickle.loads(described)
-                files += write_files(root, read_places(storage, places, selection))
-                bounds += [places[0].first, places[-1].last]
+                storage, parts, selection = pickle.loads(described)
+                files += write_files(root, read_parts(storage, parts, selection))
+                bounds += [parts[0].first, parts[-1].last]
         return Written(tuple(files), min(bounds, default=0), max(bounds, default=0))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

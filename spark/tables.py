@@ -8,7 +8,7 @@ nothing, and a job that reads a log goes on behind the last commit when its chec
     iceberg:PLACE   `table_iceberg`: the position is the table's property penstock.position.WHO
     parquet:PATH    `table_parquet`: a JSON file for each commit lists its files; the others do not count
 
-PATH may be s3://BUCKET/PREFIX for the first and the last (`places`).
+PATH may be s3://BUCKET/PREFIX for the first and the last (`locations`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.files import PARTITION, DataFile
-from penstock.spark.places import place_of
+from penstock.spark.locations import location_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ def open_table(uri: str) -> Table:
         raise SparkOptionError("to", uri, f"give {TABLES}")
     if kind == "iceberg":
         return IcebergFormat(path.removeprefix("//"))
-    return (DeltaFormat if kind == "delta" else ParquetFormat)(place_of(path))
+    return (DeltaFormat if kind == "delta" else ParquetFormat)(location_of(path))
 
 
 def with_partition(schema: pa.Schema) -> pa.Schema:

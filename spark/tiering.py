@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.spark.errors import SparkError
 from penstock.spark.files import DataFile, write_files
 from penstock.spark.log_view import LogView, Part
-from penstock.spark.reading import Selection, read_places, report_loss
+from penstock.spark.reading import Selection, read_parts, report_loss
 from penstock.spark.schema import COLUMNS, arrow_schema
 from penstock.spark.storage import Storage
 from penstock.spark.table_parquet import ParquetFormat
@@ -31,13 +31,13 @@ class Cold:
     root: Path
     """Of the archive."""
     log: Storage
-    places: tuple[Part, ...]
+    parts: tuple[Part, ...]
     selection: Selection
 
     @property
     def nbytes(self) -> int:
         """About what it has in the log."""
-        return sum(place.nbytes for place in self.places)
+        return sum(part.nbytes for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ Mapper = Callable[[Callable[[Cold], Sequence[DataFile]], Iterable[Cold]], Iterat
 
 def translate(cold: Cold) -> Sequence[DataFile]:
     """The files of one segment. Raises DataLoss, Damage, OSError."""
-    return write_files(cold.root, read_places(cold.log, cold.places, cold.selection))
+    return write_files(cold.root, read_parts(cold.log, cold.parts, cold.selection))
 
 
 def cold_segments(
@@ -89,7 +89,7 @@ def cold_segments(
             continue
         report_loss(view.loss_between(at, last), selection, "the segments were deleted by retention")
         found.append(
-            Cold(at, last, archive.path, view.storage, tuple(view.places(at, last, 1 << 62)), selection)
+            Cold(at, last, archive.path, view.storage, tuple(view.parts(at, last, 1 << 62)), selection)
         )
         at = last
     return found

@@ -14,7 +14,7 @@ A thread refills `_near`. So the segment size and the refill bound the memory, n
 
 Progress is one row, the mark: every entry up to its key was taken. Three kinds of record have a row of
 their own: a record that was scheduled before the mark, because the clock was set back; a cancelled one;
-and one that is due and cannot be read now (`unread`). A damaged record counts as lost, and is reported
+and one that is due and cannot be read now (`retries`). A damaged record counts as lost, and is reported
 with the other damage of the log.
 
 Times are wall-clock milliseconds. If the clock is set forward, records in between become due. If it is set
@@ -78,9 +78,9 @@ class Taken:
     lsn: int
     size: int
     record: Record | None = None
-    """None: it was cancelled, it is unread, or it is damaged."""
+    """None: it was cancelled, it could not be read, or it is damaged."""
     cancelled: bool = False
-    unread: bool = False
+    unreadable: bool = False
     """The disk did not answer for it: `done` has it wait and be given again."""
     published: bool = False
     """It was published, by whoever took it: it must not be again, though it is given until `done` is."""
@@ -118,7 +118,7 @@ class Delays:
         self._low = self._candidate = self._candidate_lsn = 0
         self.mover = Mover(log, self)
         """Keeps few records from holding much log."""
-        self.unread = DelayedRetries()
+        self.retries = DelayedRetries()
         """Records that are due and could not be read yet."""
         self.lost = 0
         """Records that were due and are damaged."""
@@ -200,7 +200,7 @@ class Delays:
             return False
         for one in self._under_way:
             if (one.due, one.place) == (due_ms, place):
-                one.cancelled, one.unread, one.record = True, False, None
+                one.cancelled, one.unreadable, one.record = True, False, None
         self._log.tables.put(_CANCELLED, _row(place), due_ms.to_bytes(8, "little", signed=True))
         self._cancelled.add(place)
         self.waiting -= 1
@@ -226,7 +226,7 @@ class Delays:
             done(None, True)
             return
         key = (due_ms, place)
-        heaps = [*self._heaps(), self.unread.heap]
+        heaps = [*self._heaps(), self.retries.heap]
         found = [one.lsn for one in self._under_way if (one.due, one.place) == key]
         found += filter(None, (heap.find(*key) for heap in heaps))
         if found:
@@ -268,10 +268,10 @@ class Delays:
             return self._under_way[0].due
         heap = self._first_heap()
         first = None if heap is None else heap.first()
-        again = self.unread.again
-        if self._stored and (first is None or first > self._horizon) and not self.unread.full:
+        again = self.retries.again
+        if self._stored and (first is None or first > self._horizon) and not self.retries.full:
             return 0
-        if again is not None and (first is None or self.unread.full or again < first[0]):
+        if again is not None and (first is None or self.retries.full or again < first[0]):
             return again
         return None if first is None else first[0]
 
@@ -290,7 +290,7 @@ class Delays:
 
     def _try_again(self, now_ms: int) -> None:
         """Have those that were put aside among the first that are due, when it is time to."""
-        self._active.push_between(self.unread.take(now_ms), *_FIRST, *_LAST)
+        self._active.push_between(self.retries.take(now_ms), *_FIRST, *_LAST)
 
     def take(self, now_ms: int, count: int, nbytes: int, ready: Callable[[], None]) -> list[Taken]:
         """The next records that are due, in order, at most `count` and about `nbytes` of them; more are read.
@@ -305,7 +305,7 @@ class Delays:
             self._give_back()
         self._now_ms = now_ms
         self._try_again(now_ms)
-        if not self._under_way and not self.unread.full:
+        if not self._under_way and not self.retries.full:
             self._gather(now_ms, _AHEAD * count, _AHEAD * nbytes, ready)
         if self._missing:
             return []
@@ -379,7 +379,7 @@ class Delays:
             if one.record is None and not one.cancelled:
                 key, record = found.records.get(one.lsn, (None, None))
                 one.record = record if key == (one.due, one.place) else None
-                one.unread = one.lsn in found.unanswered
+                one.unreadable = one.lsn in found.unanswered
         self._missing = False
         self._on_ready()
 
@@ -392,7 +392,7 @@ class Delays:
         tables = self._log.tables
         mark = max([self._mark, *((one.due, one.place) for one in taken)])
         for one in taken:
-            if one.unread:
+            if one.unreadable:
                 tables.put(_LATE, _row(one.place), _PLACE.pack(one.due, one.lsn, one.size))
                 continue
             if one.place in self._late:
@@ -403,12 +403,12 @@ class Delays:
             tables.put(_TABLE, _MARK, _KEY.pack(*mark))
         self._mark = mark
         for one in taken:
-            if one.unread:
+            if one.unreadable:
                 self._late[one.place] = one.lsn
-                self.unread.add(one.due, one.place, one.lsn, one.size, self._now_ms)
+                self.retries.add(one.due, one.place, one.lsn, one.size, self._now_ms)
             else:
                 self._end(one)
-        lost = [one.lsn for one in taken if one.record is None and not (one.unread or one.cancelled)]
+        lost = [one.lsn for one in taken if one.record is None and not (one.unreadable or one.cancelled)]
         if lost:
             self.lost += len(lost)
             _LOG.error("%d delayed records are damaged, at LSN %d and on: they are lost", len(lost), lost[0])
@@ -416,7 +416,7 @@ class Delays:
 
     def _end(self, one: Taken) -> None:
         """It waits no more: it was published, cancelled, or is lost."""
-        self.unread.came(one.place)
+        self.retries.came(one.place)
         self._late.pop(one.place, None)
         if one.cancelled:
             self._cancelled.discard(one.place)

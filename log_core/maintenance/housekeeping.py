@@ -269,7 +269,7 @@ class Housekeeping:
     def retained(self) -> Kept:
         """The wishes of traffic retention and leases."""
         live = self._segments.live
-        leased = self._log.holds.kept_from(live, self._log.options.lease_bytes)
+        leased = self._log.leases.kept_from(live, self._log.options.lease_bytes)
         below = given_up(live, self.short_bytes)
         return kept(live, self._log.wall_ms(), self._log.retention_of, leased, below)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lease", "Leases"]
 
-_HOLDS_MAX: Final = 1000
+_LEASES_MAX: Final = 1000
 _NOBODY: Final = (1 << 64) - 1
 
 
@@ -39,33 +39,33 @@ class Leases:
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock`: seconds."""
         self._clock = clock
-        self._holds: dict[str, Lease] = {}
+        self._leases: dict[str, Lease] = {}
 
-    def hold(self, name: str, user: str, position: int, ttl_s: float) -> bool:
+    def acquire(self, name: str, user: str, position: int, ttl_s: float) -> bool:
         """Take or renew a lease for `ttl_s` seconds from now; False: there are 1,000 others."""
         self._expire()
-        if name not in self._holds and len(self._holds) >= _HOLDS_MAX:
+        if name not in self._leases and len(self._leases) >= _LEASES_MAX:
             return False
-        self._holds[name] = Lease(name, user, position, self._clock() + ttl_s)
+        self._leases[name] = Lease(name, user, position, self._clock() + ttl_s)
         return True
 
     def release(self, name: str) -> bool:
         """Give one back; whether there was one."""
-        return self._holds.pop(name, None) is not None
+        return self._leases.pop(name, None) is not None
 
     def __iter__(self) -> Iterator[Lease]:
         self._expire()
-        return iter(sorted(self._holds.values(), key=lambda hold: hold.name))
+        return iter(sorted(self._leases.values(), key=lambda lease: lease.name))
 
     def _expire(self) -> None:
         now = self._clock()
-        for name in [name for name, hold in self._holds.items() if hold.expires_at <= now]:
-            del self._holds[name]
+        for name in [name for name, lease in self._leases.items() if lease.expires_at <= now]:
+            del self._leases[name]
 
     def kept_from(self, live: Sequence[Segment], lease_bytes: int) -> int:
         """An LSN: no segment that ends behind it may be deleted or rewritten; 2**64 - 1: all may."""
         self._expire()
-        wanted = min((hold.position for hold in self._holds.values()), default=_NOBODY)
+        wanted = min((lease.position for lease in self._leases.values()), default=_NOBODY)
         if wanted == _NOBODY:
             return wanted
         total = 0

@@ -198,7 +198,7 @@ class Reader:
                     marks,
                     self.submit,
                 )
-            file.whole = all(damage.path != segment.path for damage in self._damages.places())
+            file.whole = all(damage.path != segment.path for damage in self._damages.found())
         except (FileNotFoundError, Damage):
             return  # the one was deleted meanwhile, the other noted when it was read
         self._post(self.resident.offer, file)

@@ -24,26 +24,26 @@ class Damages:
     """May be told from any thread."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[Path, int], Damage] = {}
+        self._by_position: dict[tuple[Path, int], Damage] = {}
         self._lock = threading.Lock()
 
     def note(self, damage: Damage) -> None:
         """Something was found."""
         with self._lock:
             place = (damage.path, damage.offset)
-            if place in self._places:
+            if place in self._by_position:
                 return
-            if len(self._places) < _KEPT:
-                self._places[place] = damage
+            if len(self._by_position) < _KEPT:
+                self._by_position[place] = damage
         _LOG.error(
             "%s; it is skipped, the rest is served; penstock log repair says what is lost and takes it out",
             damage,
         )
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._by_position)
 
-    def places(self) -> list[Damage]:
+    def found(self) -> list[Damage]:
         """All of them, as they were found."""
         with self._lock:
-            return list(self._places.values())
+            return list(self._by_position.values())

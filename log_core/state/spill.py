@@ -5,7 +5,7 @@ the file anew. A value occupies whole units of 64 bytes, named by a locator:
 
     locator = first unit << 32 | size in bytes
 
-A free place is used again for a value of as many units. While a snapshot is being written (`hold`) places
+A free place is used again for a value of as many units. While a snapshot is being written (`pin`) places
 are kept, so that another thread can read everything in the snapshot. New values are gathered and written 1
 MiB at a time. A read is one `pread`, usually from the page cache, whose content the kernel decides.
 """
@@ -33,7 +33,7 @@ class Spill:
         self._written = 0
         self._pending = bytearray()
         self._free: dict[int, list[int]] = {}
-        self._holds = 0
+        self._pins = 0
         self._let_go: list[int] = []
 
     def put(self, value: bytes) -> int:
@@ -69,7 +69,7 @@ class Spill:
 
     def drop(self, locator: int) -> None:
         """The value is not needed any more."""
-        if self._holds:
+        if self._pins:
             self._let_go.append(locator)
         else:
             units = -(-(locator & 0xFFFFFFFF) // _UNIT)
@@ -86,15 +86,15 @@ class Spill:
             del self._pending[:whole]
             self._written += whole
 
-    def hold(self) -> None:
-        """Everything kept now can be read by other threads until `release`. Raises OSError."""
+    def pin(self) -> None:
+        """Everything kept now can be read by other threads until `unpin`. Raises OSError."""
         self.flush()
-        self._holds += 1
+        self._pins += 1
 
-    def release(self) -> None:
+    def unpin(self) -> None:
         """The other thread is done."""
-        self._holds -= 1
-        if not self._holds:
+        self._pins -= 1
+        if not self._pins:
             let_go, self._let_go = self._let_go, []
             for locator in let_go:
                 self.drop(locator)

@@ -72,7 +72,7 @@ class Tables:
         self._weights: dict[str, int] = {}
         """Bytes of the values that each table has in memory."""
         self._spill: Spill | None = None
-        self._holds = 0
+        self._pins = 0
 
     def put(self, table: str, key: bytes, value: bytes) -> int:
         """Set a row. Returns the LSN of the change; wait for it with `Log.when_synced`.
@@ -153,23 +153,23 @@ class Tables:
     def snapshot(self) -> dict[str, ItemsView[bytes, bytes]]:
         """The rows of all tables as they are now, for another thread, until `release`. Raises OSError."""
         if self._spill is not None:
-            self._spill.hold()
-            self._holds += 1
+            self._spill.pin()
+            self._pins += 1
         return {table: _items(rows.copy(), self._spill) for table, rows in self._tables.items() if rows}
 
     def release(self) -> None:
         """The result of `snapshot` is not needed any more."""
-        if self._holds:
+        if self._pins:
             assert self._spill is not None
-            self._holds -= 1
-            self._spill.release()
+            self._pins -= 1
+            self._spill.unpin()
 
     def close(self) -> None:
         """Let go of the scratch file; nothing is read after it."""
         if self._spill is not None:
             self._spill.close()
             self._spill = None
-            self._holds = 0
+            self._pins = 0
 
 
 def _items(rows: Mapping[bytes, bytes | int], spill: Spill | None) -> ItemsView[bytes, bytes]:

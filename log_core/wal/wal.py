@@ -38,7 +38,7 @@ class Wal(ActiveFile):
         self,
         files: Files,
         folder: Folder,
-        places: SegmentFolders,
+        segment_folders: SegmentFolders,
         *,
         log_id: bytes,
         epoch: int,
@@ -48,7 +48,7 @@ class Wal(ActiveFile):
         super().__init__(files.write_batches)
         self._files = files
         self._folder = folder
-        self._places = places
+        self._segment_folders = segment_folders
         # Of its own: the loop waits for the next file, and must not wait for a segment that is rewritten.
         self._worker = ThreadPoolExecutor(1, "penstock-next-file")
         self._log_id = log_id
@@ -89,7 +89,7 @@ class Wal(ActiveFile):
             payload_len=size,
         )
         self._files.reached("roll.before")
-        fd = self._places.create(number, size)
+        fd = self._segment_folders.create(number, size)
         try:
             self._files.write_all(fd, head.encode(WAL_HEAD_BYTES), 0)
             self._files.fsync(fd)

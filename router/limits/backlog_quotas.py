@@ -81,7 +81,7 @@ class Quotas:
         self._defaults = defaults
         self._tick = tick
         self._vhosts = vhosts
-        self._looking = False
+        self._checking = False
         self.full: frozenset[str] = frozenset()
         """The vhosts over their quota."""
         self.on_change: list[Callable[[frozenset[str]], object]] = []
@@ -94,8 +94,8 @@ class Quotas:
 
     def limits_changed(self) -> None:
         """The limits of a vhost have changed, or it is gone."""
-        if not self._looking and any(map(self._has_quota, self._vhosts)):
-            self._looking = True
+        if not self._checking and any(map(self._has_quota, self._vhosts)):
+            self._checking = True
             self._tick.after(_EACH_S, self._begin)
         self._set(frozenset(name for name in self.full if self._quota(name, BACKLOG_BYTES) is not None))
         kept = (name for name in self.refusing if self._quota(name, BACKLOG_REJECT) is not None)
@@ -120,7 +120,7 @@ class Quotas:
                 return
         except Exception:
             logger.exception("not every vhost's backlog could be judged; it is tried again")
-        self._looking = False
+        self._checking = False
         self.limits_changed()
 
     def _look(self) -> Iterator[None]:

@@ -224,8 +224,8 @@ def _show(
 
 def span(view: LogView, first: int, last: int) -> tuple[int, int]:
     """Positions and bytes that the log has in [first, last); between two runs of a gateway it has none."""
-    places = view.places(max(first, view.first), last, 1 << 62)
-    return sum(place.last - place.first for place in places), sum(place.nbytes for place in places)
+    parts = view.parts(max(first, view.first), last, 1 << 62)
+    return sum(part.last - part.first for part in parts), sum(part.nbytes for part in parts)
 
 
 def _position(offset: Any) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.spark.errors import SparkError
 from penstock.spark.files import PARTITION
 from penstock.spark.jobs.common import DATA, choice_of, log_source
-from penstock.spark.places import is_local
+from penstock.spark.locations import is_local
 from penstock.spark.tables import TABLES, open_table
 
 if TYPE_CHECKING:

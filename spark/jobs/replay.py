@@ -133,7 +133,7 @@ def _tell(frame: DataFrame, progress: Progress) -> None:
 
 
 def _send(spark: SparkSession, arguments: argparse.Namespace, progress: Progress, listener: Listener) -> None:
-    from penstock.spark.straight import send_log
+    from penstock.spark.direct_copy import send_log
 
     of_log = arguments.table is None
     exchange, key = arguments.to_exchange, arguments.to_key

@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """One queue's place in its feeds: what is taken, settled, given back, and what comes next.
 
-A cursor is where the queue stands (_standing.pyx: memberships and the window of what it took), how much it
+A cursor is where the queue stands (_cursor_state.pyx: memberships and the window of what it took), how much it
 may hold (_bounds.pyx), and how it moves. Reading merges the feeds by position, equal positions once. Nothing
 here knows of consumers, protocols or files; records are found through the log core's cache, and where one is
 not in memory `take` stops and says which (`cold`, `cold_feed`), so that the queue can ask for it.

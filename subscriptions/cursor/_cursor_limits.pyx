@@ -1,7 +1,7 @@
 # cython: auto_pickle=False
 """How much a queue may hold: the rules of a cursor, the bytes of what is ready, and what is dropped unasked.
 
-Part of a cursor between where it stands (_standing.pyx) and how it takes (_cursor.pyx).
+Part of a cursor between where it stands (_cursor_state.pyx) and how it takes (_cursor.pyx).
 """
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t

@@ -18,7 +18,7 @@ from penstock.subscriptions.errors import ConsumerRefused
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._keys import KeyShares
 
-__all__ = ["SLOTS", "Range", "Ring", "check_ranges", "place_of", "points_of"]
+__all__ = ["SLOTS", "Range", "Ring", "check_ranges", "points_of", "rank_of"]
 
 SLOTS: Final = 65_536
 _POINTS: Final = 100
@@ -79,7 +79,7 @@ class Ring:
                 self._keys.set_point(point, row[0][2])
 
 
-def place_of(consumer: str, topic: str) -> tuple[int, str]:
+def rank_of(consumer: str, topic: str) -> tuple[int, str]:
     """Where a consumer stands on a failover subscription's ring: the least is active, the first of equals.
 
     That is the one whose point follows the topic's: so the active consumers of many topics are spread over

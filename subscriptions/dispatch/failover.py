@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.subscriptions.dispatch.assignment import place_of
+from penstock.subscriptions.dispatch.assignment import rank_of
 from penstock.subscriptions.dispatch.strategies import Pause, pump_exclusive
 from penstock.subscriptions.fault_isolation import guarded
 
@@ -27,8 +27,8 @@ HANDOVER_S: Final = 1.0
 _GONE_MAX: Final = 64
 """Consumers that left and stand in the heap."""
 
-_Place = tuple[int, int, str, int]
-"""By priority, place on the ring, name, and who came first; the least is active."""
+_Rank = tuple[int, int, str, int]
+"""By priority, rank on the ring, name, and who came first; the least is active."""
 
 logger: Final = logging.getLogger("penstock.subscriptions")
 
@@ -40,9 +40,9 @@ class Failover:
         self._subscription = subscription
         self.active: GroupConsumer | None = None
         """The consumer that gets everything."""
-        self._places: dict[GroupConsumer, _Place] = {}
+        self._ranks: dict[GroupConsumer, _Rank] = {}
         """Where each stands: looked for once, for there may be thousands."""
-        self._ranked: list[tuple[_Place, GroupConsumer]] = []
+        self._ranked: list[tuple[_Rank, GroupConsumer]] = []
         """A heap of the same, with some that left."""
         self._count = 0
         self._untold: dict[GroupConsumer, None] = {}
@@ -53,18 +53,18 @@ class Failover:
     def joined(self, taker: GroupConsumer) -> None:
         """It consumes from now on."""
         self._count += 1
-        place = -taker.priority, *place_of(taker.name, self._subscription.name), self._count
-        self._places[taker] = place
-        heapq.heappush(self._ranked, (place, taker))
+        rank = -taker.priority, *rank_of(taker.name, self._subscription.name), self._count
+        self._ranks[taker] = rank
+        heapq.heappush(self._ranked, (rank, taker))
         self._untold[taker] = None
         self._choose()
 
     def left(self, taker: GroupConsumer) -> None:
         """It does not any more."""
-        del self._places[taker]
+        del self._ranks[taker]
         self._untold.pop(taker, None)
-        if len(self._ranked) > 2 * len(self._places) + _GONE_MAX:
-            self._ranked = [(place, one) for one, place in self._places.items()]
+        if len(self._ranked) > 2 * len(self._ranks) + _GONE_MAX:
+            self._ranked = [(rank, one) for one, rank in self._ranks.items()]
             heapq.heapify(self._ranked)
         if taker is self.active:
             self.active = None
@@ -73,9 +73,9 @@ class Failover:
 
     def _choose(self) -> None:
         """Consumers came or went; the subscription is woken by that."""
-        if not self._places:
+        if not self._ranks:
             return
-        while self._places.get(self._ranked[0][1]) != self._ranked[0][0]:
+        while self._ranks.get(self._ranked[0][1]) != self._ranked[0][0]:
             heapq.heappop(self._ranked)
         wanted = self._ranked[0][1]
         if self.active is None:
@@ -119,9 +119,9 @@ class Failover:
     def _hand_over(self) -> None:
         self._stop()
         former, self.active = self.active, None
-        if former is not None and former in self._places:
+        if former is not None and former in self._ranks:
             self._told(former, former.void)
-            if former in self._places:
+            if former in self._ranks:
                 self._untold[former] = None
         self._subscription.cursor.requeue_all()
         self._choose()
@@ -138,11 +138,11 @@ class Failover:
         untold, self._untold = self._untold, {}
         untold[taker] = None
         for one in [*untold]:
-            if one in self._places:
+            if one in self._ranks:
                 self._told(one, one.told, one is taker)
             del untold[one]
             if self.active is not taker:
                 # It could not be told, and another one is active.
-                self._untold.update((one, None) for one in untold if one in self._places)
+                self._untold.update((one, None) for one in untold if one in self._ranks)
                 return
         self._subscription.wake()

@@ -134,7 +134,7 @@ class KeyShared:
         assert keys is not None  # somebody consumes
         self._let_go(keys)
         while budget > 0:
-            if not self._group.seats.anybody():
+            if not self._group.consumer_set.anybody():
                 return Pause.NO_CREDIT
             released = keys.release(cursor, self._takers)
             wanted = min(budget, TAKE_MAX, released + PARKED_MAX - keys.parked_count)

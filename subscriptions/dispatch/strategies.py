@@ -102,7 +102,7 @@ def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
         # More consumers than there are messages need not be asked. With several feeds these would have to be
         # counted, which may read the disk.
         asked = max(min(most, cursor.ready_count()), 1) if cursor.member_count < 2 else most
-        turn = queue.seats.turn(asked, drawn=drawn)
+        turn = queue.consumer_set.turn(asked, drawn=drawn)
         if turn is None:
             return Pause.NO_CREDIT
         consumers = turn.consumers
@@ -124,11 +124,11 @@ def _pump_in_turn(queue: Queue, budget: int, *, drawn: bool) -> Pause:
 def pump_preferred(queue: Queue, budget: int) -> Pause:
     """Everything to the active consumer, which gives way to one of higher priority when nothing is out."""
     active = queue.active
-    if active is not None and (first := queue.seats.first()).priority > active.priority:
+    if active is not None and (first := queue.consumer_set.first()).priority > active.priority:
         if queue.cursor.outstanding:
             queue.cursor.wake_below = 1
             return Pause.NO_CREDIT
-        queue.seats.active = first
+        queue.consumer_set.active = first
     return pump_exclusive(queue, budget)
 
 

@@ -116,7 +116,7 @@ class Group(Queue):
 
     def put_in_front(self, taker: GroupConsumer) -> None:
         """It gets everything first."""
-        self.seats.active = taker
+        self.consumer_set.active = taker
 
     def share_out(self, budget: int) -> Pause:
         assert self._sharing is not None

@@ -60,9 +60,9 @@ class Queue(Served):
 
     __slots__ = (
         "_awaiting",
+        "_consumers",
         "_promises",
         "_queues",
-        "_seats",
         "_sole",
         "_watching",
         "arguments",
@@ -119,7 +119,7 @@ class Queue(Served):
         self.inherited = 0
         """Messages it had when its statistics began: they are not counted as published."""
         self._queues = queues
-        self._seats: Consumers | None = None
+        self._consumers: Consumers | None = None
         self._sole = False
         self._watching: set[Feed] | None = None
         self._awaiting = False
@@ -203,7 +203,7 @@ class Queue(Served):
             # An ended membership that goes on is counted already.
             if self.cursor.member_count > members:
                 self._queues.used(feed)
-            if self._seats or self._limits is not None:
+            if self._consumers or self._limits is not None:
                 self.wake()
         return self.persist()
 
@@ -248,23 +248,23 @@ class Queue(Served):
     @property
     def consumers(self) -> list[QueueConsumer]:
         """A list of the attached consumers: the active one first, then the highest priority first."""
-        return list(self._seats) if self._seats is not None else []
+        return list(self._consumers) if self._consumers is not None else []
 
     @property
     def active(self) -> QueueConsumer | None:
         """The consumer that gets everything: a single active one, or the only one; None: there is none."""
-        return self._seats.active if self._seats is not None else None
+        return self._consumers.active if self._consumers is not None else None
 
     @property
     def consumer_count(self) -> int:
         """Attached consumers."""
-        return self._seats.count if self._seats is not None else 0
+        return self._consumers.count if self._consumers is not None else 0
 
     @property
-    def seats(self) -> Consumers:
+    def consumer_set(self) -> Consumers:
         """The attached consumers, of which there is one at least."""
-        assert self._seats is not None
-        return self._seats
+        assert self._consumers is not None
+        return self._consumers
 
     @property
     def is_sole(self) -> bool:
@@ -287,9 +287,9 @@ class Queue(Served):
                 f"queue {self.name!r} in vhost {self.vhost!r} has a single active consumer",
                 remedy="do not consume exclusively",
             )
-        if self._seats is None:
+        if self._consumers is None:
             # A single active one that is there stays so; SINGLE knows no priorities.
-            self._seats = Consumers(ranked=self.kind is not Kind.SINGLE)
+            self._consumers = Consumers(ranked=self.kind is not Kind.SINGLE)
         elif self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
             raise ConsumerRefused(
                 f"queue {self.name!r} in vhost {self.vhost!r} "
@@ -297,7 +297,7 @@ class Queue(Served):
                 remedy="cancel the other consumer first",
             )
         self._sole = exclusive or self.kind is Kind.EXCLUSIVE
-        self._seats.add(consumer)
+        self._consumers.add(consumer)
         self._find_fast_path()
         attached("subscribe", self, consumer)
         self.wake()
@@ -308,16 +308,16 @@ class Queue(Served):
         Its messages stay out: its owner requeues it, or settles it later. `requeue` gives back everything
         that is out, for a queue with one consumer.
         """
-        if self._seats is None or not self._seats.remove(consumer):
+        if self._consumers is None or not self._consumers.remove(consumer):
             return
         self._find_fast_path()
         attached("unsubscribe", self, consumer)
         if requeue:
             self.cursor.requeue_all()
-        if self._seats:
+        if self._consumers:
             self.wake()
             return
-        self._seats = None
+        self._consumers = None
         self._sole = False
         self._unwatch()
         self.cursor.idle()
@@ -330,8 +330,9 @@ class Queue(Served):
 
     def _find_fast_path(self) -> None:
         """A consumer that is the only one may have a fast path."""
-        seats = self._seats
-        alone = seats.active if seats is not None and seats.count == 1 and self.kind in _ONE_BY_ONE else None
+        attached = self._consumers
+        is_alone = attached is not None and attached.count == 1 and self.kind in _ONE_BY_ONE
+        alone = attached.active if attached is not None and is_alone else None
         way = getattr(alone, "way", None)
         self.fast_path = None if way is None else way(alone, self)
 
@@ -347,14 +348,14 @@ class Queue(Served):
 
     def wake(self) -> None:
         """There may be something to hand out: stand on the ready list. Cheap and idempotent."""
-        if not self.cursor.scheduled and (self._seats or self._getters or self._limits is not None):
+        if not self.cursor.scheduled and (self._consumers or self._getters or self._limits is not None):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
     def credit_gained(self, consumer: QueueConsumer | None = None) -> None:
         """A consumer has credit again; called once per read or flush. None: it is not known which one."""
-        if self._seats is not None:
-            self._seats.rouse(consumer)
+        if self._consumers is not None:
+            self._consumers.rouse(consumer)
         self.wake()
 
     def pump_behind(self, other: Pumped) -> None:
@@ -366,7 +367,7 @@ class Queue(Served):
         self.waits = False
         if self._watching is not None:
             self._watching.discard(feed)
-        if not self.cursor.scheduled and (self._seats or self._getters or self._limits is not None):
+        if not self.cursor.scheduled and (self._consumers or self._getters or self._limits is not None):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
@@ -383,7 +384,7 @@ class Queue(Served):
                 self._limits.after()
 
     def _hand_out(self) -> None:
-        if self._seats and not self._serve_consumers():
+        if self._consumers and not self._serve_consumers():
             return
         if self._getters:
             self._serve_getters()
@@ -502,9 +503,9 @@ class Queue(Served):
         self._getters.append(getter)
         if self._limits is not None:
             self.wake()
-            if not self._seats and not self._loading and not self._limits.shorten():
+            if not self._consumers and not self._loading and not self._limits.shorten():
                 return
-        if self._seats:
+        if self._consumers:
             # In this turn, once they have got what they have credit for.
             self.wake()
         elif len(self._getters) == 1 and not self._loading:
@@ -582,11 +583,11 @@ class Queue(Served):
 
     def _served(self) -> Iterable[QueueConsumer]:
         """Those that messages go to now."""
-        if self._seats is None:
+        if self._consumers is None:
             return ()
         if self.kind in (Kind.SHARED, Kind.RANDOM):
-            return self._seats.hungry()
-        return () if self._seats.active is None else (self._seats.active,)
+            return self._consumers.hungry()
+        return () if self._consumers.active is None else (self._consumers.active,)
 
     def purge(self) -> int:
         """Drop the ready messages; how many they were. Those that are out stay. Written with this turn.
@@ -625,7 +626,7 @@ class Queue(Served):
         self.deleted = True
         self.fast_path = None
         self._unwatch()
-        consumers, self._seats = self.consumers, None
+        consumers, self._consumers = self.consumers, None
         getters, self._getters = self._getters, None
         self.cursor.is_kept = False
         if self._limits is not None:

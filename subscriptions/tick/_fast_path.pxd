@@ -1,4 +1,4 @@
-"""The straight way of a message. The words are in _fast_path.pyi."""
+"""The fast path of a message. The words are in _fast_path.pyi."""
 
 
 from penstock.subscriptions.cursor._cursor cimport Cursor
@@ -20,7 +20,7 @@ cdef class FastPath:
     cdef bint pump(self) except -1
 
 
-cdef class Served:                  # a queue, as far as the straight way sees it; the rest of it is `queue.Queue`
+cdef class Served:                  # a queue, as far as the fast path sees it; the rest of it is `queue.Queue`
     cdef public FastPath fast_path
     cdef public object _limits, _getters
     cdef public Py_ssize_t _loading         # reasons to hand out nothing: reads that are under way, `hold`
@@ -28,6 +28,6 @@ cdef class Served:                  # a queue, as far as the straight way sees i
     cdef public bint waits                  # at all of its feeds
 
 
-# Serve each queue that waits at one of `feeds` by its straight way, or wake it (`Queue.fed`): one that has none, and,
+# Serve each queue that waits at one of `feeds` by its fast path, or wake it (`Queue.fed`): one that has none, and,
 # after `most_s` seconds of `clock`, those whose turn has not come. `at_once`: what they get is sent before the next one.
 cdef int deliver_directly(list feeds, bint at_once, clock, double most_s) except -1

@@ -1,10 +1,10 @@
-"""The straight way of a message from its feeds to its consumer. The module text is in _straight.pyx."""
+"""The fast path of a message from its feeds to its consumer. The module text is in _fast_path.pyx."""
 
 from penstock.subscriptions.queue.limits import Limits
 from penstock.subscriptions.queue.queue import Getter, Queue
 
 class FastPath:
-    """The straight way from a queue to its only consumer (`Queue.fast_path`); front ends derive theirs in C.
+    """The fast path from a queue to its only consumer (`Queue.fast_path`); front ends derive theirs in C.
 
     Its C method `serve` takes what the queue has, encodes it and has it sent. It says that this was all, or
     that the consumer has no credit: then the queue goes on waiting at its feeds. Or there is more: then the
@@ -15,10 +15,10 @@ class FastPath:
         """Of `queue`, whose consumer wakes it when it has credit again."""
 
 class Served:
-    """A queue, as far as the straight way sees it; `queue.Queue` derives from it."""
+    """A queue, as far as the fast path sees it; `queue.Queue` derives from it."""
 
     fast_path: FastPath | None
-    """The straight way to its consumer, when it is the only one and has one."""
+    """The fast path to its consumer, when it is the only one and has one."""
     delivered: int
     """Messages handed to consumers and getters, redeliveries included."""
     waits: bool

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""The straight way of a message from its feeds to its consumer.
+"""The fast path of a message from its feeds to its consumer.
 
 The ordinary way - wake the queues at the feeds, take, encode, send - touches a dozen Python functions for each queue,
 which is most of what a broker does for a message that comes alone, or for each of a thousand queues that get one

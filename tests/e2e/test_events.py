@@ -16,7 +16,7 @@ from penstock import sync
 from penstock.spark.log_view import LogView
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import open_view, plan, selection_of, starting_position
-from penstock.spark.reading import read_places
+from penstock.spark.reading import read_parts
 from penstock.spark.schema import EVENT_COLUMNS
 from penstock.spark.storage import close_clients
 from tests.support.brokers import Gateway
@@ -45,7 +45,7 @@ def rows(source: object, table: str = "events", **more: str) -> list[dict[str, A
     start = starting_position(view, options, "earliest")
     found: list[dict[str, Any]] = []
     for task in plan(view, options, selection, start, view.end(written=True)):
-        for batch in read_places(options.storage, task, selection):
+        for batch in read_parts(options.storage, task, selection):
             batch.validate(full=True)
             found += batch.to_pylist()
     return found

@@ -16,7 +16,7 @@ import pytest
 
 import penstock.sync
 from penstock.spark.log_view import LogView
-from penstock.spark.reading import Selection, read_places
+from penstock.spark.reading import Selection, read_parts
 from tests.support.brokers import Gateway
 from tests.support.data_plane import open_client
 from tests.support.hooks import LOCAL, Hooks
@@ -73,9 +73,9 @@ def in_files(folder: Path, key: str) -> list[str]:
     """What Spark's tasks read from the files of the log."""
     view = LogView(folder)
     view.refresh()
-    places = view.places(view.first, view.end(written=True), 1 << 62)
+    parts = view.parts(view.first, view.end(written=True), 1 << 62)
     rows: list[dict[str, Any]] = []
-    for batch in read_places(folder, places, Selection(("routing_key", "payload"))):
+    for batch in read_parts(folder, parts, Selection(("routing_key", "payload"))):
         rows += batch.to_pylist()
     return [row["payload"].decode() for row in rows if row["routing_key"] == key]
 

@@ -129,7 +129,7 @@ async def test_sending(there: penstock.Client) -> None:
 
             async def after() -> None:
                 await producer.flush()
-                assert producer.under_way == 0 and not producer._room.waiting
+                assert producer.under_way == 0 and not producer._send_window.waiting
                 await producer.send(b"works")
                 await settled(there, 2, tasks)
 

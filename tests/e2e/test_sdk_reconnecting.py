@@ -177,17 +177,17 @@ async def test_who_waits_for_room_goes_in_turn_and_may_give_up(client: penstock.
 
 async def test_who_was_let_in_and_gives_up_lets_the_next_one_in(client: penstock.Client) -> None:
     async with client.producer("t", buffer_bytes=1000) as producer:
-        make_room = producer._room.make
+        make_room = producer._send_window.make
         producer.send_nowait(bytes(900))
         first, second = (asyncio.create_task(producer.send(bytes(900))) for _ in range(2))
 
         def let_in() -> None:
             make_room()
-            if not first.done() and producer._room.waiting == 1:
+            if not first.done() and producer._send_window.waiting == 1:
                 first.cancel()  # in the very turn in which it was let in
 
         await asyncio.sleep(0)
-        producer._room.make = let_in  # type: ignore[method-assign]
+        producer._send_window.make = let_in  # type: ignore[method-assign]
         await asyncio.wait_for(second, WAIT_S)
         assert first.cancelled() and producer.under_way == 0
 

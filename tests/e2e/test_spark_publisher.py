@@ -17,7 +17,7 @@ import pytest
 from penstock.spark import amqp
 from penstock.spark.errors import SparkError
 from penstock.spark.messages import Numbers
-from penstock.spark.patience import Patience
+from penstock.spark.retry import RetryWindow
 from penstock.spark.sink import WriteOptions, publish
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
@@ -115,7 +115,7 @@ def test_what_the_gateway_refuses_is_told_with_its_words(gateway: Gateway) -> No
 
 
 def test_who_is_no_gateway_is_told(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp, "Patience", lambda: Patience(0))
+    monkeypatch.setattr(amqp, "RetryWindow", lambda: RetryWindow(0))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -144,7 +144,7 @@ def test_who_is_no_gateway_is_told(gateway: Gateway, monkeypatch: pytest.MonkeyP
         send(f"amqps://127.0.0.1:{port}?cacertfile=/nowhere.pem", [batch(1)])
 
 
-class Returns(Patience):
+class Returns(RetryWindow):
     """Has a gateway that is gone start at the third look."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -170,11 +170,11 @@ def test_a_gateway_that_is_started_again_gets_what_is_missing_and_nothing_twice(
         connection.close()
         losses: list[Returns] = []
 
-        def patience() -> Returns:
+        def window() -> Returns:
             losses.append(Returns(gateway))
             return losses[-1]
 
-        monkeypatch.setattr(amqp, "Patience", patience)
+        monkeypatch.setattr(amqp, "RetryWindow", window)
 
         def batches() -> Iterator[pa.RecordBatch]:
             yield batch(1_500)

@@ -22,9 +22,9 @@ from penstock.spark.jobs.lag import behind
 from penstock.spark.jobs.registry import jobs_folder, registered
 from penstock.spark.log_view import LogView
 from penstock.spark.options import ReadOptions
-from penstock.spark.patience import Patience
 from penstock.spark.planning import open_view, plan, selection_of
-from penstock.spark.reading import Selection, read_places
+from penstock.spark.reading import Selection, read_parts
+from penstock.spark.retry import RetryWindow
 from penstock.spark.schema import COLUMNS
 from penstock.spark.storage import close_clients, storage_of
 from penstock.spark.table_parquet import ParquetFormat
@@ -76,7 +76,7 @@ def rows(source: str | Path, columns: tuple[str, ...] = ("message_id",), **more:
     return [
         row
         for task in plan(view, options, selection, view.first, end)
-        for batch in read_places(options.storage, task, selection)
+        for batch in read_parts(options.storage, task, selection)
         for row in batch.to_pylist()
     ]
 
@@ -115,7 +115,7 @@ def test_a_view_follows_a_log_that_is_written(gateway: Gateway) -> None:
         view.refresh()
         end = view.end(written=True)
         selection = selection_of(view, options, ("message_id",), at)
-        for batch in read_places(view.storage, view.places(at, end, 1 << 62), selection):
+        for batch in read_parts(view.storage, view.parts(at, end, 1 << 62), selection):
             found += [int(value) for value in batch.column(0).to_pylist()]
         at = end
     assert found == list(range(150))
@@ -139,20 +139,20 @@ def test_a_gateway_that_was_killed_is_found_again(tmp_path: Path, monkeypatch: p
             storage_of(url, 0.0).refresh()
         looks: list[str] = []
 
-        class Returns(Patience):
+        class Returns(RetryWindow):
             def wait(self, error: Exception) -> None:
                 looks.append(str(error))
                 if not gateway.running:
                     gateway.start()
                 super().wait(error)
 
-        monkeypatch.setattr(storage, "Patience", Returns)
+        monkeypatch.setattr(storage, "RetryWindow", Returns)
         view.refresh()
         assert len(looks) == 1
         monkeypatch.setattr(reading, "_BYTES_MAX", 1 << 20)
         found: list[int] = []
         selection = Selection(("message_id", "payload"))
-        for batch in read_places(view.storage, view.places(view.first, end, 1 << 62), selection):
+        for batch in read_parts(view.storage, view.parts(view.first, end, 1 << 62), selection):
             found += map(int, batch.column(0).to_pylist())
             if len(looks) < 4:
                 gateway.kill9()

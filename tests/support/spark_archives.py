@@ -11,7 +11,7 @@ from penstock.log_core.log import Log
 from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import View, open_view, plan, selection_of
-from penstock.spark.reading import read_places
+from penstock.spark.reading import read_parts
 from penstock.spark.tiering import tier
 from tests.support.spark_logs import NOBODY, rewrite, seen
 
@@ -39,8 +39,8 @@ def rows(
     end = view.end(written=True) if last is None else last
     found: list[Any] = []
     for task in plan(view, options, selection, first or view.first, end):
-        places, chosen = pickle.loads(pickle.dumps((task, selection)))
-        for batch in read_places(view.storage, places, chosen):
+        parts, chosen = pickle.loads(pickle.dumps((task, selection)))
+        for batch in read_parts(view.storage, parts, chosen):
             found += batch.column(0).to_pylist() if len(columns) == 1 else batch.to_pylist()
     return found
 

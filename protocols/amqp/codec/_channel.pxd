@@ -86,7 +86,7 @@ cdef class Consumer:
     cdef readonly bint no_ack
     cdef readonly int priority
     cdef public object queue
-    cdef public object way                  # makes its straight way from (consumer, queue); None: it has none
+    cdef public object way                  # makes its fast path from (consumer, queue); None: it has none
     cdef public bint attached
     cdef public uint64_t limit              # prefetch, 0 = none
     cdef readonly uint64_t in_flight

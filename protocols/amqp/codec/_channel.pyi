@@ -106,7 +106,7 @@ class Consumer:
     priority: int
     queue: Queue
     way: Callable[[Consumer, Queue], FastPath] | None
-    """Makes its straight way, when it is the queue's only consumer; None: it has none."""
+    """Makes its fast path, when it is the queue's only consumer; None: it has none."""
     attached: bool
     """Set by the session while the queue may give it messages."""
     limit: int

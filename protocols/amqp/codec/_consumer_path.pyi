@@ -1,4 +1,4 @@
-"""The straight way from a queue to its only consumer. The module text is in _way.pyx."""
+"""The fast path from a queue to its only consumer. The module text is in _consumer_path.pyx."""
 
 from penstock.protocols.amqp.codec._channel import Consumer
 from penstock.subscriptions.queue.queue import Queue

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""The straight way from a queue to its only consumer; see `subscriptions.tick._fast_path`."""
+"""The fast path from a queue to its only consumer; see `subscriptions.tick._fast_path`."""
 
 from penstock.protocols.amqp.codec._channel cimport Consumer
 from penstock.subscriptions.tick._fast_path cimport CAUGHT_UP, REST, STARVED, Served, FastPath

@@ -2,7 +2,7 @@
 
 Owns transports, timers and tasks; bytes are the sessions' (`h1`, `h2`), answers are the app's. Each request
 is served by itself: who asks (`login`), which handler (`Routes`), the answer; in a task, or without one when
-nothing need be waited for (`eager`). HTTP/2 is spoken to a client that
+nothing need be waited for (`eager_start`). HTTP/2 is spoken to a client that
 begins with its preface, as it also does after TLS has agreed on "h2"; all others speak HTTP/1.1.
 
 Bounds of a connection: a head is complete 10 s after it began; a body brings 1 KiB per second on average over
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from penstock.errors import PenstockError
 from penstock.logs import fields
 from penstock.protocols.http.server.cross_site import check_page
-from penstock.protocols.http.server.eager import begin
+from penstock.protocols.http.server.eager_start import begin
 from penstock.protocols.http.server.h1 import H1Session
 from penstock.protocols.http.server.h2 import PREFACE, H2Session
 from penstock.protocols.http.server.login import bearer, credentials
@@ -206,7 +206,7 @@ class HttpConnection(Connection):
         quick = self._app.routes.read_known(request) and self._quick < _QUICK_MAX
         if quick and self._forwarder is not None and not self.internal:
             # A request for another worker waits.
-            quick = self._forwarder.home(request) == self._forwarder.me
+            quick = self._forwarder.owner(request) == self._forwarder.me
         self._requests[request] = None
         task: asyncio.Task[None] | None
         if quick:
@@ -327,8 +327,8 @@ class HttpConnection(Connection):
             handler = request.handler or self._app.routes.find(request)
             if self._forwarder is None:
                 return await handler(request)
-            if "upgrade" in request.headers and self._forwarder.home(request) != self._forwarder.me:
-                await self._go(request, self._forwarder.home(request))
+            if "upgrade" in request.headers and self._forwarder.owner(request) != self._forwarder.me:
+                await self._go(request, self._forwarder.owner(request))
                 return None
             if self.internal and (request.part or self._forwarder.me != 0):
                 return await handler(request)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.server.worker_sums import added, labelled
+from penstock.protocols.http.server.worker_totals import added, labelled
 from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST
 from penstock.protocols.workers.replication import WorkerDown
 from penstock.router.authorization.grants import Grants
@@ -126,7 +126,7 @@ class Forwarder:
         self._leader = leader
         self._idle: dict[tuple[int, tuple[str, str]], list[_Way]] = {}
 
-    def home(self, request: Request) -> int:
+    def owner(self, request: Request) -> int:
         """The worker that answers; the request's route is found."""
         vhost = request.names.get("vhost")
         if vhost is None:
@@ -137,17 +137,17 @@ class Forwarder:
         return self.me if worker is None else worker
 
     async def answer(self, request: Request, handler: Handler, place: tuple[str, str]) -> Response:
-        """Answer a request here, whichever worker asked, or have its home do it."""
-        home = self.home(request)
-        if home != self.me:
-            return await self.forward(request, home, place)
+        """Answer a request here, whichever worker asked, or have its owner do it."""
+        owner = self.owner(request)
+        if owner != self.me:
+            return await self.forward(request, owner, place)
         if self.me != 0 or "vhost" in request.names:
             response = await handler(request)
         else:
             request.others = _Others(self, request, place)
             response = await self._whole(request, handler, place)
         if request.method not in _READS and (
-            "vhost" not in request.names or (home == 0 and _in_common(request))
+            "vhost" not in request.names or (owner == 0 and _in_common(request))
         ):
             await self.settled()
         return response

@@ -262,7 +262,7 @@ class Messages:
             raise route.error
         return route
 
-    def straight(
+    def appender(
         self, vhost: Vhost, identity: Identity, exchange: str, routing_key: str, *, must_route: bool = False
     ) -> tuple[Callable[[str, bytes], int], bool] | None:
         """How to append plain messages, which have a content type and are persistent, one after the other.

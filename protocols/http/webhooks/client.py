@@ -182,7 +182,7 @@ class Client:
         self._guard = guard
         self._tls = tls if target.scheme == "https" else None
         self._resolve = resolve
-        self._looking: asyncio.Future[list[str]] | None = None
+        self._lookup: asyncio.Future[list[str]] | None = None
         self._idle: list[_Connection] = []
 
     async def send(
@@ -264,20 +264,20 @@ class Client:
 
     async def _addresses(self) -> list[str]:
         """The host's addresses; connections made at the same time share one look-up."""
-        if self._looking is None:
-            self._looking = _in_thread(self._resolve, self._target.host, self._target.port)
-            self._looking.add_done_callback(self._looked)
-        looking = self._looking
+        if self._lookup is None:
+            self._lookup = _in_thread(self._resolve, self._target.host, self._target.port)
+            self._lookup.add_done_callback(self._looked)
+        lookup = self._lookup
         try:
             async with asyncio.timeout(_LOOK_UP_S):
-                return await asyncio.shield(looking)
+                return await asyncio.shield(lookup)
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise NoAnswer("dns", f"{self._target.host} was not found within {_LOOK_UP_S:g} s") from error
             raise NoAnswer("dns", f"{self._target.host} was not found: {error}") from error
 
     def _looked(self, found: asyncio.Future[list[str]]) -> None:
-        self._looking = None
+        self._lookup = None
         if not found.cancelled():
             found.exception()  # whoever waits has it
 

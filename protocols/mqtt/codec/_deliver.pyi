@@ -110,7 +110,7 @@ class Deliverer(PublishEncoder):
         """Packet ids for which PUBREL is to be sent, their messages being gone."""
 
 class SessionFastPath(FastPath):
-    """The straight way from a session's queue to its connection; see `subscriptions.tick._fast_path`."""
+    """The fast path from a session's queue to its connection; see `subscriptions.tick._fast_path`."""
 
     needs_ids: bool
     """Some subscription has QoS above 0: what is delivered is limited by the window of packet ids."""

@@ -1,6 +1,6 @@
 """Publishing from Python: wills, and the messages that the scanner leaves to us.
 
-The straight way is the scanner's, in C. Here come messages with a route that refuses or must look at each
+The fast path is the scanner's, in C. Here come messages with a route that refuses or must look at each
 message, or a queue that has no room; topics that begin with `$`, retained messages (as far as the store is
 concerned), and wills.
 

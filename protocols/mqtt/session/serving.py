@@ -2,7 +2,7 @@
 
 SUBSCRIBE, UNSUBSCRIBE, AUTH and DISCONNECT come here, and the PUBLISH that the kernel leaves to Python.
 `Session` scans, and hands each of them to `_on_packet` or `_on_publish` in the order of the stream; publishes
-and acknowledgements that go the straight way never come here. A fault of the peer is raised as `MqttError`.
+and acknowledgements that go the fast path never come here. A fault of the peer is raised as `MqttError`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Serving(Opening):
         self._end("the client disconnected")
 
     def _on_publish(self, scanner: Scanner, code: int, payload: bytes) -> None:
-        """A PUBLISH that the kernel left to us: retained, or one that cannot go the straight way."""
+        """A PUBLISH that the kernel left to us: retained, or one that cannot go the fast path."""
         assert self.client is not None
         if code == _scan.RETAIN:
             lsn = store_retained(

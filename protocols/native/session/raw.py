@@ -122,7 +122,7 @@ def hold(session: Session, id: int, fields: Fields) -> None:
     ttl_s = fields.number("ttl_s", least=1, most=_TTL_MAX_S)
     fields.done()
     _allowed(session)
-    if not session.log.holds.hold(name, session.identity.username, position, ttl_s):
+    if not session.log.leases.acquire(name, session.identity.username, position, ttl_s):
         raise RequestError("limit_reached", "there are 1,000 readers already", remedy="end some")
     session.answer(id, {})
 
@@ -132,14 +132,14 @@ def release(session: Session, id: int, fields: Fields) -> None:
     name = fields.text("name", most=200)
     fields.done()
     _allowed(session)
-    session.answer(id, {"released": session.log.holds.release(name)})
+    session.answer(id, {"released": session.log.leases.release(name)})
 
 
 def holds(session: Session, id: int, fields: Fields) -> None:
     """The leases."""
     fields.done()
     _allowed(session)
-    session.answer(id, {"holds": [described(held, session.log) for held in session.log.holds]})
+    session.answer(id, {"holds": [described(lease, session.log) for lease in session.log.leases]})
 
 
 def described(held: Any, log: Any) -> dict[str, Any]:

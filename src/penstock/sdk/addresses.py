@@ -94,16 +94,16 @@ def start_of(start: Start) -> str:
     )
 
 
-def _one_of(what: str, routing_key: str, **places: str | None) -> str:
+def _one_of(what: str, routing_key: str, **targets: str | None) -> str:
     """Which of these is given. Raises TypeError: none, or several, or a routing key without an exchange."""
-    given = [name for name, value in places.items() if value is not None]
+    given = [name for name, value in targets.items() if value is not None]
     for name in given:
-        if not isinstance(places[name], str):
-            raise TypeError(f"{name} is text, not {type(places[name]).__name__}")
-        if not places[name] and name != "exchange":
+        if not isinstance(targets[name], str):
+            raise TypeError(f"{name} is text, not {type(targets[name]).__name__}")
+        if not targets[name] and name != "exchange":
             raise ValueError(f"{name} is empty: {what} needs a name")
     if len(given) != 1:
-        raise TypeError(f"{what} needs one of {', '.join(places)}; given: {', '.join(given) or 'none'}")
+        raise TypeError(f"{what} needs one of {', '.join(targets)}; given: {', '.join(given) or 'none'}")
     if not isinstance(routing_key, str):
         raise TypeError(f"routing_key is text, not {type(routing_key).__name__}")
     if routing_key and given[0] != "exchange":

@@ -1,8 +1,8 @@
 """A producer: gathers messages into batches, and sends them.
 
-A batch is sent when it is full, when its oldest message has waited `linger`, or on `flush`. What a message is
-made of is `composing`'s, who waits while too much is under way is `room`'s, what becomes of a batch that was
-sent `unconfirmed`'s.
+A batch is sent when it is full, when its oldest message has waited `linger`, or on `flush`. `composing`
+makes the messages. `send_window` lets senders wait while too much is under way. `unconfirmed` follows the
+batches that were sent.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class Producer(Generic[T]):
         self._composer = Composer(self.place, codec, key, client.tracing, lambda: client.user)
         self._gathering = Gathering(PLAIN, batch_bytes, batch_messages, buffer_bytes)
         self._gathering.is_plain = self._composer.is_plain and not numbered
-        self._room = SendWindow(self._gathering)
+        self._send_window = SendWindow(self._gathering)
         self._unconfirmed = Unconfirmed(
-            self._gathering, self._room, _ACKS[acks], wraps=name is not None and not numbered
+            self._gathering, self._send_window, _ACKS[acks], wraps=name is not None and not numbered
         )
         self._timer: asyncio.Handle | None = None
         self._link: Link | None = None
@@ -159,7 +159,7 @@ class Producer(Generic[T]):
         self._error = error
         self._link = None
         self._stop_timer()
-        self._room.fail(error)
+        self._send_window.fail(error)
         self._unconfirmed.fail(error)
         batch = self._gathering.take()
         if batch is not None:
@@ -258,7 +258,7 @@ class Producer(Generic[T]):
             data, block = self._composer.message(body, key, headers, ttl_s, persistent, properties)
             due, name = due_ms(deliver_at, deliver_after_s, self.client.clock), delay_name(delay_id)
             if self._gathering.under_way:
-                await self._wait_for_room(len(data) + len(block))
+                await self._wait_for_capacity(len(data) + len(block))
             if due or name:
                 return await self._send_later(data, block, due, name)
             return await self._add(data, block, number)
@@ -325,7 +325,7 @@ class Producer(Generic[T]):
         waiting = []
         at = 0
         while at < len(bodies):
-            await self._wait_for_room(1)
+            await self._wait_for_capacity(1)
             self._flush()
             batch = self._gathering.whole(bodies, at, block)
             waiting.append(self._send_whole(batch))
@@ -415,12 +415,12 @@ class Producer(Generic[T]):
         with span:
             return self._composer.message(body, key, headers, ttl_s, True, properties or {})
 
-    async def _wait_for_room(self, size: int) -> None:
+    async def _wait_for_capacity(self, size: int) -> None:
         """Wait for one's turn to send a message of `size` bytes, which is to be added at once."""
         self.check()
-        if not self._room.is_there(size + MESSAGE_BYTES):
+        if not self._send_window.is_there(size + MESSAGE_BYTES):
             self._flush()
-            await self._room.wait(size + MESSAGE_BYTES)
+            await self._send_window.wait(size + MESSAGE_BYTES)
 
     def _add(self, body: bytes, block: bytes, number: int | None) -> asyncio.Future[MessageId]:
         self.check()
@@ -501,7 +501,7 @@ class Producer(Generic[T]):
         else:
             self._gathering.under_way -= batch.size
             batch.failed(too_large(batch.size, self._gathering.frame_max))
-            self._room.make()
+            self._send_window.make()
         return future
 
     def frame(self, kind: int, payload: bytes) -> None:

@@ -82,7 +82,7 @@ class TopicsConsumer(CombinedConsumer[T]):
         self._options = options
         self._consumers = [self._consumer(name, start) for name in names]
         self._first = 0
-        self._looking: asyncio.Task[None] | None = None
+        self._discovery: asyncio.Task[None] | None = None
         self._error: ClientError | None = None
 
     def _consumer(self, topic: str, start: Start) -> Consumer[T]:
@@ -129,16 +129,16 @@ class TopicsConsumer(CombinedConsumer[T]):
             raise
         self._consumers = opened
         if self._pattern is not None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._discovery = asyncio.get_running_loop().create_task(self._look())
         return self
 
     async def close(self) -> None:
         """Give back what was not acknowledged. Idempotent."""
         self.stopped = True
-        looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
-            await asyncio.wait([looking])
+        discovery, self._discovery = self._discovery, None
+        if discovery is not None:
+            discovery.cancel()
+            await asyncio.wait([discovery])
         for consumer in self._consumers:
             await consumer.close()
         self._changed()

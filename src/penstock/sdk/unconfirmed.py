@@ -32,10 +32,10 @@ _NUMBERS: Final = 2**31
 class Unconfirmed:
     """Batches by their numbers, in the order in which they were sent."""
 
-    def __init__(self, gathering: Gathering, room: SendWindow, acks: int, *, wraps: bool) -> None:
+    def __init__(self, gathering: Gathering, window: SendWindow, acks: int, *, wraps: bool) -> None:
         """`wraps`: their numbers begin again at 2^31."""
         self._gathering = gathering
-        self._room = room
+        self._send_window = window
         self._acks = acks
         self._wraps = wraps
         self._batches: dict[int, Pending] = {}
@@ -106,7 +106,7 @@ class Unconfirmed:
         batch = self._batches.pop(sequence, None)
         if batch is not None:
             self._gathering.under_way -= batch.size
-            self._room.make()
+            self._send_window.make()
             if not self._batches:
                 empty, self._empty = self._empty, []
                 for future in empty:

@@ -105,7 +105,7 @@ class WorkerPool(Generic[T]):
         self._most = 16 * n
         """Messages that may wait behind others of their keys."""
         self._waiting = 0
-        self._room = asyncio.Event()
+        self._capacity = asyncio.Event()
 
     async def run(self) -> None:
         """Until the consumer is closed or stopped; cancelled, it cancels its handlers."""
@@ -116,8 +116,8 @@ class WorkerPool(Generic[T]):
                     self._lanes[key].append(message)
                     self._waiting += 1
                     while self._waiting >= self._most:
-                        self._room.clear()
-                        await self._room.wait()
+                        self._capacity.clear()
+                        await self._capacity.wait()
                 else:
                     if key is not None:
                         self._lanes[key] = deque()
@@ -150,14 +150,14 @@ class WorkerPool(Generic[T]):
                     break
                 message = lane.popleft()
                 self._waiting -= 1
-                self._room.set()
+                self._capacity.set()
                 # In turn with those who wait for a worker: one busy key keeps out no others.
                 self._free.release()
                 await self._free.acquire()
         finally:
             if key is not None:
                 self._waiting -= len(self._lanes.pop(key))
-                self._room.set()
+                self._capacity.set()
             self._free.release()
 
     async def _handle(self, message: Message[T]) -> None:

@@ -234,7 +234,7 @@ def test_an_index_that_is_damaged_while_the_log_is_open_is_made_from_the_segment
     assert log.delays.cancel(due + 2, places[2])
     taken = take(log, due + 100)
     assert [one.record.body for one in taken if one.record] == [b"0", b"1", b"3", b"4"]
-    assert [place.path for place in log.damages.places()] == [path]
+    assert [place.path for place in log.damages.found()] == [path]
     log.close_sync()
 
 

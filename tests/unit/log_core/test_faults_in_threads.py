@@ -130,7 +130,7 @@ def test_delayed_records_that_could_not_be_read_are_not_lost(
         assert log.delays.take(due, 10, 1 << 20, lambda: ready.append(True)) == []
         wait(log, lambda: bool(ready))
     (one,) = log.delays.take(due, 10, 1 << 20, lambda: None)
-    assert one.unread
+    assert one.unreadable
     with log.unit():
         log.delays.done([one])
     again = log.delays.next_due()

@@ -58,7 +58,7 @@ def test_flipped_bits_are_found_each_once_and_nothing_is_changed(
     before = {path: path.read_bytes() for path in log._folder.shard.rglob("*") if path.is_file()}
     _scrub(log)
     _scrub(log)
-    assert sorted(damage.path for damage in log.damages.places()) == [one.path, one.path, two.path]
+    assert sorted(damage.path for damage in log.damages.found()) == [one.path, one.path, two.path]
     assert log.statistics()["damaged_places"] == 3
     told = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(told) == 3 and "penstock log repair" in told[0].getMessage()
@@ -72,7 +72,7 @@ def test_no_flip_is_missed(at: int, scrubbed: tuple[Log, Segment, bytes]) -> Non
     raw = bytearray(sound)
     raw[at] ^= 1
     segment.path.write_bytes(raw)
-    log.damages._places.clear()
+    log.damages._by_position.clear()
     log.scrub.look_at(segment)
     assert len(log.damages) == 1
 
@@ -94,7 +94,7 @@ def test_damaged_indexes_are_found(log: Log, index: str) -> None:
     path = getattr(Folder(log._folder.root), index)(_closed(log)[0].number)
     _flip(path, path.stat().st_size - 3)
     _scrub(log)
-    assert [damage.path for damage in log.damages.places()] == [path]
+    assert [damage.path for damage in log.damages.found()] == [path]
     log.close_sync()
 
 
@@ -120,7 +120,7 @@ def test_it_runs_by_itself_again_and_again_and_ends_with_the_log(tmp_path: Path)
     path = _closed(log)[0].path
     _flip(path, 10_000)
     _wait(lambda: len(log.damages) > 0)
-    assert [damage.path for damage in log.damages.places()] == [path]
+    assert [damage.path for damage in log.damages.found()] == [path]
     log.close_sync()
     assert not log.scrub._thread.is_alive()
 

@@ -41,11 +41,11 @@ def test_values_come_back_until_they_are_dropped_and_snapshots_stay_whole(
         elif step == "drop" and key in kept:
             spill.drop(kept.pop(key)[0])
         elif step == "hold":
-            spill.hold()
+            spill.pin()
             snapshots.append(dict(kept))
         elif step == "release" and snapshots:
             snapshots.pop()
-            spill.release()
+            spill.unpin()
         elif step == "flush":
             spill.flush()
         for held in (kept, *snapshots):

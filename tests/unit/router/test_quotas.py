@@ -85,12 +85,12 @@ def test_nothing_is_looked_at_without_a_quota(world: World) -> None:
     small = _vhost(world, "small", "q")
     _publish(world, small, "q", 10)
     world.loop.advance(5)
-    assert not world.broker.quotas._looking
+    assert not world.broker.quotas._checking
     _limit(world, small, 1000)
-    assert world.broker.quotas._looking
+    assert world.broker.quotas._checking
     world.broker.administration.clear_vhost_limits("small")
     world.loop.advance(2.5)
-    assert not world.broker.quotas._looking
+    assert not world.broker.quotas._checking
 
 
 def test_the_quota_holds_after_a_restart(world: World) -> None:

@@ -16,7 +16,7 @@ from penstock.log_core.log import Log
 from penstock.spark._columns import COLUMN_NAMES, Rows
 from penstock.spark.filters import Wanted
 from penstock.spark.log_view import LogView
-from penstock.spark.reading import Selection, read_places
+from penstock.spark.reading import Selection, read_parts
 from penstock.spark.schema import COLUMNS
 from tests.support.logs import durable_feed, open_log
 
@@ -38,7 +38,7 @@ def rows_of(log: Log, path: Path, **selection: Any) -> list[dict[str, Any]]:
     view = LogView(path)
     view.refresh()
     selected = Selection(tuple(selection.pop("columns", COLUMNS)), **selection)
-    batches = list(read_places(path, view.places(view.first, view.end(written=True), 1 << 62), selected))
+    batches = list(read_parts(path, view.parts(view.first, view.end(written=True), 1 << 62), selected))
     for batch in batches:
         batch.validate(full=True)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -223,9 +223,7 @@ def test_many_rows_come_in_batches_of_arrow(tmp_path: Path) -> None:
     view = LogView(tmp_path)
     view.refresh()
     batches = list(
-        read_places(
-            tmp_path, view.places(view.first, view.end(written=True), 1 << 62), Selection(("offset",))
-        )
+        read_parts(tmp_path, view.parts(view.first, view.end(written=True), 1 << 62), Selection(("offset",)))
     )
     assert len(batches) > 1
     offsets = pa.concat_arrays([batch.column(0) for batch in batches]).to_pylist()

@@ -13,7 +13,7 @@ import pytest
 from penstock.log_core.maintenance._seal import Needs
 from penstock.spark import reading
 from penstock.spark.planning import plan, selection_of
-from penstock.spark.reading import read_places
+from penstock.spark.reading import read_parts
 from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log, settle
 from tests.support.spark_archives import archived, rows, run_tier
 from tests.support.spark_logs import NOBODY
@@ -37,7 +37,7 @@ class Query:
     def _read(data: Path, pickled: bytes) -> Iterator[pa.RecordBatch]:
         tasks, selection = pickle.loads(pickled)
         for task in tasks:
-            yield from read_places(data, task, selection)
+            yield from read_parts(data, task, selection)
 
     def read_on(self) -> bool:
         """Whether there was more; what comes is checked as it comes."""
@@ -90,7 +90,7 @@ def test_queries_stay_exact_while_the_log_is_written_thinned_deleted_and_archive
                     kept = sorted(draw.sample(lsns, min(5, len(lsns)))) if draw.random() < 0.8 else []
             case "keep house":
                 # What is not archived yet, the tier job holds.
-                log.holds.hold("tier", "test", archived_to or 1, 3600)
+                log.leases.acquire("tier", "test", archived_to or 1, 3600)
                 keep_house(log)
             case "tier":
                 settle(log)

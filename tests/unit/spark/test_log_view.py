@@ -13,10 +13,10 @@ from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.files.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError
-from penstock.spark.log_view import LogView, Part, Place
+from penstock.spark.log_view import LogPart, LogView, Part
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import advance, ending_position, grouped, plan, starting_position
-from penstock.spark.reading import Selection, read_places
+from penstock.spark.reading import Selection, read_parts
 from tests.support.logs import KIB, Unsynced, append, durable_feed, fill, open_log, settle
 from tests.support.spark_logs import NOBODY, rewrite, seen
 
@@ -30,7 +30,7 @@ def options(**more: str) -> ReadOptions:
 def offsets(
     view: LogView, first: int, last: int, selection: Selection = OFFSETS, split: int = 1 << 62
 ) -> list[int]:
-    batches = read_places(view.storage, view.places(first, last, split), selection)
+    batches = read_parts(view.storage, view.parts(first, last, split), selection)
     return [offset for batch in batches for offset in batch.column(0).to_pylist()]
 
 
@@ -50,7 +50,7 @@ def test_closed_segments_and_the_one_being_written_are_one_log(log: Log, tmp_pat
     lsns = fill(log, durable_feed(log), 400 * KIB)
     settle(log)
     view = seen(tmp_path)
-    assert len(view.places(view.first, view.end(), 1 << 62)) > 4
+    assert len(view.parts(view.first, view.end(), 1 << 62)) > 4
     assert offsets(view, view.first, view.end(written=True)) == lsns
     assert offsets(view, lsns[100], lsns[300]) == lsns[100:300]
 
@@ -152,14 +152,14 @@ def test_large_ranges_are_split_and_small_ones_grouped(log: Log, tmp_path: Path)
     large = dataclasses.replace(options(minPartitions="4"), task_bytes_min=8 << 20)
     assert len(plan(view, large, OFFSETS, view.first, end)) == 1, "not worth a second task"
     assert [
-        at for task in parts for b in read_places(tmp_path, task, OFFSETS) for at in b.column(0).to_pylist()
+        at for task in parts for b in read_parts(tmp_path, task, OFFSETS) for at in b.column(0).to_pylist()
     ] == lsns
     big = open_log(tmp_path / "big", segment_bytes=4 << 20, traffic_retention_bytes=1 << 40)
     more = fill(big, durable_feed(big), 2000 * KIB)
     view = seen(tmp_path / "big")
-    split = view.places(view.first, view.end(written=True), 256 * KIB)
+    split = view.parts(view.first, view.end(written=True), 256 * KIB)
     assert len(split) >= 6
-    assert {place.segment for place in split} == {1}
+    assert {part.segment for part in split} == {1}
     assert offsets(view, view.first, view.end(written=True), split=256 * KIB) == more
     assert len(grouped(split, 1 << 30)) == 1
     big.close_sync()
@@ -178,9 +178,9 @@ def test_a_task_is_a_share_of_what_there_is__within_bounds(
         def loss_between(self, first: int, last: int) -> list[tuple[int, int]]:
             return []
 
-        def places(self, first: int, last: int, split_bytes: int) -> list[Part]:
+        def parts(self, first: int, last: int, split_bytes: int) -> list[Part]:
             return [
-                Place(
+                LogPart(
                     1,
                     at >> 10,
                     min(at + split_bytes, mib << 20) >> 10,
@@ -245,7 +245,7 @@ def filled(tmp_path: Path) -> tuple[Log, Feed, list[int]]:
 def test_a_rewritten_segment_gives_what_is_left_and_says_what_is_gone(tmp_path: Path) -> None:
     log, _, lsns = filled(tmp_path)
     before = seen(tmp_path)
-    planned = before.places(before.first, before.end(written=True), 1 << 62)
+    planned = before.parts(before.first, before.end(written=True), 1 << 62)
     kept = lsns[:200:20]
     log.low_water = lambda: kept[0]
     rewrite(
@@ -262,7 +262,7 @@ def test_a_rewritten_segment_gives_what_is_left_and_says_what_is_gone(tmp_path: 
         offsets(view, lsns[20], end)
     assert caught.value.ranges[0] == (lsns[20] + 1, lsns[40])
     # A query that was planned before finds the same rows and misses the same ranges.
-    batches = read_places(tmp_path, planned, dataclasses.replace(OFFSETS, fail_on_data_loss=False))
+    batches = read_parts(tmp_path, planned, dataclasses.replace(OFFSETS, fail_on_data_loss=False))
     assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == left
     log.close_sync()
 
@@ -276,8 +276,8 @@ def test_a_task_that_begins_within_a_segment_finds_the_same_records_when_it_was_
     lsns = fill(log, durable_feed(log), 900 * KIB)
     settle(log)
     before = seen(tmp_path)
-    planned = before.places(before.first, before.end(written=True), 64 * KIB)
-    within = [place for place in planned if place.offset > WAL_HEAD_BYTES]
+    planned = before.parts(before.first, before.end(written=True), 64 * KIB)
+    within = [part for part in planned if part.offset > WAL_HEAD_BYTES]
     assert len(within) > 4
     kept = lsns[:1000:20]
     log.low_water = lambda: kept[0]
@@ -285,11 +285,9 @@ def test_a_task_that_begins_within_a_segment_finds_the_same_records_when_it_was_
     view = seen(tmp_path)
     lenient = dataclasses.replace(OFFSETS, fail_on_data_loss=False)
     left = [lsn for lsn in lsns if lsn in kept or lsn >= view.complete_from]
-    for place in planned:
-        found = [
-            at for batch in read_places(tmp_path, [place], lenient) for at in batch.column(0).to_pylist()
-        ]
-        assert found == [lsn for lsn in left if place.first <= lsn < place.last]
+    for part in planned:
+        found = [at for batch in read_parts(tmp_path, [part], lenient) for at in batch.column(0).to_pylist()]
+        assert found == [lsn for lsn in left if part.first <= lsn < part.last]
     log.close_sync()
 
 
@@ -309,7 +307,7 @@ def test_a_log_is_complete_behind_its_last_hole(tmp_path: Path) -> None:
 def test_deleted_segments_are_named_exactly(tmp_path: Path) -> None:
     log, _, lsns = filled(tmp_path)
     before = seen(tmp_path)
-    planned = before.places(lsns[0], before.end(written=True), 1 << 62)
+    planned = before.parts(lsns[0], before.end(written=True), 1 << 62)
     log.low_water = lambda: NOBODY
     rewrite(log, [], lambda: seen(tmp_path).first > lsns[0])
     view = seen(tmp_path)
@@ -318,7 +316,7 @@ def test_deleted_segments_are_named_exactly(tmp_path: Path) -> None:
     with pytest.raises(DataLoss, match=rf"offsets \[{lsns[0]}, {view.first}\) are not in the log"):
         plan(view, options(), OFFSETS, lsns[0], view.end(written=True))
     with pytest.raises(DataLoss):
-        list(read_places(tmp_path, planned, OFFSETS))
+        list(read_parts(tmp_path, planned, OFFSETS))
     log.close_sync()
 
 
@@ -344,6 +342,6 @@ def test_names_of_vhosts_come_from_the_checkpoint_and_what_follows(tmp_path: Pat
     names = view.vhosts()
     assert names == {0: b"/", 1: b"early", 2: b"late"}
     selection = Selection(("vhost", "payload"), vhosts=tuple(names.items()), wanted_vhosts=(b"late",))
-    (batch,) = read_places(tmp_path, view.places(view.first, view.end(written=True), 1 << 62), selection)
+    (batch,) = read_parts(tmp_path, view.parts(view.first, view.end(written=True), 1 << 62), selection)
     assert batch.to_pylist() == [{"vhost": "late", "payload": b"of late"}]
     log.close_sync()

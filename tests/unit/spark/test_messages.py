@@ -15,7 +15,7 @@ from penstock.log_core.batch._batch import AMQP091
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.log_view import LogView
 from penstock.spark.messages import Envelope, Numbers, encoder, parts
-from penstock.spark.reading import Selection, read_places
+from penstock.spark.reading import Selection, read_parts
 from penstock.spark.schema import COLUMNS, arrow_schema
 from penstock.spark.sink import WriteOptions
 from tests.support.logs import open_log
@@ -93,8 +93,8 @@ def test_headers_of_every_type_come_back_as_they_were(tmp_path: Path) -> None:
     log.flush()
     view = LogView(tmp_path)
     view.refresh()
-    (batch,) = read_places(
-        tmp_path, view.places(1, view.end(written=True), 1 << 62), Selection(("headers", "payload"))
+    (batch,) = read_parts(
+        tmp_path, view.parts(1, view.end(written=True), 1 << 62), Selection(("headers", "payload"))
     )
     log.close_sync()
     found = sent({"address": "x", "routing_key": "k", **batch.to_pylist()[0]})[3].headers

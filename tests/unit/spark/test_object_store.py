@@ -18,7 +18,7 @@ from penstock.log_core.log import Log
 from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkError
 from penstock.spark.files import DataFile, write_files
-from penstock.spark.places import opened_parquet, place_of
+from penstock.spark.locations import location_of, opened_parquet
 from penstock.spark.tables import Table, open_table
 from penstock.spark.tiering import tier
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle
@@ -98,7 +98,7 @@ def test_a_table_of_plain_files_in_a_bucket_counts_what_its_commits_list() -> No
     assert not any(orphan[0].path in path for path in paths)
     offsets = []
     for path in paths:
-        with opened_parquet(place_of(path)) as parquet:
+        with opened_parquet(location_of(path)) as parquet:
             offsets += parquet.read().column("offset").to_pylist()
     assert sorted(offsets) == list(range(20))
     with pytest.raises(FileExistsError):

@@ -16,7 +16,7 @@ from penstock.spark.errors import DataLoss, SparkError, SparkOptionError
 from penstock.spark.files import DataFile
 from penstock.spark.options import ReadOptions
 from penstock.spark.planning import plan, selection_of, starting_position
-from penstock.spark.reading import read_places
+from penstock.spark.reading import read_parts
 from penstock.spark.schema import COLUMNS
 from penstock.spark.table_parquet import ParquetFormat
 from penstock.spark.tiering import Cold, tier
@@ -144,13 +144,13 @@ def test_a_query_that_was_planned_on_the_log_finds_in_the_archive_what_moved(
     found = [
         offset
         for task in tasks
-        for batch in read_places(view.storage, task, pickle.loads(pickle.dumps(selection)))
+        for batch in read_parts(view.storage, task, pickle.loads(pickle.dumps(selection)))
         for offset in batch.column(0).to_pylist()
     ]
     assert found == lsns
     without = dataclasses.replace(selection, archive=None)
     with pytest.raises(DataLoss):
-        [list(read_places(view.storage, task, without)) for task in tasks]
+        [list(read_parts(view.storage, task, without)) for task in tasks]
 
 
 def mixed(log: Log, records: int) -> None:

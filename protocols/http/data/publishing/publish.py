@@ -203,7 +203,7 @@ class Publisher:
         refusals: dict[int, HttpError] = {}
         marks: Marks = {}
         known: str | None = None
-        straight: tuple[Callable[[str, bytes], int], bool] | None = None
+        fast_path: tuple[Callable[[str, bytes], int], bool] | None = None
         for at, message in enumerate(messages):
             if at and at % _AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -212,11 +212,11 @@ class Publisher:
                 key = way.key_of(message)
                 if key != known:
                     known = key
-                    straight = self._access.messages.straight(
+                    fast_path = self._access.messages.appender(
                         way.vhost, way.identity, way.exchange, key, must_route=way.mandatory or way.fixed
                     )
-                if straight is not None:
-                    append, routed = straight
+                if fast_path is not None:
+                    append, routed = fast_path
                     lsns.append(append(message.properties["content_type"], message.body))
                     if not routed:
                         marks[at] = _UNROUTED

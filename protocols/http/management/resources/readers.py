@@ -22,12 +22,12 @@ def add(api: Management) -> None:
         api.require(request, "monitoring")
         found: list[dict[str, Any]] = [
             {
-                "name": hold.name,
-                "user": hold.user,
-                "position": hold.position,
-                "behind": max(log.written_lsn + 1 - hold.position, 0),
+                "name": lease.name,
+                "user": lease.user,
+                "position": lease.position,
+                "behind": max(log.written_lsn + 1 - lease.position, 0),
             }
-            for hold in log.holds
+            for lease in log.leases
         ]
         return await reply_list(request, found, lambda item: item, lambda item: (item["name"],))
 

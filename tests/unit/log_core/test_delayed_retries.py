@@ -102,7 +102,7 @@ def test_one_that_cannot_be_read_stays_and_the_others_come(
     world = World(tmp_path, monkeypatch, 3)
     world.disk.broken = {world.segment(world.places[1]).number}
     assert world.publish_due() == [b"no 0", b"no 2"]
-    assert len(world.log.delays.unread) == world.log.delays.waiting == 1
+    assert len(world.log.delays.retries) == world.log.delays.waiting == 1
     tried, waits = world.now, []
     for _ in range(8):
         again = world.log.delays.next_due()
@@ -155,7 +155,7 @@ def test_one_that_cannot_be_read_can_be_cancelled(tmp_path: Path, monkeypatch: p
     assert not world.log.delays.cancel(world.due, world.places[0])
     world.now += 1000
     assert world.publish_due() == []
-    assert len(world.log.delays.unread) == world.log.delays.waiting == 0
+    assert len(world.log.delays.retries) == world.log.delays.waiting == 0
     assert not world.log.tables.keys("delay.late") and not world.log.tables.keys("delay.cancelled")
     world.log.close_sync()
 
@@ -199,7 +199,7 @@ def test_a_damaged_one_is_lost_and_counted_and_the_others_come(
     assert world.publish_due() == [b"no 0", b"no 2"]
     statistics = world.log.statistics()
     assert (statistics["delayed"], statistics["delayed_unread"], statistics["delayed_lost"]) == (0, 0, 1)
-    assert [damage.path for damage in world.log.damages.places()] == [segment.path]
+    assert [damage.path for damage in world.log.damages.found()] == [segment.path]
     assert "1 delayed records are damaged" in caplog.text
     world.reopen()
     assert world.publish_due() == []
@@ -239,7 +239,7 @@ def test_an_index_that_cannot_be_read_now_is_read_from_its_segment(
 
     monkeypatch.setattr(reader_module, "entries_behind", broken)
     assert world.publish_due() == [b"no 0"] and asked == [segment]
-    assert [damage.path.suffix for damage in world.log.damages.places()] == [".tix"]
+    assert [damage.path.suffix for damage in world.log.damages.found()] == [".tix"]
     world.log.close_sync()
 
 

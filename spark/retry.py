@@ -1,7 +1,7 @@
-"""How long a query waits for a gateway that is gone: as long as a restart takes, and more.
+"""Retries of a request while the gateway is gone, for longer than a restart takes.
 
-Spark repeats a task at once and some times only, on one machine not at all, and it repeats no planning. So
-who talks to a gateway waits here for the next attempt.
+Spark repeats a failed task a few times and without a pause. On one machine it repeats none, and it never
+repeats planning. So each reader or writer that talks to a gateway waits here before its next attempt.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import logging
 import time
 from typing import Final
 
-__all__ = ["PATIENCE_S", "Patience"]
+__all__ = ["RETRY_WINDOW_S", "RetryWindow"]
 
 _LOG: Final = logging.getLogger("penstock.spark")
 
-PATIENCE_S: Final = 120.0
+RETRY_WINDOW_S: Final = 120.0
 _FIRST_PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 5.0
 
 
-class Patience:
-    """Of one piece of work, from its first failure on."""
+class RetryWindow:
+    """The time in which one piece of work is retried; it begins with the first failure."""
 
-    def __init__(self, seconds: float = PATIENCE_S) -> None:
+    def __init__(self, seconds: float = RETRY_WINDOW_S) -> None:
         self._seconds = seconds
         self._until = 0.0
         self._pause_s = _FIRST_PAUSE_S

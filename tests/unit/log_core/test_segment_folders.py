@@ -152,11 +152,11 @@ def test_publishers_wait_when_no_folder_has_room_or_the_data_folder_has_nothing(
 ) -> None:
     disks = Disks(own=300, one=2000, two=0)
     log = open_log(tmp_path / "data", disks, folders=further, min_free_bytes=1000)
-    assert log._places.free_bytes() == 2000
+    assert log._segment_folders.free_bytes() == 2000
     disks.free["one"] = 900
-    assert log._places.free_bytes() == 900
+    assert log._segment_folders.free_bytes() == 900
     disks.free.update(one=5000, own=249)
-    assert log._places.free_bytes() == 249, "indexes and checkpoints need some"
+    assert log._segment_folders.free_bytes() == 249, "indexes and checkpoints need some"
     log.close_sync()
 
 

@@ -48,34 +48,34 @@ def tend_until(log: Log, condition: Callable[[int], bool]) -> int:
 def test_what_a_reader_holds_is_not_deleted_until_it_lets_go(log: Log) -> None:
     feed = durable_feed(log)
     lsns = fill(log, feed, 300 * KIB)
-    assert log.holds.hold("reader", "guest", lsns[10], 60)
+    assert log.leases.acquire("reader", "guest", lsns[10], 60)
     assert tended(log) <= lsns[10]
-    log.holds.hold("reader", "guest", lsns[-1], 60)
+    log.leases.acquire("reader", "guest", lsns[-1], 60)
     moved = tend_until(log, lambda first: first > lsns[10])
-    assert log.holds.release("reader")
+    assert log.leases.release("reader")
     fill(log, feed, 300 * KIB)
     tend_until(log, lambda first: first > moved)
-    assert not log.holds.release("reader")
+    assert not log.leases.release("reader")
 
 
 def test_a_lease_that_is_not_renewed_ends(log: Log, now: list[float]) -> None:
     lsns = fill(log, durable_feed(log), 300 * KIB)
-    log.holds.hold("reader", "guest", lsns[0], 60)
+    log.leases.acquire("reader", "guest", lsns[0], 60)
     assert tended(log) <= lsns[0]
     now[0] += 59
-    log.holds.hold("reader", "guest", lsns[0], 60)
+    log.leases.acquire("reader", "guest", lsns[0], 60)
     now[0] += 59
     assert tended(log) <= lsns[0]
     now[0] += 2
     tend_until(log, lambda first: first > lsns[0])
-    assert list(log.holds) == []
+    assert list(log.leases) == []
 
 
 def test_leases_keep_so_many_bytes_at_most(log: Log) -> None:
     log.options = dataclasses.replace(log.options, lease_bytes=150 * KIB)
     feed = durable_feed(log)
     lsns = fill(log, feed, 600 * KIB)
-    log.holds.hold("reader", "guest", lsns[0], 60)
+    log.leases.acquire("reader", "guest", lsns[0], 60)
 
     def kept() -> int:
         return sum(segment.end for segment in log._segments.live[:-1])
@@ -95,21 +95,21 @@ def test_a_held_segment_is_not_rewritten(log: Log) -> None:
     feed = durable_feed(log)
     lsns = fill(log, feed, 300 * KIB)
     log.mark_needs = lambda needs, done: done()
-    log.holds.hold("reader", "guest", lsns[0], 60)
+    log.leases.acquire("reader", "guest", lsns[0], 60)
     log.low_water = lambda: 0
     for _ in range(10):
         keep_house(log)
     assert log.statistics()["segments_sealed"] == 0
-    log.holds.release("reader")
+    log.leases.release("reader")
     while not log.statistics()["segments_sealed"]:
         keep_house(log)
 
 
 def test_there_are_only_so_many(now: list[float]) -> None:
-    holds = Leases(lambda: now[0])
-    assert all(holds.hold(f"r{index}", "u", 1, 10) for index in range(1000))
-    assert not holds.hold("another", "u", 1, 10)
-    assert holds.hold("r7", "u", 2, 20), "renewing goes on"
+    leases = Leases(lambda: now[0])
+    assert all(leases.acquire(f"r{index}", "u", 1, 10) for index in range(1000))
+    assert not leases.acquire("another", "u", 1, 10)
+    assert leases.acquire("r7", "u", 2, 20), "renewing goes on"
     now[0] += 11
-    assert holds.hold("another", "u", 1, 10)
-    assert [hold.name for hold in holds] == ["another", "r7"]
+    assert leases.acquire("another", "u", 1, 10)
+    assert [hold.name for hold in leases] == ["another", "r7"]

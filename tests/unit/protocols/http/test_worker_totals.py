@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.server.worker_sums import added, labelled
+from penstock.protocols.http.server.worker_totals import added, labelled
 
 
 def test_numbers_are_added_lists_joined_and_the_rest_is_the_first_ones() -> None:

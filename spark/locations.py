@@ -1,8 +1,8 @@
-"""Places of the files of a table or an archive: a folder, or a prefix of a bucket of S3.
+"""Locations of the files of a table or an archive: a folder, or a prefix of a bucket of S3.
 
-Both have the methods of a `pathlib.Path` (the latter from the package universal-pathlib, over s3fs), so what
-writes and lists files is the same. What differs is here. Who asks for s3:// says the rest in the environment,
-as with every tool for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL (and
+Both have the methods of a `pathlib.Path` (the latter from the package universal-pathlib, over s3fs), so the
+same code writes and lists files. The differences are here. With s3://, the environment has the rest, as for
+every tool for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL (and
 AWS_ALLOW_HTTP=true for one without TLS).
 """
 
@@ -16,12 +16,12 @@ from typing import Any, Final, cast
 
 from penstock.spark.errors import SparkError
 
-__all__ = ["is_local", "make_folder", "opened_parquet", "place_of", "sync", "write_new"]
+__all__ = ["is_local", "location_of", "make_folder", "opened_parquet", "sync", "write_new"]
 
 _S3: Final = "s3://"
 
 
-def place_of(text: str) -> Path:
+def location_of(text: str) -> Path:
     """A path, made absolute, or what s3://BUCKET/PREFIX stands for. Raises SparkError."""
     if not text.startswith(_S3):
         return Path(text.removeprefix("//")).absolute()
@@ -36,15 +36,15 @@ def place_of(text: str) -> Path:
     return cast("Path", UPath(text, use_listings_cache=False))
 
 
-def is_local(place: Path) -> bool:
+def is_local(location: Path) -> bool:
     """Whether it is on a file system."""
-    return isinstance(place, Path)
+    return isinstance(location, Path)
 
 
-def make_folder(place: Path) -> None:
+def make_folder(location: Path) -> None:
     """Make a folder with those above it; a bucket has none."""
-    if is_local(place):
-        place.mkdir(parents=True, exist_ok=True)
+    if is_local(location):
+        location.mkdir(parents=True, exist_ok=True)
 
 
 def sync(path: Path) -> None:

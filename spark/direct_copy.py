@@ -1,9 +1,9 @@
-"""A log into a gateway, in its order, without its messages in the JVM: Spark plans and retries.
+"""The direct copy of a log into a gateway, in log order: its messages do not pass through the JVM.
 
-The source hands on not rows but where they lie, a row for each part of the log; the sink reads the parts
-there, one after the other, and publishes. With several tasks each reads all of the log and sends its shares
-of the keys: to read a message is a tenth of sending it, and to hand it on in the order of its key a shuffle
-and a sort. A condition in SQL needs Spark's own reading.
+Spark plans and retries. The source gives Spark one row for each part of the log, which says where the part
+lies. The sink reads the parts there, one after the other, and publishes. If there are several tasks, each
+reads all of the log and sends its share of the keys. Reading a message costs a tenth of sending it; keeping
+the order of each key in Spark would cost a shuffle and a sort. A condition in SQL needs Spark's own reading.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["StraightSource", "send_log"]
+__all__ = ["DirectCopySource", "send_log"]
 
-_NAME: Final = "penstock-straight"
+_NAME: Final = "penstock-direct-copy"
 _PART_BYTES: Final = 4 << 20
 """Of the log, at a time: so often it is told how far the work is."""
 
@@ -48,7 +48,7 @@ def send_log(
     """
     from pyspark.sql import functions as f
 
-    spark.dataSource.register(StraightSource)
+    spark.dataSource.register(DirectCopySource)
     source = spark.read.format(_NAME).option("taskBytes", str(_PART_BYTES)).options(**reading)
     each = f.explode(f.array(*(f.lit(task) for task in range(tasks))))
     parts = source.load(data).withColumn("task", each).repartitionById(tasks, "task")
@@ -56,7 +56,7 @@ def send_log(
     parts.sortWithinPartitions("first").write.format(_NAME).mode("append").options(**options).save()
 
 
-class StraightSource(DataSource):
+class DirectCopySource(DataSource):
     """Reads a row for each part of the log, and writes what those rows point to."""
 
     @classmethod
@@ -85,11 +85,11 @@ class _Parts(TrafficReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        if isinstance(partition, Task) and partition.places:
+        if isinstance(partition, Task) and partition.parts:
             reader = TrafficReader(self.options, self.columns)
             reader.lease = self.lease  # which the planner has taken
             part = pickle.dumps((reader, partition))
-            first = pa.array([partition.places[0].first], pa.int64())
+            first = pa.array([partition.parts[0].first], pa.int64())
             yield pa.RecordBatch.from_pydict({"first": first, "part": pa.array([part], pa.binary())})
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.protocols.http.server.eager import begin
+from penstock.protocols.http.server.eager_start import begin
 
 
 def test_what_need_not_wait_is_done_without_a_task() -> None:

@@ -20,6 +20,14 @@ import pika.exceptions
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from pika.adapters.blocking_connection import BlockingChannel
+from proton.utils import BlockingConnection, ConnectionClosed
+from rabbitmq_amqp_python_client import (
+    ClassicQueueSpecification,
+    Environment,
+    Message,
+    OAuth2Options,
+    ValidationCodeException,
+)
 
 from penstock.errors import PenstockError
 from penstock.sync import connect as sdk_connect
@@ -159,6 +167,43 @@ def test_a_new_secret_of_the_same_user_goes_on_with_what_it_allows(gateway: Gate
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
         one.connection.update_secret(token(ALL, user="eve"), "another user")
     assert closed.value.reply_code == 530
+
+
+def test_a_new_token_by_amqp_1_0_goes_on_with_what_it_allows(gateway: Gateway) -> None:
+    environment = Environment(
+        uri=f"amqp://127.0.0.1:{gateway.amqp_port}", oauth2_options=OAuth2Options(token(ALL))
+    )
+    connection = environment.connection()
+    connection.dial()
+    management = connection.management()
+    management.declare_queue(ClassicQueueSpecification(name="by-amqp-1-0"))
+    sender = connection.publisher("/queues/by-amqp-1-0")
+    sender.publish(Message(body=b"m"))
+    connection.refresh_token(token("broker.read:*/* broker.write:*/amq.default/by-*"))
+    sender.publish(Message(body=b"m"))
+    assert management.queue_info("by-amqp-1-0").message_count == 2
+    with pytest.raises(ValidationCodeException, match="403"):
+        management.declare_queue(ClassicQueueSpecification(name="another"))
+    with pytest.raises(ValidationCodeException, match="403"):
+        connection.refresh_token(token(ALL, user="eve"))
+    with pytest.raises(ValidationCodeException, match="403"):
+        connection.refresh_token("no token")
+    connection.refresh_token(token(ALL))
+    management.delete_queue("by-amqp-1-0")
+    environment.close()
+
+
+def test_a_connection_of_amqp_1_0_ends_with_the_time_of_its_token(gateway: Gateway) -> None:
+    secret = token(ALL, for_s=5)
+    connection = BlockingConnection(
+        f"amqp://127.0.0.1:{gateway.amqp_port}",
+        timeout=LIMIT_S,
+        user="ann",
+        password=secret,
+        allowed_mechs="PLAIN",
+    )
+    with pytest.raises(ConnectionClosed, match="token"):
+        connection.wait(lambda: False, timeout=LIMIT_S)
 
 
 def test_scopes_are_permissions_in_mqtt_http_and_natively(gateway: Gateway) -> None:

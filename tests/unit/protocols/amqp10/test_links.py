@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -12,6 +14,9 @@ from penstock.protocols.amqp10.codec.performatives import (
     Attach,
     Begin,
     Close,
+    Coordinator,
+    Declare,
+    Declared,
     Detach,
     Disposition,
     End,
@@ -254,3 +259,35 @@ def test_an_idle_time_out_that_cannot_be_kept_is_refused(world: World) -> None:
     peer = Peer(world, open_=Open("peer", idle_time_out=1))
     assert peer.session.state is State.CLOSING
     assert "idle-time-out" in peer.session.failure
+
+
+def test_nothing_is_left_of_a_connection_that_is_lost(world: World, peer: Peer) -> None:
+    other = Peer(world)
+    fill(other, 3)
+    peer.declare("s", queue_type="stream")
+    receiver = other.attach(Source("q"))
+    other.credit(receiver, 2)
+    other.credit(other.attach(Source("s")), 5, drain=True)
+    other.attach(Source(dynamic=True))
+    other.attach(Source("topic://t"))
+    other.attach(Source("topic://shared", capabilities=("shared",)))
+    dynamic = other.attach(Target(dynamic=True))
+    other.send(Transfer(dynamic, 7, b"t", 0, more=True), payload=b"part")
+    coordinator = other.attach(Coordinator())
+    other.attach(Source("/management"))
+    other.attach(Target("/management"))
+    other.got()
+    assert isinstance(other.request(coordinator, Declare()), Declared)
+    vhost = peer.session.vhost
+    assert len(vhost.queues) > 2
+    gone = weakref.ref(other.session)
+    world.clients.remove(other)
+    other.session.lost()
+    del other, receiver, dynamic, coordinator
+    world.later(1)
+    world.turn()
+    gc.collect()
+    assert set(vhost.queues) == {"q", "s"}
+    assert (peer.ready("q"), vhost.queues["q"].queue.consumer_count) == (3, 0)
+    assert vhost.queues["s"].queue.consumer_count == 0
+    assert gone() is None

@@ -63,6 +63,13 @@ _OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
 """Beginnings of annotations that are the broker's to give."""
 _RESERVED: Final = frozenset(("CC", "BCC", SECTIONS_HEADER, "x-exchange", "x-routing-key"))
 _TEXTS: Final = ("message_id", "user_id", "correlation_id", "content_type", "content_encoding", "app_id")
+_UNKNOWN_TO_091: Final = (
+    "to",
+    "subject",
+    "absolute_expiry_time",
+    "group_sequence",
+    "reply_to_group_id",
+)
 _PLAIN: Final = frozenset(("headers", "delivery_mode", "priority", "expiration", "type", "cluster_id"))
 """Properties of 0-9-1 that are no field of the properties section."""
 _BASIC: Final = {"x-basic-type": "type", "x-basic-cluster-id": "cluster_id"}
@@ -146,9 +153,11 @@ def stored_from_amqp10(payload: bytes) -> Stored:
     if headers:
         properties["headers"] = headers
     kept = {code: raw for code, raw in message.raw.items() if code in _KEPT}
-    has_sections = bool(kept) and kept != {
-        code: s.encode_section(code, value) for code, value in _views(properties, headers).items()
-    }
+    has_sections = bool(kept) and (
+        any(fields.get(name) is not None for name in _UNKNOWN_TO_091)
+        or kept
+        != {code: s.encode_section(code, value) for code, value in _views(properties, headers).items()}
+    )
     if has_sections:
         headers[SECTIONS_HEADER] = t.ByteArray(b"".join(kept.values()))
         properties["headers"] = headers
@@ -258,13 +267,12 @@ def amqp10_from_stored(
     headers: Table = dict(found) if isinstance(found, dict) else {}
     found = headers.pop(SECTIONS_HEADER, None)
     kept = _kept(found) if sections else None
-    views = _views(properties, headers)
-    raw = b""
     if kept is None:
+        views = _views(properties, headers)
         annotations = views.pop(s.ANNOTATIONS, {})
     else:
-        own = views.get(s.ANNOTATIONS, {})
-        annotations = kept.annotations | {key: own[key] for key in own if key.startswith(_OWN)}
+        own = {name: value for name, value in headers.items() if name.startswith(_OWN)}
+        annotations = kept.annotations | _views({}, own).get(s.ANNOTATIONS, {})
     origin, origin_section = _origin(key_block)
     if offset is not None:
         annotations = annotations | {v.Symbol("x-stream-offset"): v.ULong(offset)}

@@ -200,6 +200,17 @@ def test_bindings_are_listed_with_what_deletes_them(management: Management, name
         ("GET", "/bindings?src=amq.topic", None, 400),
         ("DELETE", "/bindings/what", None, 400),
         ("PATCH", "/queues/x", None, 404),
+        ("PUT", f"/queues/{'x' * 256}", {}, 400),
+        ("PUT", f"/exchanges/{'x' * 256}", {}, 400),
+        ("PUT", "/exchanges/x", {"type": "x" * 256}, 400),
+        ("DELETE", f"/queues/{'%C3%A9' * 128}", None, 400),
+        (
+            "POST",
+            "/bindings",
+            {"source": "x", "destination_queue": "q", "binding_key": "k" * 256},
+            400,
+        ),
+        ("GET", f"/bindings?src=amq.topic&dstq=q&key={'k' * 256}", None, 400),
         ("GET", "/nothing", None, 404),
     ],
 )

@@ -24,6 +24,8 @@ import paho.mqtt.client as paho
 import pika
 import pika.exceptions
 import pytest
+from proton import Message
+from proton.utils import BlockingConnection
 from websockets.sync.client import connect as websocket
 
 import penstock
@@ -114,6 +116,26 @@ def publish_and_take(connection: pika.BlockingConnection, name: str) -> None:
 @pytest.mark.parametrize("vhost", VHOSTS)
 def test_an_amqp_client_is_served_by_the_worker_of_its_vhost(gateway: Gateway, vhost: str) -> None:
     both_ways(gateway, "amqp", lambda: publish_and_take(amqp(gateway, vhost), "amqp"))
+
+
+@pytest.mark.parametrize("vhost", VHOSTS)
+def test_a_client_of_amqp_1_0_is_served_by_the_worker_of_its_vhost(gateway: Gateway, vhost: str) -> None:
+    def once() -> None:
+        connection = BlockingConnection(
+            f"amqp://guest:guest@127.0.0.1:{gateway.amqp_port}",
+            timeout=LIMIT_S,
+            allowed_mechs="PLAIN",
+            virtual_host=f"vhost:{vhost}",
+        )
+        receiver = connection.create_receiver(None, dynamic=True)
+        sender = connection.create_sender(receiver.link.remote_source.address)
+        for body in (b"small", b"l" * 300_000):
+            sender.send(Message(body=body, inferred=True, durable=True))
+            assert bytes(receiver.receive(timeout=LIMIT_S).body) == body
+            receiver.accept()
+        connection.close()
+
+    both_ways(gateway, "amqp", once)
 
 
 @pytest.mark.parametrize("vhost", VHOSTS)

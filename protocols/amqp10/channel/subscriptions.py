@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from penstock.protocols.amqp10.channel.refusals import LinkError
 from penstock.protocols.amqp10.codec.performatives import Attach, Source
 from penstock.router.errors import NotFound
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Subscription", "find_subscription", "is_subscription"]
 
 _PREFIX: Final = "subscription"
+_NAME_MAX: Final = 255
 
 
 def is_subscription(source: Source) -> bool:
@@ -79,4 +81,10 @@ def _name(session: Session, link: str, capabilities: tuple[str, ...]) -> str:
     shared = "shared" in capabilities
     name = link.partition("|")[0] if shared else link
     container = "" if shared and "global" in capabilities else session.container
-    return f"{_PREFIX}/{quote(container, safe='')}/{quote(name, safe='')}"
+    queue = f"{_PREFIX}/{quote(container, safe='')}/{quote(name, safe='')}"
+    if len(queue) > _NAME_MAX:
+        raise LinkError(
+            "amqp:invalid-field",
+            f"container and link of a subscription make a name of more than {_NAME_MAX} bytes",
+        )
+    return queue

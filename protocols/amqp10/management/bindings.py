@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from penstock.protocols.amqp10.management.bodies import arguments_shown, read_body
-from penstock.protocols.amqp10.management.requests import Refused, Request, Response, decoded
+from penstock.protocols.amqp10.management.requests import Refused, Request, Response, checked, decoded
 from penstock.router.arguments import Arguments, encode_table
 from penstock.router.authorization.identity import Actor
 from penstock.router.errors import NotFound
@@ -55,10 +55,10 @@ def find(vhost: Vhost, actor: Actor, request: Request) -> Response:
     query = request.query
     kind = "e" if "dste" in query else "q"
     try:
-        source, destination = query["src"], query["dst" + kind]
+        source, destination = checked(query["src"]), checked(query["dst" + kind])
     except KeyError as missing:
         raise Refused(400, f"missing {missing} in the query") from None
-    key = query.get("key", "")
+    key = checked(query.get("key", ""))
     try:
         vhost.declare_exchange(source, "direct", actor, passive=True)
         if kind == "e":

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.protocols.amqp10.codec import values as v
-from penstock.protocols.amqp10.management.requests import Refused
+from penstock.protocols.amqp10.management.requests import Refused, checked
 from penstock.protocols.amqp10.messages.tables import from_field, to_table
 from penstock.router.arguments import Arguments
 
@@ -17,7 +17,7 @@ __all__ = ["arguments_shown", "read_body"]
 def read_body(body: Any, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a map, with the types of their defaults in `fields`, which count for those it leaves out.
 
-    Raises Refused: it is no map, or has an unknown field, or one of the wrong type.
+    Raises Refused: it is no map, or has an unknown field, or one of the wrong type or length.
     """
     if not isinstance(body, dict):
         raise Refused(400, f"the body of this request is a map with the fields of the {kind}")
@@ -27,7 +27,7 @@ def read_body(body: Any, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]
         if default is None or not isinstance(value, type(default)):
             raise Refused(400, f"bad {kind} field {name!r}: {value!r}; known are {', '.join(fields)}")
         found[name] = _table(kind, value) if isinstance(value, dict) else value
-    return {name: str(value) if isinstance(value, str) else value for name, value in found.items()}
+    return {name: checked(str(value)) if isinstance(value, str) else value for name, value in found.items()}
 
 
 def _table(kind: str, arguments: dict[Any, Any]) -> Arguments:

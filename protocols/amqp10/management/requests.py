@@ -17,10 +17,11 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from penstock.protocols.amqp10.codec.errors import FieldError
 from penstock.protocols.amqp10.messages import sections as s
 
-__all__ = ["ME", "Refused", "Request", "Response", "decoded", "parse_request"]
+__all__ = ["ME", "Refused", "Request", "Response", "checked", "decoded", "parse_request"]
 
 ME: Final = "$me"
 """The address of the receiver that is the sender's pair."""
+_NAME_MAX: Final = 255
 _MESSAGE_ID, _TO, _SUBJECT, _REPLY_TO = 0, 2, 3, 4
 
 
@@ -80,8 +81,15 @@ def parse_request(payload: bytes) -> Request:
 
 
 def decoded(segment: str) -> str:
-    """A segment of a path without its percent-encoding. Raises Refused: it is no UTF-8."""
+    """The name that a segment of a path has. Raises Refused: it is no UTF-8, or too long."""
     try:
-        return unquote_to_bytes(segment).decode()
+        return checked(unquote_to_bytes(segment).decode())
     except UnicodeDecodeError:
         raise Refused(400, f"'{segment}' is no UTF-8 in percent-encoding") from None
+
+
+def checked(name: str) -> str:
+    """A name or a key, which has at most 255 bytes. Raises Refused."""
+    if len(name.encode("utf-8", "surrogatepass")) > _NAME_MAX:
+        raise Refused(400, f"a name or key of more than {_NAME_MAX} bytes: '{name[:64]}...'")
+    return name

@@ -291,3 +291,9 @@ def test_nothing_is_left_of_a_connection_that_is_lost(world: World, peer: Peer) 
     assert (peer.ready("q"), vhost.queues["q"].queue.consumer_count) == (3, 0)
     assert vhost.queues["s"].queue.consumer_count == 0
     assert gone() is None
+
+
+def test_a_subscription_with_too_long_a_name_is_refused(world: World) -> None:
+    peer = Peer(world, open_=Open("c" * 300))
+    peer.attach(Source("topic://t", durable=2))
+    assert [one.error.condition for one in peer.got(Detach)] == ["amqp:invalid-field"]

@@ -94,6 +94,14 @@ compare-mosquitto: $(STAMPS)/extras kernels  ## run random MQTT sessions against
 log-faults: $(STAMPS)/extras kernels  ## fail every call that a log makes of the operating system, one at a time
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest -n 0 tests/crash/test_log_faults.py $(ARGS)
 
+.PHONY: cluster-faults
+cluster-faults: $(STAMPS)/extras kernels  ## kill, freeze and hand over nodes and brokers of a cluster (needs Java and Maven)
+	$(BIN)/python -m tests.cluster.faults $(ARGS)
+
+.PHONY: cluster
+cluster: $(STAMPS)/extras kernels  ## start three brokers of Kafka and two nodes, and say how to talk to them (needs Java and Maven)
+	$(BIN)/python -m demo.cluster $(ARGS)
+
 .PHONY: powercut
 powercut: $(STAMPS)/extras kernels  ## cut the power of a file system under the gateway 50 times (needs root)
 	$(BIN)/python -m tests.crash.powercut $(ARGS)

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.brokers import Broker, BrokerFailed, BrokerMissing, can_connect, free_port
@@ -61,37 +62,60 @@ def fetched(place: Path, artifacts: tuple[str, ...], *, alone: bool = False) -> 
     return place
 
 
+def cluster_id() -> str:
+    """A new id for a cluster."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
 class Kafka(Broker):
-    """One broker that is its own controller."""
+    """One broker that is its own controller, or one of several (`quorum`)."""
 
     name = "kafka"
     start_timeout_s = 120.0
     stop_timeout_s = 60.0
     clean_exit_codes = frozenset({0, 143})
 
-    def __init__(self, folder: Path, jars: Path, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        jars: Path,
+        options: tuple[str, ...] = (),
+        *,
+        number: int = 1,
+        quorum: Mapping[int, int] | None = None,
+        cluster: str | None = None,
+        heap: tuple[str, ...] = HEAP,
+    ) -> None:
+        """`quorum`: the port of each broker's controller, by number; `cluster`: the id that all share."""
         super().__init__(folder)
         self._jars = jars
         self._options = options
-        self.port, self._controller = free_port(), free_port()
+        self._number = number
+        self._heap = heap
+        self.port = free_port()
+        self._quorum = dict(quorum or {number: free_port()})
+        self._cluster = cluster or cluster_id()
 
     def command(self) -> list[str]:
-        return ["java", *HEAP, *self._java(), "kafka.Kafka", str(self._properties())]
+        return ["java", *self._heap, *self._java(), "kafka.Kafka", str(self._properties())]
 
     def launch(self) -> None:
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self.tool(
-            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(self._properties())
-        )
+        if not (self.data_dir / "meta.properties").exists():
+            self.tool(
+                "kafka.tools.StorageTool",
+                *("format", f"--cluster-id={self._cluster}", "-c", str(self._properties())),
+            )
         super().launch()
 
     def _properties(self) -> Path:
         file = self.folder / "server.properties"
+        voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in self._quorum.items())
         lines = [
             "process.roles=broker,controller",
-            "node.id=1",
-            f"controller.quorum.voters=1@127.0.0.1:{self._controller}",
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller}",
+            f"node.id={self._number}",
+            f"controller.quorum.voters={voters}",
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},"
+            f"CONTROLLER://127.0.0.1:{self._quorum[self._number]}",
             "controller.listener.names=CONTROLLER",
             f"log.dirs={self.data_dir}",
             "offsets.topic.replication.factor=1",

@@ -81,6 +81,11 @@ class Owner:
         """Entries up to this index are on the other machines, too."""
         return self._fence.kept
 
+    @property
+    def kept_offset(self) -> int:
+        """The offset of entry `kept`."""
+        return self._fence.offset_of(self._fence.kept)
+
     def append(
         self,
         kind: Kind,

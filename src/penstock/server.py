@@ -34,6 +34,7 @@ from penstock.errors import ConfigError
 from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.log_core.wal._committer import Committer
 from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, give_back, return_large_blocks
 from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.codec.errors import answer
@@ -72,6 +73,7 @@ from penstock.workers.supervisor import supervise
 __all__ = ["Parts", "open_log", "open_tls", "ready_line", "running", "serve", "work"]
 
 if TYPE_CHECKING:
+    from penstock.cluster.replica import Replica
     from penstock.router.authentication.oauth import OAuth
 
 logger = logging.getLogger("penstock.server")
@@ -91,6 +93,8 @@ _LISTENERS: Final = {
 _LOOK_AT_FILES_S: Final = 2.0
 """How often the files of certificates are looked at for changes."""
 
+_JOURNAL_LATE_S: Final = 2.0
+_JOURNAL_LOOK_S: Final = 0.25
 _FAILED_S: Final = 1.0
 """A gateway whose log has failed ends within this time, with status 1."""
 _FAILED_DRAIN_S: Final = 0.1
@@ -113,15 +117,36 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
     """
     # From the first moment on: the default would end a gateway that is still starting.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if config.log.engine == "kafka":
+        return _serve_node(config, load)
     if config.server.workers > 1:
         return supervise(config, partial(work, load=load), ready_line, serves_at)
     return work(config, load=load)
 
 
+def _serve_node(config: Config, load: Callable[[], Config] | None) -> int:
+    # Here, since one machine alone needs none of it.
+    from penstock.cluster.node import run_node
+    from penstock.cluster.settings import journal_options
+    from penstock.cluster.supervisor import child_pipe, supervise_node
+    from penstock.log_core.replication.kafka import client_library
+
+    tell = child_pipe()
+    if tell is not None:
+        return run_node(config, lambda replica: work(config, load=load, replica=replica), tell)
+    client_library()
+    journal_options(config)
+    return supervise_node(config)
+
+
 def work(
-    config: Config, membership: Membership | None = None, *, load: Callable[[], Config] | None = None
+    config: Config,
+    membership: Membership | None = None,
+    *,
+    load: Callable[[], Config] | None = None,
+    replica: Replica | None = None,
 ) -> int:
-    """Serve as the only process, or as one of several workers; as `serve`.
+    """Serve as the only process, as one of several workers, or as the owner of a cluster; as `serve`.
 
     A worker says the line of `ready` to its supervisor, by `membership`.
     """
@@ -131,11 +156,11 @@ def work(
     return_large_blocks()
     times = StartTimes()
     tls = open_tls(config)
-    log = open_log(config)
+    log = open_log(config, replica=replica)
     times.ended("log")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, log, tls, membership, load, times))
+            return runner.run(_serve(config, log, tls, membership, load, times, replica))
     except Stopped:
         return 0
     finally:
@@ -148,14 +173,24 @@ def open_tls(config: Config) -> Tls | None:
     return Tls(_options(TlsOptions, config.tls)) if config.tls.cert_file else None
 
 
-def open_log(config: Config, clock: Callable[[], float] = time.time) -> Log:
+def open_log(
+    config: Config, clock: Callable[[], float] = time.time, *, replica: Replica | None = None
+) -> Log:
     """The log of the configuration's folder, recovered; `clock` gives seconds since the epoch.
+
+    With `replica`, its journal keeps what is written.
 
     Raises:
         StartError: the data folder is locked, damaged or unusable, the disk is full.
 
     """
-    log = Log.open(Path(config.log.data_dir), _log_options(config), clock=clock)
+    log = Log.open(
+        Path(config.log.data_dir),
+        _log_options(config),
+        clock=clock,
+        files=None if replica is None else replica.files,
+        committer=Committer if replica is None else replica.committer,
+    )
     recovery = log.recovery
     logger.info(
         "log opened",
@@ -328,6 +363,7 @@ async def _serve(
     membership: Membership | None,
     load: Callable[[], Config] | None,
     times: StartTimes,
+    replica: Replica | None,
 ) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event() if membership is None else membership.stopping
@@ -354,6 +390,8 @@ async def _serve(
             owns_users=membership is None or membership.number == 0,
         )
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+        if replica is not None:
+            watch_journal(replica, log, parts.tick)
         # All that exists now stays: the collector need not walk it again. Messages allocate nothing that it
         # would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
         gc.collect()
@@ -376,6 +414,8 @@ async def _serve(
             "ready", extra=logs.fields(**addresses, cpu_s=round(time.process_time(), 2), **times.fields())
         )
         await stopping.wait()
+        if replica is not None:
+            replica.stopping()
         if manager is not None:
             manager.stopping()
         loop.remove_signal_handler(signal.SIGHUP)
@@ -426,6 +466,16 @@ def watch_files(tls: Tls, tick: Tick) -> None:
             reload()
 
     tick.every(_LOOK_AT_FILES_S, look)
+
+
+def watch_journal(replica: Replica, log: Log, tick: Tick) -> None:
+    """Have publishers wait, with the reason, while the journal does not answer."""
+
+    def look() -> None:
+        late = replica.unanswered_s > _JOURNAL_LATE_S
+        log.set_alarm("journal", "Kafka does not confirm what was written", late)
+
+    tick.every(_JOURNAL_LOOK_S, look)
 
 
 def memory_share(value: int | float) -> int:

@@ -42,7 +42,7 @@ def written(path: Path, text: str) -> Path:
 def test_the_sections_are_those_of_the_design() -> None:
     names = [section.name for section in dataclasses.fields(Config)]
     fronts = ["amqp", "mqtt", "http", "webhooks", "management", "metrics", "native"]
-    assert names == ["server", "log", "events", "audit", "tls", *fronts, "auth", "oauth"]
+    assert names == ["server", "log", "cluster", "kafka", "events", "audit", "tls", *fronts, "auth", "oauth"]
 
 
 @each_option()
@@ -70,8 +70,10 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
         assert option.key in (
             "allow_anonymous",
             "allow_any_login",
+            "bootstrap_servers",
             "folders",
             "kinds",
+            "options",
             "loopback_users",
             "users",
             "hosts",
@@ -114,6 +116,7 @@ def test_the_section_log_has_the_keys_and_defaults_of_the_log_core() -> None:
     mine = dataclasses.asdict(Config().log)
     theirs = dataclasses.asdict(LogOptions())
     assert mine.pop("data_dir") == "data"
+    assert mine.pop("engine") == "local", "the server decides what the log stands on"
     assert mine.pop("min_free_bytes") == "auto", "the server finds it out"
     assert theirs.pop("min_free_bytes") == 512 * 2**20
     for quota in ("max_backlog_bytes", "max_backlog_bytes_reject", "max_backlog_bytes_evict"):
@@ -128,7 +131,7 @@ def test_the_section_mqtt_has_the_keys_and_defaults_of_the_front_end() -> None:
 @each_option()
 def test_every_option_is_read_by_the_part_it_is_for(option: Option) -> None:
     """An option that nothing reads would be ignored in silence. Declarations of options do not count."""
-    folders = ("log_core", "protocols", "router", "subscriptions")
+    folders = ("log_core", "protocols", "router", "subscriptions", "src/penstock/cluster")
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py*")]
     sources += [ROOT / "src/penstock/server.py", ROOT / "src/penstock/cli/command.py"]
     texts = (path.read_text() for path in sources if path.suffix in (".py", ".pyx"))
@@ -248,7 +251,7 @@ def test_a_value_written_as_text(text: str, key: str, value: object) -> None:
         ("segment_bytes=1", "--set: .*SECTION.KEY=VALUE"),
         ("log.fsync", "--set: .*SECTION.KEY=VALUE"),
         ("logs.fsync=group", "--set: logs.fsync: there is no section 'logs'; did you mean log?"),
-        ("zzzz.fsync=group", "the sections are amqp, audit, auth, events, http"),
+        ("zzzz.fsync=group", "the sections are amqp, audit, auth, cluster, events, http"),
         ("events.kinds=ack,acks", "'acks' is not allowed; choose some of connect, disconnect"),
         ("log.salvage=yes", "'yes' is not allowed; choose true or false"),
         ("log.fsync=always", 'choose one of "group", "never"'),

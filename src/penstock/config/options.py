@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from penstock.config.sections.amqp import Amqp
 from penstock.config.sections.audit import Audit
 from penstock.config.sections.auth import Auth
+from penstock.config.sections.cluster import Cluster, Kafka
 from penstock.config.sections.events import Events
 from penstock.config.sections.http import Http, Management, Metrics
 from penstock.config.sections.log import Log
@@ -25,9 +26,11 @@ from penstock.config.sections.webhooks import Webhooks
 __all__ = [
     "Amqp",
     "Auth",
+    "Cluster",
     "Config",
     "Events",
     "Http",
+    "Kafka",
     "Log",
     "Management",
     "Metrics",
@@ -45,6 +48,8 @@ class Config:
 
     server: Server = field(default_factory=Server)
     log: Log = field(default_factory=Log)
+    cluster: Cluster = field(default_factory=Cluster)
+    kafka: Kafka = field(default_factory=Kafka)
     events: Events = field(default_factory=Events)
     audit: Audit = field(default_factory=Audit)
     tls: Tls = field(default_factory=Tls)

@@ -36,6 +36,14 @@ class Log:
             "starts from the working folder.",
         ),
     )
+    engine: Literal["local", "kafka"] = field(
+        default="local",
+        metadata=option(
+            Choice(("local", "kafka")),
+            '"local": the folder alone keeps the log. "kafka": each change of the folder is also kept by a '
+            "Kafka cluster, and other nodes take over when this one fails; see docs/how-to/cluster.md.",
+        ),
+    )
     folders: tuple[str, ...] = field(
         default=(),
         metadata=option(

@@ -1,0 +1,54 @@
+"""Three brokers of Kafka and two nodes on this machine: `make cluster`. Ctrl-C ends all of it.
+
+The brokers come from Maven Central, and are kept in build/kafka. Everything else is in a folder that is
+removed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.kafka import jars
+from tests.support.cluster import make_brokers, make_nodes, wait_for_owner
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
+    options = parser.parse_args()
+    with ExitStack() as ends:
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="penstock-cluster-")))
+        print(
+            "starting three brokers of Kafka; the first time they are fetched from Maven Central", flush=True
+        )
+        brokers = make_brokers(folder, jars(options.jars.absolute()), 3)
+        for broker in brokers:
+            ends.callback(broker.close)
+            broker.launch()
+        for broker in brokers:
+            broker.wait_until_serving()
+        nodes = make_nodes(folder, brokers, "ab")
+        for node in nodes:
+            ends.callback(node.close)
+            node.start()
+        owner = wait_for_owner(nodes)
+        for name, node in zip("ab", nodes, strict=True):
+            role = "owner" if node is owner else "standby"
+            serving = ", ".join(map(str, node.children()))
+            print(f"node {name} ({role}): amqp 127.0.0.1:{node.amqp_port}, mqtt 127.0.0.1:{node.mqtt_port}")
+            print(f"    its process: {serving}, its supervisor: {node.pid}, its log: {node.log_path}")
+        print("Connect to either node. Kill the owner's process and see the other one take over:")
+        print(f"    kill -9 {' '.join(map(str, owner.children()))}")
+        try:
+            while True:
+                time.sleep(1)
+        except KeyboardInterrupt:
+            print("stopping")
+
+
+if __name__ == "__main__":
+    main()

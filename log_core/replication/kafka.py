@@ -1,0 +1,333 @@
+"""The journal in Apache Kafka: one partition of one topic, by librdkafka (the extra `kafka`).
+
+Entries are sent with acks=all by an idempotent producer with one request in flight: entries that gather
+meanwhile become the next request, which is the group commit of a replicated log. Kafka confirms in the order
+of sending. A thread of this module takes in the answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import StartError
+from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed
+from penstock.log_core.replication.journal_options import KafkaOptions
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+__all__ = ["Follower", "KafkaJournal", "Trimmed", "client_library"]
+
+_LOG: Final = logging.getLogger("penstock.journal")
+
+_PARTITION: Final = 0
+_COPIES: Final = 3
+_IN_SYNC: Final = 2
+_ASK_S: Final = 10.0
+_CLAIM_S: Final = 30.0
+_POLL_S: Final = 0.25
+
+
+class Trimmed(JournalFailed):
+    """The offset to read from is not there any more."""
+
+
+def client_library() -> Any:
+    """The module confluent_kafka. Raises StartError: it is not installed."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError as error:
+        raise StartError(
+            f'log.engine = "kafka" needs the client library of Kafka: {error}',
+            remedy='pip install "penstock[kafka]"',
+        ) from error
+    return confluent_kafka
+
+
+class KafkaJournal:
+    """A node's handle on the journal: a warm producer, and readers."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        """Reach the brokers. Raises StartError: the library is missing, or they do not answer."""
+        self._library = client_library()
+        self._options = options
+        self._answer: Answer | None = None
+        self._ends = False
+        settings = options.client() | {
+            "acks": "all",
+            "enable.idempotence": True,
+            "enable.gapless.guarantee": True,
+            "max.in.flight.requests.per.connection": 1,
+            "message.timeout.ms": 0,
+            "request.timeout.ms": 4000,
+            "retry.backoff.ms": 50,
+            "linger.ms": 0,
+            "compression.type": options.compression,
+            "queue.buffering.max.messages": 10_000_000,
+            "queue.buffering.max.kbytes": 2_097_151,
+        }
+        try:
+            self._producer = self._library.Producer(settings)
+            self._admin = self._library.admin.AdminClient(options.client())
+            self._producer.list_topics(timeout=_ASK_S)
+        except self._library.KafkaException as error:
+            raise StartError(
+                f"Kafka does not answer at {', '.join(options.bootstrap_servers)}: {error.args[0].str()}",
+                remedy="start its brokers, or correct kafka.bootstrap_servers",
+            ) from error
+        self._thread = threading.Thread(target=self._run, name="penstock-journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._options.topic
+
+    # The topic
+
+    def prepare(self) -> None:
+        """Make the topic when it is missing, and check what the promises need of it. Raises StartError."""
+        library, topic = self._library, self._options.topic
+        try:
+            if topic not in self._producer.list_topics(timeout=_ASK_S).topics:
+                self._create()
+            described = self._producer.list_topics(topic, timeout=_ASK_S).topics[topic]
+            resource = library.admin.ConfigResource(library.admin.ConfigResource.Type.TOPIC, topic)
+            found = self._admin.describe_configs([resource], request_timeout=_ASK_S)[resource].result()
+        except library.KafkaException as error:
+            raise StartError(
+                f"the topic {topic} cannot be made or described: {error.args[0].str()}",
+                remedy="give kafka.username the rights to create, describe, read, write and delete records",
+            ) from error
+        if len(described.partitions) != 1:
+            raise StartError(
+                f"the topic {topic} has {len(described.partitions)} partitions",
+                remedy="the log is one order: make the topic anew with 1 partition",
+            )
+        self._check({name: entry.value for name, entry in found.items()}, described)
+
+    def _create(self) -> None:
+        library, topic = self._library, self._options.topic
+        brokers = len(self._producer.list_topics(timeout=_ASK_S).brokers)
+        copies = min(_COPIES, brokers)
+        new = library.admin.NewTopic(
+            topic,
+            num_partitions=1,
+            replication_factor=copies,
+            config={
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "retention.bytes": "-1",
+                "min.insync.replicas": str(max(1, copies - 1)),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+        try:
+            self._admin.create_topics([new], request_timeout=_ASK_S)[topic].result()
+        except library.KafkaException as error:
+            if error.args[0].code() != library.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        deadline = time.monotonic() + _ASK_S
+        while self._producer.list_topics(topic, timeout=_ASK_S).topics[topic].error is not None:
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"the topic {topic} was made, but has no leader", remedy="look at the brokers"
+                )
+
+    def _check(self, settings: dict[str, str], described: Any) -> None:
+        copies = len(described.partitions[_PARTITION].replicas)
+        faults = []
+        if copies < _COPIES:
+            faults.append(f"it has {copies} copies, and fewer than {_COPIES} do not survive a broker")
+        if int(settings["min.insync.replicas"]) < _IN_SYNC:
+            faults.append(f"min.insync.replicas is {settings['min.insync.replicas']}, set it to {_IN_SYNC}")
+        if settings["unclean.leader.election.enable"] != "false":
+            faults.append("unclean.leader.election.enable is on, set it to false")
+        if faults and not self._options.allow_weak:
+            raise StartError(
+                f"the topic {self._options.topic} may lose confirmed messages: {'; '.join(faults)}",
+                remedy="change the topic; for tests alone, set kafka.allow_weak = true",
+            )
+        faults = []
+        if settings["cleanup.policy"] != "delete" or settings["retention.ms"] != "-1":
+            faults.append("set cleanup.policy=delete and retention.ms=-1: Kafka may delete nothing by itself")
+        if settings["retention.bytes"] != "-1":
+            faults.append("set retention.bytes=-1")
+        if int(settings["max.message.bytes"]) < 1_000_000:
+            faults.append("set max.message.bytes to 1048588 or more")
+        if faults:
+            raise StartError(
+                f"the topic {self._options.topic} cannot carry a log: {'; '.join(faults)}",
+                remedy="change the settings of the topic",
+            )
+
+    # Appending
+
+    def _run(self) -> None:
+        while not self._ends:
+            self._producer.poll(_POLL_S)
+
+    def _put(self, raw: bytes, on_delivery: Any) -> None:
+        try:
+            self._producer.produce(
+                self._options.topic, value=raw, partition=_PARTITION, on_delivery=on_delivery
+            )
+        except (BufferError, self._library.KafkaException) as error:
+            raise JournalFailed(f"Kafka takes no more entries: {error}") from error
+
+    def _put_and_wait(self, raw: bytes) -> int:
+        done = threading.Event()
+        told: list[tuple[KafkaError | None, int | None]] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            told.append((error, message.offset()))
+            done.set()
+
+        self._put(raw, delivered)
+        if not done.wait(_CLAIM_S):
+            raise JournalFailed(f"Kafka kept an entry of {self._options.topic} not within {_CLAIM_S:.0f} s")
+        error, offset = told[0]
+        if error is not None or offset is None or offset < 0:
+            raise JournalFailed(f"Kafka refused an entry: {error.str() if error else 'it has no offset'}")
+        return offset
+
+    def claim(self, raw: bytes) -> int:
+        """Append a CLAIM and wait until it is kept; its offset. Raises JournalFailed."""
+        return self._put_and_wait(raw)
+
+    def hint(self, raw: bytes) -> None:
+        """Append an entry without an index, and wait until it is kept. Raises JournalFailed."""
+        self._put_and_wait(raw)
+
+    def begin(self, answer: Answer) -> None:
+        """From now on tell `answer` of appended entries, in order, from a thread of the journal."""
+        self._answer = answer
+
+    def append(self, index: int, raw: bytes) -> None:
+        """Append an entry behind all earlier ones, without waiting. Raises JournalFailed."""
+        answer = self._answer
+        assert answer is not None
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                answer(index, None, JournalFailed(f"Kafka refused an entry: {error.str()}"))
+            else:
+                offset = message.offset()
+                answer(index, offset if offset is not None and offset >= 0 else None, None)
+
+        self._put(raw, delivered)
+
+    # Reading
+
+    def follow(self, first: int, group: str) -> Follower:
+        """Read from `first` on. `group`: under its name the position is noted for others to see."""
+        return Follower(self._library, self._options, first, group)
+
+    def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
+        follower = self.follow(first, f"{self._options.topic}.gaps")
+        try:
+            while first < end:
+                for offset, raw in follower.poll(1.0):
+                    if offset >= end:
+                        return
+                    yield offset, raw
+                    first = offset + 1
+        finally:
+            follower.close()
+
+    def bounds(self) -> Bounds:
+        """Raises JournalFailed: the journal does not answer."""
+        follower = self.follow(0, f"{self._options.topic}.bounds")
+        try:
+            return follower.bounds(_ASK_S)
+        finally:
+            follower.close()
+
+    def trim(self, before: int) -> None:
+        """Delete the entries below the offset `before`. Raises JournalFailed."""
+        library = self._library
+        where = library.TopicPartition(self._options.topic, _PARTITION, before)
+        try:
+            for future in self._admin.delete_records([where], request_timeout=_ASK_S).values():
+                future.result()
+        except library.KafkaException as error:
+            raise JournalFailed(f"Kafka did not delete old entries: {error.args[0].str()}") from error
+
+    def close(self) -> None:
+        """Let go of it; entries that are not kept yet may get lost."""
+        self._ends = True
+        self._thread.join()
+
+
+class Follower:
+    """Reads one partition in order, for one thread."""
+
+    def __init__(self, library: Any, options: KafkaOptions, first: int, group: str) -> None:
+        self._library = library
+        self._topic = options.topic
+        self._consumer = library.Consumer(
+            options.client()
+            | {
+                "group.id": group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+                "fetch.error.backoff.ms": 50,
+                "fetch.message.max.bytes": 8 * 1024 * 1024,
+                "queued.max.messages.kbytes": 65536,
+                "check.crcs": False,
+            }
+        )
+        self._consumer.assign([library.TopicPartition(self._topic, _PARTITION, first)])
+
+    def poll(self, seconds: float, most: int = 1000) -> list[tuple[int, bytes]]:
+        """The next entries with their offsets; none after `seconds`. Raises Trimmed, JournalFailed."""
+        library = self._library
+        found = []
+        for message in self._consumer.consume(most, seconds):
+            error = message.error()
+            if error is None:
+                found.append((message.offset(), message.value()))
+            elif error.code() in (
+                library.KafkaError._AUTO_OFFSET_RESET,
+                library.KafkaError.OFFSET_OUT_OF_RANGE,
+            ):
+                raise Trimmed(f"the journal does not hold the next entry any more: {error.str()}")
+            elif error.code() == library.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise JournalFailed(
+                    f"the topic {self._topic} is gone",
+                    remedy="the data folders are whole: set log.engine to local on the last owner to go on",
+                )
+            elif error.fatal():
+                raise JournalFailed(f"Kafka cannot be read any more: {error.str()}")
+        return found
+
+    def bounds(self, seconds: float) -> Bounds:
+        """As of now, asked of the brokers. Raises JournalFailed: they do not answer in time."""
+        where = self._library.TopicPartition(self._topic, _PARTITION)
+        try:
+            found = self._consumer.get_watermark_offsets(where, timeout=seconds, cached=False)
+        except self._library.KafkaException as error:
+            raise JournalFailed(f"Kafka does not tell its offsets: {error.args[0].str()}") from error
+        if found is None:
+            raise JournalFailed("Kafka does not tell its offsets in time")
+        return Bounds(*found)
+
+    def note(self, offset: int, text: str) -> None:
+        """Note, for others to see, that everything below `offset` was read; does not wait."""
+        where = self._library.TopicPartition(self._topic, _PARTITION, offset, metadata=text)
+        try:
+            self._consumer.commit(offsets=[where], asynchronous=True)
+        except self._library.KafkaException as error:
+            _LOG.debug("the position was not noted: %s", error.args[0].str())
+
+    def close(self) -> None:
+        """End."""
+        self._consumer.close()

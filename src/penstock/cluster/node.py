@@ -1,0 +1,116 @@
+"""The process of one node: a standby, then perhaps the owner, then it ends. Its supervisor starts it again.
+
+So a process is an owner once at most, and nothing of an earlier time as an owner can reach a later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from penstock.cluster.relay import Relay
+from penstock.cluster.replica import Replica
+from penstock.cluster.settings import journal_options, listeners, node_name
+from penstock.cluster.standby import Claimed, Standby
+from penstock.config import Address, Config
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.lock import Lock
+from penstock.log_core.replication.entries import VERSION
+from penstock.log_core.replication.kafka import KafkaJournal
+
+__all__ = ["run_node"]
+
+_LOG: Final = logging.getLogger("penstock.cluster")
+
+Serve = Callable[[Replica], int]
+
+
+def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int:
+    """Be a standby, and the owner after a claim, until SIGTERM or SIGINT; the exit code.
+
+    Args:
+        config: Of the node.
+        serve: Serves as the owner of a replica; its exit code.
+        tell: Told `standby` when the node follows the log, `owner OFFSET` when it has claimed it.
+
+    Raises:
+        ConfigError, StartError: the node cannot start; with the remedy.
+        LogError: the journal cannot be followed any more.
+
+    """
+    journal = KafkaJournal(journal_options(config))
+    try:
+        journal.prepare()
+        root = Path(config.log.data_dir)
+        folder = Folder(root)
+        folder.make()
+        lock = Lock(folder.lock)
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                claimed = runner.run(_stand_by(config, journal, root, tell))
+        finally:
+            lock.release()
+        if claimed is None:
+            return 0
+        tell(f"owner {claimed.claim}")
+        replica = Replica(journal, root, claimed)
+        try:
+            return serve(replica)
+        finally:
+            replica.close()
+            if replica.owner.failed is not None:
+                _LOG.error("this node is the owner no more: %s", replica.owner.failed)
+    finally:
+        journal.close()
+
+
+def _identity(config: Config) -> dict[str, object]:
+    reached = {
+        name: str(Address(config.cluster.advertise or address.host, address.port))
+        for name, address in listeners(config)
+    }
+    return {"node": node_name(config), "version": VERSION, "listeners": reached, "pid": os.getpid()}
+
+
+async def _stand_by(
+    config: Config, journal: KafkaJournal, root: Path, tell: Callable[[str], object]
+) -> Claimed | None:
+    loop = asyncio.get_running_loop()
+    relay = Relay(config)
+    standby = Standby(
+        journal,
+        root,
+        identity=_identity(config),
+        group=f"{journal.topic}.{node_name(config)}",
+        suspect_s=config.cluster.suspect_s,
+        on_owner=lambda owner: loop.call_soon_threadsafe(relay.follow, owner),
+    )
+    ended: asyncio.Future[Claimed | None] = loop.create_future()
+
+    def run() -> None:
+        try:
+            found = standby.run()
+        except BaseException as error:
+            loop.call_soon_threadsafe(ended.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(ended.set_result, found)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, standby.stop)
+    addresses = await relay.start()
+    try:
+        threading.Thread(target=run, name="penstock-standby", daemon=True).start()
+        tell("standby")
+        words = " ".join(f"{name}={address}" for name, address in addresses.items())
+        print(f"standby node={node_name(config)} {words} data={root.absolute()}", flush=True)
+        return await ended
+    finally:
+        await relay.stop()

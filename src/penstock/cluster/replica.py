@@ -1,0 +1,150 @@
+"""The owner's side of a replicated log while it serves: signs of life, trimming, the position on disk."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from penstock.cluster.standby import Claimed
+from penstock.log_core.files.files import Files
+from penstock.log_core.replication.committer import JournalCommitter
+from penstock.log_core.replication.entries import Kind, encode
+from penstock.log_core.replication.files import ReplicatedFiles
+from penstock.log_core.replication.journal import JournalFailed
+from penstock.log_core.replication.kafka import KafkaJournal
+from penstock.log_core.replication.mirror import sync_all
+from penstock.log_core.replication.owner import Owner, boot_time
+
+__all__ = ["Replica"]
+
+_LOG: Final = logging.getLogger("penstock.cluster")
+
+_BEAT_S: Final = 0.5
+_LOOK_S: Final = 0.1
+_NOTE_EACH_S: Final = 1.0
+_TRIM_EACH_S: Final = 5.0
+_SPARE_BYTES: Final = 1024**3
+"""The journal may hold so much more than twice the folder before old copies are sent again."""
+_STOP_S: Final = 10.0
+"""A stop waits so long for Kafka."""
+
+
+class Replica:
+    """Made with the claim; `files` and `committer` are for the log, `start` when it is open."""
+
+    def __init__(
+        self, journal: KafkaJournal, root: Path, claimed: Claimed, *, spare_bytes: int = _SPARE_BYTES
+    ) -> None:
+        position = claimed.position
+        self.owner: Final = Owner(journal, claimed.claim, position.begins, position.nbytes)
+        self.files: Final = ReplicatedFiles(root, self.owner)
+        self._journal = journal
+        self._root = root
+        self._position = position
+        self._spare_bytes = spare_bytes
+        self._ends = threading.Event()
+        self._stopping_at: float | None = None
+        self._trimmed_at = time.monotonic()
+        self._trimmed_to = -1
+        self._thread = threading.Thread(target=self._run, name="penstock-replica", daemon=True)
+        if claimed.is_first:
+            for name in self._names():
+                self.files.send(name)
+        self._thread.start()
+
+    def committer(self, files: Files, done: Callable[[int, int, OSError | None], object]) -> JournalCommitter:
+        """The log's committer."""
+        return JournalCommitter(self.owner, done)
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds since the newest entry that Kafka answered was sent, 0.0 when all are answered."""
+        return 0.0 if self.owner.kept == self.owner.last else boot_time() - self.owner.answered_at
+
+    def _names(self) -> list[str]:
+        found = []
+        for path in sorted(self._root.glob("shard-*/**/*")):
+            name = str(path.relative_to(self._root))
+            if path.is_file() and "/quarantine/" not in name and not name.endswith((".new", ".part")):
+                found.append(name)
+        return found
+
+    # The thread
+
+    def _run(self) -> None:
+        noted_at = 0.0
+        while not self._ends.wait(_LOOK_S):
+            owner = self.owner
+            if owner.failed is not None:
+                return
+            try:
+                if boot_time() - owner.sent_at >= _BEAT_S:
+                    owner.append(Kind.BEAT)
+                now = time.monotonic()
+                if now - noted_at >= _NOTE_EACH_S:
+                    noted_at = now
+                    self._note()
+                if now - self._trimmed_at >= _TRIM_EACH_S:
+                    self._trimmed_at = now
+                    self._trim()
+                if self._stopping_at is not None and now > self._stopping_at and self.unanswered_s > _STOP_S:
+                    owner.fail(JournalFailed("the gateway stopped while Kafka did not answer"))
+            except JournalFailed as error:
+                _LOG.warning("%s", error)
+            except OSError as error:
+                owner.fail(JournalFailed(f"the data folder failed: {error}"))
+            except Exception as error:
+                _LOG.exception("an internal error in the owner's upkeep")
+                owner.fail(JournalFailed(f"an internal error: {error!r}"))
+
+    def _note(self) -> None:
+        position, owner = self._position, self.owner
+        position.claim, position.index = owner.claim, owner.kept
+        position.offset = owner.kept_offset + 1
+        position.nbytes = owner.nbytes
+        position.begins = owner.begins()
+        position.write(self._root)
+
+    def _trim(self) -> None:
+        """Delete what no file needs; send old files again while the journal is too large."""
+        begins = self.owner.begins()
+        names = self._names()
+        if not names or any(name not in begins for name in names):
+            return  # a file is on its way: its place is not known yet
+        oldest = min(names, key=lambda name: begins[name].offset)
+        folder_bytes = sum(
+            (self._root / name).stat().st_size for name in names if (self._root / name).exists()
+        )
+        if self.owner.nbytes - begins[oldest].at_bytes > 2 * folder_bytes + self._spare_bytes:
+            newest = max(name for name in names if name.endswith(".wal"))
+            if oldest != newest:  # it is being written
+                self.files.send(oldest)
+        if begins[oldest].offset > self._trimmed_to:
+            self._journal.trim(begins[oldest].offset)
+            self._trimmed_to = begins[oldest].offset
+
+    # The end
+
+    def stopping(self) -> None:
+        """The gateway stops: it waits for Kafka no longer than some seconds."""
+        self._stopping_at = time.monotonic() + _STOP_S
+
+    def close(self) -> None:
+        """Behind the log's end. If all is kept, the folder is a standby's again, and the log is released."""
+        self._ends.set()
+        self._thread.join()
+        owner = self.owner
+        if owner.failed is not None or not owner.wait_kept(owner.last, _STOP_S):
+            return
+        sync_all(self._root)
+        self._position.owner = False
+        self._position.boot = ""
+        self._note()
+        try:
+            self._journal.hint(encode(Kind.RELEASE, owner.claim, 0))
+        except JournalFailed as error:
+            _LOG.warning("the log was not released, standbys wait: %s", error)

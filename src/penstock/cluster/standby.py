@@ -1,0 +1,225 @@
+"""A standby: keeps the same files as the owner, and claims the log when the owner serves no more.
+
+It suspects the owner after `suspect_s` without an entry. Only time counts in which Kafka answered and had
+nothing more to read, so a node that is cut off itself suspects nobody. A RELEASE needs no waiting. Standbys
+wait for a random moment more, so that two of them seldom claim at once; if they do, the later claim wins.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import StartError
+from penstock.log_core.files.layout import Folder
+from penstock.log_core.replication.entries import Kind, decode, encode
+from penstock.log_core.replication.fence import Verdict
+from penstock.log_core.replication.journal import Bounds, JournalFailed
+from penstock.log_core.replication.kafka import Follower, KafkaJournal, Trimmed
+from penstock.log_core.replication.mirror import Mirror, begin_anew, sync_all
+from penstock.log_core.replication.position import Position
+from penstock.logs import fields
+
+__all__ = ["Claimed", "Standby"]
+
+_LOG: Final = logging.getLogger("penstock.cluster")
+
+_ASK_EACH_S: Final = 0.2
+_ASK_S: Final = 1.0
+_COUNTED_MAX_S: Final = 0.5
+"""The longest silence that one answer stands for."""
+_NOTE_EACH_S: Final = 1.0
+_SPREAD_S: Final = 0.5
+_SPREAD_RELEASED_S: Final = 0.1
+_SPREAD_FIRST_S: Final = 3.0
+"""Of a journal that had no owner yet: the nodes of a new cluster are often started together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """This node owns the log now."""
+
+    claim: int
+    """Offset of its CLAIM."""
+    position: Position
+    is_first: bool
+    """The journal was empty: the folder as it is must be sent."""
+
+
+class Standby:
+    """Runs in a thread of its own."""
+
+    def __init__(
+        self,
+        journal: KafkaJournal,
+        root: Path,
+        *,
+        identity: dict[str, object],
+        group: str,
+        suspect_s: float,
+        on_owner: Callable[[dict[str, object] | None], object],
+    ) -> None:
+        """`identity`: of this node, for its CLAIM. `on_owner` is told of each new owner, None = released."""
+        self._journal = journal
+        self._root = root
+        self._identity = identity
+        self._group = group
+        self._suspect_s = suspect_s
+        self._on_owner = on_owner
+        self._stopping = threading.Event()
+        self._released = False
+        self._silent_s = 0.0
+        self._asked_at = 0.0
+        self._noted_at = 0.0
+
+    def stop(self) -> None:
+        """Have `run` return."""
+        self._stopping.set()
+
+    def run(self) -> Claimed | None:
+        """Follow the journal until this node owns it; None: `stop` was called.
+
+        Raises StartError, JournalFailed, EntryDamaged, Hole, OSError.
+        """
+        while True:
+            position, is_first = self._position()
+            follower = self._journal.follow(position.offset, self._group)
+            try:
+                return self._follow(follower, Mirror(self._root, position), is_first)
+            except Trimmed as error:
+                _LOG.warning("the folder is made anew from the journal: %s", error)
+                begin_anew(self._root, self._journal.topic)
+            finally:
+                follower.close()
+
+    def _position(self) -> tuple[Position, bool]:
+        """Where to read on, and whether the folder is the first of the cluster. Raises StartError."""
+        topic, bounds = self._journal.topic, self._journal.bounds()
+        found = Position.read(self._root)
+        has_files = (
+            bool(Folder(self._root).segment_numbers()) if (self._root / "shard-000").exists() else False
+        )
+        if found is None:
+            if not has_files:
+                position = begin_anew(self._root, topic)
+                position.offset = bounds.first
+                return position, bounds.end == 0
+            if bounds.end > 0:
+                raise StartError(
+                    f"{self._root} holds a log of its own, and the topic {topic} holds another one",
+                    remedy="move the folder away: this node makes a new one; or name an empty topic",
+                )
+            return Position(topic), True
+        if found.journal != topic:
+            raise StartError(
+                f"{self._root} follows the topic {found.journal}, not {topic}",
+                remedy="correct kafka.topic or cluster.name, or move the folder away",
+            )
+        if bounds.end < found.offset:
+            raise StartError(
+                f"the topic {topic} ends at {bounds.end}, and this folder has read up to {found.offset}",
+                remedy="Kafka lost entries or the topic was made anew: see docs/how-to/cluster.md",
+            )
+        if not found.follows or found.offset < bounds.first:
+            _LOG.warning("the folder may differ from the journal: it is made anew")
+            found = begin_anew(self._root, topic)
+            found.offset = bounds.first
+        return found, False
+
+    def _follow(self, follower: Follower, mirror: Mirror, is_first: bool) -> Claimed | None:
+        self._silent_s, self._asked_at, self._released = 0.0, time.monotonic(), False
+        delay = random.uniform(0, _SPREAD_S)
+        end = -1
+        while not self._stopping.is_set():
+            counted = self._take(follower.poll(_ASK_EACH_S / 2), mirror)
+            if counted:
+                self._silent_s, is_first = 0.0, False
+            self._note(follower, mirror)
+            if not self._due():
+                continue
+            bounds = self._bounds(follower)
+            if bounds is None:
+                continue
+            end = bounds.end
+            if mirror.position.offset < end:
+                self._silent_s = 0.0
+                continue
+            due = self._suspect_s + delay
+            if is_first and Folder(self._root).segment_numbers():
+                due = 0.0
+            elif self._released:
+                due = delay * _SPREAD_RELEASED_S / _SPREAD_S
+            elif mirror.position.claim < 0:
+                due = delay * _SPREAD_FIRST_S / _SPREAD_S
+            if self._silent_s >= due:
+                return self._claim(follower, mirror, is_first)
+        mirror.note()
+        mirror.close()
+        sync_all(self._root)
+        if mirror.resumable and not is_first:
+            mirror.position.boot = ""
+            mirror.position.write(self._root, sync=True)
+        return None
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._asked_at >= (0.02 if self._released else _ASK_EACH_S)
+
+    def _bounds(self, follower: Follower) -> Bounds | None:
+        """The journal's bounds; the time since the last answer counts as silence. None: no answer."""
+        before, self._asked_at = self._asked_at, time.monotonic()
+        try:
+            found = follower.bounds(_ASK_S)
+        except JournalFailed as error:
+            _LOG.debug("%s", error)
+            return None
+        self._silent_s += min(self._asked_at - before, _COUNTED_MAX_S)
+        return found
+
+    def _take(self, entries: list[tuple[int, bytes]], mirror: Mirror) -> bool:
+        """Apply entries; whether one of them was a sign of an owner."""
+        counted = False
+        for offset, raw in entries:
+            entry = decode(raw)
+            verdict = mirror.take(offset, len(raw), entry)
+            if verdict is Verdict.SKIP:
+                continue
+            counted = True
+            self._released = verdict is Verdict.RELEASED
+            if verdict is Verdict.CLAIMED:
+                self._on_owner(json.loads(entry.payload))
+            elif verdict is Verdict.RELEASED:
+                self._on_owner(None)
+        return counted
+
+    def _note(self, follower: Follower, mirror: Mirror) -> None:
+        now = time.monotonic()
+        if now - self._noted_at < _NOTE_EACH_S:
+            return
+        self._noted_at = now
+        mirror.note()
+        told = {**self._identity, "bytes": mirror.position.nbytes, "time": time.time()}
+        follower.note(mirror.position.offset, json.dumps(told))
+
+    def _claim(self, follower: Follower, mirror: Mirror, is_first: bool) -> Claimed | None:
+        began = time.monotonic()
+        reason = "first" if mirror.position.claim < 0 else "released" if self._released else "suspected"
+        payload = json.dumps(self._identity).encode()
+        claim = self._journal.claim(encode(Kind.CLAIM, 0, 0, payload=payload))
+        while mirror.position.offset <= claim:
+            if self._stopping.is_set():
+                return None
+            self._take(follower.poll(0.05), mirror)
+        mirror.close()
+        position = mirror.position
+        position.owner = True
+        position.write(self._root)
+        _LOG.info("claimed", extra=fields(offset=claim, reason=reason))
+        _LOG.debug("the claim took %.3f s", time.monotonic() - began)
+        return Claimed(claim, position, is_first)

@@ -1,0 +1,159 @@
+"""Starts a node's process, starts it again when it ends, and releases the log in the name of a dead owner.
+
+A process that cannot start ends the supervisor, with its exit code. One that followed the log is started
+again: at once when it had run for a minute, later when it ends again and again. SIGTERM and SIGINT end both.
+When the supervisor is gone the process ends, too: a pipe between them tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from penstock.cluster.settings import journal_options
+from penstock.config import Config
+from penstock.errors import PenstockError
+from penstock.log_core.replication.entries import Kind, encode
+from penstock.log_core.replication.kafka import KafkaJournal
+from penstock.service_manager import ServiceManager
+
+__all__ = ["child_pipe", "supervise_node"]
+
+_LOG: Final = logging.getLogger("penstock.supervisor")
+
+_VARIABLE: Final = "PENSTOCK_NODE_PIPE"
+_DELAY_FIRST_S: Final = 0.5
+_DELAY_MAX_S: Final = 30.0
+_SETTLED_S: Final = 60.0
+_LOOK_S: Final = 0.02
+
+
+def child_pipe() -> Callable[[str], object] | None:
+    """In the process of a node: tells its supervisor a line; ends the process when that is gone.
+
+    None: this process has no supervisor.
+    """
+    words = os.environ.pop(_VARIABLE, "")
+    if not words:
+        return None
+    told, alive = (int(word) for word in words.split(","))
+
+    def watch() -> None:
+        os.read(alive, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="penstock-supervised", daemon=True).start()
+    return lambda line: os.write(told, f"{line}\n".encode())
+
+
+class _Child:
+    """One run of the node's process."""
+
+    def __init__(self) -> None:
+        told, tell = os.pipe()
+        alive, self._alive = os.pipe()
+        environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+        environment[_VARIABLE] = f"{tell},{alive}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", *sys.argv[1:]], env=environment, pass_fds=(tell, alive)
+        )
+        os.close(tell)
+        os.close(alive)
+        os.set_blocking(told, False)
+        self._told = told
+        self._text = b""
+        self.started_at = time.monotonic()
+        self.followed = False
+        self.claim: int | None = None
+
+    def look(self) -> None:
+        """Take in the lines that it told."""
+        with contextlib.suppress(BlockingIOError):
+            self._text += os.read(self._told, 4096)
+        *lines, self._text = self._text.split(b"\n")
+        for line in lines:
+            word, _, rest = line.decode().partition(" ")
+            self.followed = True
+            if word == "owner":
+                self.claim = int(rest)
+
+    def close(self) -> None:
+        self.look()
+        os.close(self._told)
+        os.close(self._alive)
+
+
+class _Releaser:
+    """Releases a log in the name of a dead owner; its producer is made before it is needed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._journal: KafkaJournal | None = None
+        self._lock = threading.Lock()
+
+    def warm(self) -> None:
+        threading.Thread(target=self._reach, name="penstock-releaser", daemon=True).start()
+
+    def _reach(self) -> KafkaJournal:
+        with self._lock:
+            if self._journal is None:
+                self._journal = KafkaJournal(journal_options(self._config))
+            return self._journal
+
+    def release(self, claim: int) -> None:
+        def work() -> None:
+            try:
+                self._reach().hint(encode(Kind.RELEASE, claim, 0))
+            except PenstockError as error:
+                _LOG.warning("the log was not released, standbys wait: %s", error)
+
+        threading.Thread(target=work, name="penstock-release", daemon=True).start()
+
+
+def supervise_node(config: Config) -> int:
+    """Run the node until SIGTERM or SIGINT; the exit code."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    manager, releaser = ServiceManager(), _Releaser(config)
+    delay_s, alive_at, is_ready = 0.0, 0.0, False
+    while True:
+        child = _Child()
+        asked = False
+        while child.process.poll() is None:
+            child.look()
+            now = time.monotonic()
+            if child.followed and not is_ready:
+                is_ready = True
+                manager.ready("follows the log")
+                releaser.warm()
+            if manager.alive_every_s and now - alive_at >= manager.alive_every_s:
+                alive_at = now
+                manager.alive()
+            if stopping.is_set() and not asked:
+                asked = True
+                manager.stopping()
+                child.process.terminate()
+            time.sleep(_LOOK_S)
+        child.close()
+        code = child.process.returncode
+        if asked or (code == 0 and stopping.is_set()):
+            return max(code, 0)
+        if not child.followed:
+            return code if code > 0 else 1
+        if child.claim is not None:
+            releaser.release(child.claim)
+        if time.monotonic() - child.started_at >= _SETTLED_S:
+            delay_s = 0.0
+        _LOG.warning("the node's process ended with %d; it is started again in %.1f s", code, delay_s)
+        if stopping.wait(delay_s):
+            return 0
+        delay_s = min(max(2 * delay_s, _DELAY_FIRST_S), _DELAY_MAX_S)

@@ -1,0 +1,101 @@
+"""The sections `cluster` and `kafka`: several nodes over one log that Kafka keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.config.kinds import Choice, Names, Seconds, Switch, Text, option
+
+__all__ = ["Cluster", "Kafka"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The nodes of one log; used when log.engine is "kafka"."""
+
+    name: str = field(
+        default="penstock",
+        metadata=option(Text(), "Name of the cluster: the same on all its nodes."),
+    )
+    node: str = field(
+        default="",
+        metadata=option(Text(), "Name of this node, unique in the cluster. Empty: the name of the host."),
+    )
+    advertise: str = field(
+        default="",
+        metadata=option(
+            Text(),
+            "Host name or address where the other nodes reach the listeners of this one. Empty: the host "
+            "of each listener.",
+        ),
+    )
+    suspect_s: float = field(
+        default=3.0,
+        metadata=option(
+            Seconds(1, 3600),
+            "A standby takes over after so long without a sign of the owner while Kafka answers. Lower: a "
+            "dead machine is replaced sooner. Higher: a machine that stalls for a moment is kept.",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """The Kafka cluster that keeps the log; used when log.engine is "kafka"."""
+
+    bootstrap_servers: tuple[str, ...] = field(
+        default=(),
+        metadata=option(Names(), "Brokers to begin with; the others are found by them."),
+    )
+    topic: str = field(
+        default="",
+        metadata=option(
+            Text(),
+            "The topic of the log. Empty: penstock.<cluster.name>.log. It is made when it is missing.",
+        ),
+    )
+    security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = field(
+        default="plaintext",
+        metadata=option(
+            Choice(("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")), "How brokers are talked to."
+        ),
+    )
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = field(
+        default="",
+        metadata=option(
+            Choice(("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")), "How this node logs in to Kafka."
+        ),
+    )
+    username: str = field(default="", metadata=option(Text(), "Kafka's name for the nodes."))
+    password_file: str = field(
+        default="", metadata=option(Text(), "File with the password; a line feed at its end is ignored.")
+    )
+    ca_file: str = field(
+        default="", metadata=option(Text(), "Certificates of authorities for the brokers, PEM.")
+    )
+    cert_file: str = field(default="", metadata=option(Text(), "Certificate of the nodes, PEM."))
+    key_file: str = field(default="", metadata=option(Text(), "Its private key, PEM."))
+    compression: Literal["none", "lz4", "zstd"] = field(
+        default="none",
+        metadata=option(
+            Choice(("none", "lz4", "zstd")),
+            "Compression of entries on their way and in Kafka. Set it when the network is the limit.",
+        ),
+    )
+    options: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Names(),
+            "Further settings of librdkafka as NAME=VALUE. Set them when your brokers need it. Those that "
+            "the promises of the log depend on are refused.",
+        ),
+    )
+    allow_weak: bool = field(
+        default=False,
+        metadata=option(
+            Switch(),
+            "Accept a topic that may lose confirmed messages: fewer than 3 copies, min.insync.replicas "
+            "below 2. For tests alone.",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Nodes and brokers of a cluster, and their faults."""

@@ -72,13 +72,18 @@ class Filters:
     def _add(self, described: Any) -> None:
         if not isinstance(described, v.Described):
             raise FieldError("a filter is a described value")
-        name = _CODES.get(described.descriptor, described.descriptor)
+        name = described.descriptor
+        if not isinstance(name, str | int):
+            raise FieldError("the descriptor of a filter is a symbol or a number")
+        if isinstance(name, int):
+            name = _CODES.get(name, str(name))
         value = described.value
         match name:
             case "rabbitmq:stream-offset-spec":
                 self.offset = StartPosition(max(value, 0)) if isinstance(value, v.Timestamp) else value
             case "rabbitmq:stream-filter":
-                found = value if isinstance(value, list) else getattr(value, "items", [value])
+                items = value.items if isinstance(value, v.Array) else value
+                found = items if isinstance(items, list) else [items]
                 if len(found) > _VALUES_MAX or not all(isinstance(one, str) for one in found):
                     raise FieldError(f"rabbitmq:stream-filter has up to {_VALUES_MAX} texts")
                 self._values = tuple(found)

@@ -96,6 +96,7 @@ def test_a_time_is_an_offset() -> None:
         {"amqp__application_properties_filter": {str(n): n for n in range(17)}},
         {"amqp__application_properties_filter": {1: 1}},
         {"rabbitmq__stream_filter": [1]},
+        {"rabbitmq__stream_filter": {"a": "b"}},
         {"rabbitmq__stream_filter": [str(n) for n in range(33)]},
     ],
 )
@@ -107,3 +108,13 @@ def test_an_impossible_filter_is_refused(named: dict[str, Any]) -> None:
 def test_an_unknown_filter_is_refused() -> None:
     with pytest.raises(Unsupported, match="jms-selector"):
         filters(jms_selector="a = 1")
+
+
+def test_a_descriptor_that_is_no_name_is_refused() -> None:
+    with pytest.raises(FieldError, match="descriptor"):
+        Filters({v.Symbol("f"): v.Described(v.Array(0xA3, []), "x")})
+
+
+def test_a_filter_may_be_named_by_its_number() -> None:
+    found = Filters({v.Symbol("f"): v.Described(v.ULong(0x173), {v.Symbol("subject"): "other"})})
+    assert not found.passes(MESSAGE)

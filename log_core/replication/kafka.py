@@ -30,6 +30,7 @@ _IN_SYNC: Final = 2
 _ASK_S: Final = 10.0
 _CLAIM_S: Final = 30.0
 _POLL_S: Final = 0.25
+_AGAIN_S: Final = 0.1
 
 
 class Trimmed(JournalFailed):
@@ -96,9 +97,8 @@ class KafkaJournal:
         try:
             if topic not in self._producer.list_topics(timeout=_ASK_S).topics:
                 self._create()
-            described = self._producer.list_topics(topic, timeout=_ASK_S).topics[topic]
-            resource = library.admin.ConfigResource(library.admin.ConfigResource.Type.TOPIC, topic)
-            found = self._admin.describe_configs([resource], request_timeout=_ASK_S)[resource].result()
+            described = self._described()
+            found = self._settings()
         except library.KafkaException as error:
             raise StartError(
                 f"the topic {topic} cannot be made or described: {error.args[0].str()}",
@@ -110,6 +110,35 @@ class KafkaJournal:
                 remedy="the log is one order: make the topic anew with 1 partition",
             )
         self._check({name: entry.value for name, entry in found.items()}, described)
+
+    def _described(self) -> Any:
+        """The topic's partitions. A topic that was just made has its leader a moment later."""
+        deadline = time.monotonic() + _ASK_S
+        while True:
+            found = self._producer.list_topics(self._options.topic, timeout=_ASK_S).topics[
+                self._options.topic
+            ]
+            if found.error is None and all(it.error is None for it in found.partitions.values()):
+                return found
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"the topic {self._options.topic} has no leader", remedy="look at the brokers of Kafka"
+                )
+            time.sleep(_AGAIN_S)
+
+    def _settings(self) -> Any:
+        """The topic's settings. Another broker may hear of a new topic later than the one that made it."""
+        admin = self._library.admin
+        resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self._options.topic)
+        deadline = time.monotonic() + _ASK_S
+        while True:
+            try:
+                return self._admin.describe_configs([resource], request_timeout=_ASK_S)[resource].result()
+            except self._library.KafkaException as error:
+                unknown = error.args[0].code() == self._library.KafkaError.UNKNOWN_TOPIC_OR_PART
+                if not unknown or time.monotonic() > deadline:
+                    raise
+            time.sleep(_AGAIN_S)
 
     def _create(self) -> None:
         library, topic = self._library, self._options.topic
@@ -132,12 +161,6 @@ class KafkaJournal:
         except library.KafkaException as error:
             if error.args[0].code() != library.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        deadline = time.monotonic() + _ASK_S
-        while self._producer.list_topics(topic, timeout=_ASK_S).topics[topic].error is not None:
-            if time.monotonic() > deadline:
-                raise StartError(
-                    f"the topic {topic} was made, but has no leader", remedy="look at the brokers"
-                )
 
     def _check(self, settings: dict[str, str], described: Any) -> None:
         copies = len(described.partitions[_PARTITION].replicas)

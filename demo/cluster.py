@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.kafka import jars
-from tests.support.cluster import make_brokers, make_nodes, wait_for_owner
+from tests.support.cluster import make_nodes, start_brokers, wait_for_owner
 
 
 def main() -> None:
@@ -25,12 +25,7 @@ def main() -> None:
         print(
             "starting three brokers of Kafka; the first time they are fetched from Maven Central", flush=True
         )
-        brokers = make_brokers(folder, jars(options.jars.absolute()), 3)
-        for broker in brokers:
-            ends.callback(broker.close)
-            broker.launch()
-        for broker in brokers:
-            broker.wait_until_serving()
+        brokers = start_brokers(ends, folder, jars(options.jars.absolute()), 3)
         nodes = make_nodes(folder, brokers, "ab")
         for node in nodes:
             ends.callback(node.close)

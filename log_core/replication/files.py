@@ -21,10 +21,21 @@ from penstock.log_core.replication.owner import Owner
 if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Batch
 
-__all__ = ["ReplicatedFiles"]
+__all__ = ["ReplicatedFiles", "file_names"]
 
 _UNANSWERED_MAX: Final = 8 * 1024 * 1024
 """Bytes of a whole file that are on their way at once: confirms wait behind them."""
+
+
+def _travels(name: str) -> bool:
+    # The log's own files are in a folder below. Of a file without a name the kernel says "(deleted)".
+    return "/" in name and not name.endswith((".new", ".part", " (deleted)")) and "/quarantine/" not in name
+
+
+def file_names(root: Path) -> list[str]:
+    """The files of a data folder that travel, in order of their names."""
+    names = (str(path.relative_to(root)) for path in root.glob("shard-*/**/*") if path.is_file())
+    return sorted(name for name in names if _travels(name))
 
 
 class ReplicatedFiles(Files):
@@ -47,10 +58,7 @@ class ReplicatedFiles(Files):
         if not path.startswith(self._root):
             return None
         name = path[len(self._root) :]
-        # The log's own files are in a folder below. Of a file without a name the kernel says "(deleted)".
-        if "/" not in name or name.endswith((".new", " (deleted)")) or "/quarantine/" in name:
-            return None
-        return name
+        return name if _travels(name) else None
 
     def _name_of(self, fd: int) -> str | None:
         return self._name(os.readlink(f"/proc/self/fd/{fd}"))

@@ -294,6 +294,7 @@ class Follower:
     def __init__(self, library: Any, options: KafkaOptions, first: int, group: str) -> None:
         self._library = library
         self._topic = options.topic
+        self._told = ""
         self._consumer = library.Consumer(
             options.client()
             | {
@@ -330,6 +331,9 @@ class Follower:
                 )
             elif error.fatal():
                 raise JournalFailed(f"Kafka cannot be read any more: {error.str()}")
+            elif error.str() != self._told:
+                self._told = error.str()
+                _LOG.warning("Kafka cannot be read for now: %s", self._told)
         return found
 
     def bounds(self, seconds: float) -> Bounds:

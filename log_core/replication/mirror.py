@@ -33,9 +33,9 @@ class Mirror:
         self._fds: dict[str, int] = {}
         self._parts: dict[str, Begin] = {}
         """Where files begin of which not all parts came yet."""
+        self._clean = Folder(root).clean
         Folder(root).make()
-        # They belong to the node's own time as an owner, or to a reading that ended half-way.
-        Folder(root).clean.unlink(missing_ok=True)
+        # Of a reading that ended half-way.
         for part in root.glob(f"shard-*/**/*{_PART}"):
             part.unlink()
         position.boot = boot_id()
@@ -55,6 +55,8 @@ class Mirror:
 
     def _apply(self, offset: int, entry: Entry) -> None:
         name, position = entry.name, self.position
+        if name:
+            self._clean.unlink(missing_ok=True)  # it was true of the folder as this node left it
         match entry.kind:
             case Kind.WRITE:
                 fd = self._open(name)
@@ -96,6 +98,7 @@ class Mirror:
         self._close(name)
         (self._root / (name + _PART)).replace(self._root / name)
         self.position.begins[name] = self._parts.pop(name)
+        self.position.missing = max(self.position.missing - 1, 0)
 
     def _open(self, name: str) -> int:
         fd = self._fds.get(name)

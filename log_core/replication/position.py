@@ -52,6 +52,8 @@ class Position:
     """Bytes of all entries ever appended, as far as this folder knows."""
     owner: bool = False
     """The folder was an owner's, which has not closed it."""
+    missing: int = 0
+    """Files of the folder that a first owner has still to send: without them nobody may serve."""
     boot: str = ""
     """The start of the machine whose memory may hold parts of the folder; empty: all of it is on the disk."""
     begins: dict[str, Begin] = field(default_factory=dict)

@@ -124,6 +124,12 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
     return work(config, load=load)
 
 
+def _allow_open_files() -> None:
+    """Raise the soft limit: the usual 1024 is for programs that use select(); each connection needs one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def _serve_node(config: Config, load: Callable[[], Config] | None) -> int:
     # Here, since one machine alone needs none of it.
     from penstock.cluster.node import run_node
@@ -133,6 +139,7 @@ def _serve_node(config: Config, load: Callable[[], Config] | None) -> int:
 
     tell = child_pipe()
     if tell is not None:
+        _allow_open_files()
         return run_node(config, lambda replica: work(config, load=load, replica=replica), tell)
     client_library()
     journal_options(config)
@@ -150,9 +157,7 @@ def work(
 
     A worker says the line of `ready` to its supervisor, by `membership`.
     """
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The usual soft limit of 1024 is for programs that use select(); each connection needs one.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    _allow_open_files()
     return_large_blocks()
     times = StartTimes()
     tls = open_tls(config)

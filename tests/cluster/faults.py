@@ -25,7 +25,7 @@ import pika
 from pika.exceptions import AMQPError
 
 from bench.kafka import Kafka, jars
-from tests.support.cluster import Node, make_brokers, make_nodes, wait_for_owner
+from tests.support.cluster import Node, make_nodes, start_brokers, wait_for_owner
 
 SETTLE_S = 20.0
 
@@ -190,17 +190,11 @@ FAULTS: list[Callable[[list[Node], list[Kafka], random.Random], None]] = [
 ]
 
 
-def run(folder: Path, jar_folder: Path, *, brokers: int, nodes: int, faults: list[str], seed: int) -> Report:
-    """Run the faults in turn; the verdict. Everything that was started is ended."""
+def run(folder: Path, kafka: list[Kafka], *, nodes: int, faults: list[str], seed: int) -> Report:
+    """Run the faults in turn over brokers that serve; the verdict. The nodes are ended."""
     chance = random.Random(seed)
     report = Report()
     with ExitStack() as ends:
-        kafka = make_brokers(folder, jars(jar_folder), brokers)
-        for broker in kafka:
-            ends.callback(broker.kill9)
-            broker.launch()
-        for broker in kafka:
-            broker.wait_until_serving()
         gateways = make_nodes(folder, kafka, "abcdef"[:nodes])
         for node in gateways:
             ends.callback(node.kill9)
@@ -324,15 +318,10 @@ def main() -> int:
     order = [chosen[number % len(chosen)] for number in range(options.faults)]
     random.Random(options.seed).shuffle(order)
     print(f"seed {options.seed}, {options.brokers} brokers, {options.nodes} nodes")
-    with tempfile.TemporaryDirectory(prefix="penstock-cluster-") as folder:
-        report = run(
-            Path(folder),
-            options.jars.absolute(),
-            brokers=options.brokers,
-            nodes=options.nodes,
-            faults=order,
-            seed=options.seed,
-        )
+    with ExitStack() as ends:
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="penstock-cluster-")))
+        kafka = start_brokers(ends, folder, jars(options.jars.absolute()), options.brokers)
+        report = run(folder, kafka, nodes=options.nodes, faults=order, seed=options.seed)
     for name, pauses in sorted(report.pauses.items()):
         print(f"{name}: {len(pauses)} times, longest without a confirm {max(pauses):.2f} s")
     print(

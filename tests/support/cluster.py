@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from bench.kafka import Kafka, cluster_id
 from tests.support.brokers import BrokerFailed, Gateway, free_port
 
-__all__ = ["Node", "make_brokers", "make_nodes"]
+__all__ = ["Node", "make_brokers", "make_nodes", "start_brokers", "wait_for_owner"]
 
 _HEAP = ("-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -66,6 +66,17 @@ def make_brokers(folder: Path, jars: Path, count: int) -> list[Kafka]:
         )
         for number in quorum
     ]
+
+
+def start_brokers(ends: ExitStack, folder: Path, jars: Path, count: int) -> list[Kafka]:
+    """Brokers that serve; `ends` ends them."""
+    brokers = make_brokers(folder, jars, count)
+    for broker in brokers:
+        ends.callback(broker.close)
+        broker.launch()
+    for broker in brokers:
+        broker.wait_until_serving()
+    return brokers
 
 
 def make_nodes(folder: Path, brokers: list[Kafka], names: str, **settings: str) -> list[Node]:

@@ -91,9 +91,15 @@ async def _stand_by(
         identity=_identity(config),
         group=f"{journal.topic}.{node_name(config)}",
         suspect_s=config.cluster.suspect_s,
+        on_follows=lambda: loop.call_soon_threadsafe(follows),
         on_owner=lambda owner: loop.call_soon_threadsafe(relay.follow, owner),
     )
     ended: asyncio.Future[Claimed | None] = loop.create_future()
+
+    def follows() -> None:
+        tell("standby")
+        words = " ".join(f"{name}={address}" for name, address in addresses.items())
+        print(f"standby node={node_name(config)} {words} data={root.absolute()}", flush=True)
 
     def run() -> None:
         try:
@@ -108,9 +114,6 @@ async def _stand_by(
     addresses = await relay.start()
     try:
         threading.Thread(target=run, name="penstock-standby", daemon=True).start()
-        tell("standby")
-        words = " ".join(f"{name}={address}" for name, address in addresses.items())
-        print(f"standby node={node_name(config)} {words} data={root.absolute()}", flush=True)
         return await ended
     finally:
         await relay.stop()

@@ -13,7 +13,7 @@ from penstock.cluster.standby import Claimed
 from penstock.log_core.files.files import Files
 from penstock.log_core.replication.committer import JournalCommitter
 from penstock.log_core.replication.entries import Kind, encode
-from penstock.log_core.replication.files import ReplicatedFiles
+from penstock.log_core.replication.files import ReplicatedFiles, file_names
 from penstock.log_core.replication.journal import JournalFailed
 from penstock.log_core.replication.kafka import KafkaJournal
 from penstock.log_core.replication.mirror import sync_all
@@ -47,13 +47,13 @@ class Replica:
         self._position = position
         self._spare_bytes = spare_bytes
         self._ends = threading.Event()
-        self._stopping_at: float | None = None
         self._trimmed_at = time.monotonic()
         self._trimmed_to = -1
+        self._unknown: set[str] = set()
+        """Files whose place in the journal was not known at the last look."""
         self._thread = threading.Thread(target=self._run, name="penstock-replica", daemon=True)
-        if claimed.is_first:
-            for name in self._names():
-                self.files.send(name)
+        if claimed.sends_folder:
+            self._send_folder()
         self._thread.start()
 
     def committer(self, files: Files, done: Callable[[int, int, OSError | None], object]) -> JournalCommitter:
@@ -65,13 +65,14 @@ class Replica:
         """Seconds since the newest entry that Kafka answered was sent, 0.0 when all are answered."""
         return 0.0 if self.owner.kept == self.owner.last else boot_time() - self.owner.answered_at
 
-    def _names(self) -> list[str]:
-        found = []
-        for path in sorted(self._root.glob("shard-*/**/*")):
-            name = str(path.relative_to(self._root))
-            if path.is_file() and "/quarantine/" not in name and not name.endswith((".new", ".part")):
-                found.append(name)
-        return found
+    def _send_folder(self) -> None:
+        """Send all files. Only then POSITION says that the folder is the journal's. Raises JournalFailed."""
+        for name in file_names(self._root):
+            self.files.send(name)
+        if not self.owner.wait_kept(self.owner.last):
+            raise JournalFailed(str(self.owner.failed))
+        self._position.missing = 0
+        self._note()
 
     # The thread
 
@@ -91,8 +92,6 @@ class Replica:
                 if now - self._trimmed_at >= _TRIM_EACH_S:
                     self._trimmed_at = now
                     self._trim()
-                if self._stopping_at is not None and now > self._stopping_at and self.unanswered_s > _STOP_S:
-                    owner.fail(JournalFailed("the gateway stopped while Kafka did not answer"))
             except JournalFailed as error:
                 _LOG.warning("%s", error)
             except OSError as error:
@@ -111,10 +110,14 @@ class Replica:
 
     def _trim(self) -> None:
         """Delete what no file needs; send old files again while the journal is too large."""
-        begins = self.owner.begins()
-        names = self._names()
-        if not names or any(name not in begins for name in names):
-            return  # a file is on its way: its place is not known yet
+        names, begins = file_names(self._root), self.owner.begins()
+        unknown = {name for name in names if name not in begins}
+        if unknown or not names:
+            # As a rule they are on their way. Where a claim of another node fell into one, it is sent again.
+            for name in unknown & self._unknown:
+                self.files.send(name)
+            self._unknown = unknown
+            return
         oldest = min(names, key=lambda name: begins[name].offset)
         folder_bytes = sum(
             (self._root / name).stat().st_size for name in names if (self._root / name).exists()
@@ -131,20 +134,27 @@ class Replica:
 
     def stopping(self) -> None:
         """The gateway stops: it waits for Kafka no longer than some seconds."""
-        self._stopping_at = time.monotonic() + _STOP_S
+
+        def look() -> None:
+            if self.unanswered_s > _STOP_S / 2:
+                self.owner.fail(JournalFailed("the gateway stopped while Kafka did not answer"))
+
+        timer = threading.Timer(_STOP_S, look)
+        timer.daemon = True
+        timer.start()
 
     def close(self) -> None:
-        """Behind the log's end. If all is kept, the folder is a standby's again, and the log is released."""
+        """Behind the log's end. If all is kept, the log is released, and the folder is a standby's again."""
         self._ends.set()
         self._thread.join()
         owner = self.owner
         if owner.failed is not None or not owner.wait_kept(owner.last, _STOP_S):
             return
+        try:
+            self._journal.hint(encode(Kind.RELEASE, owner.claim, 0))  # first: clients wait for the next owner
+        except JournalFailed as error:
+            _LOG.warning("the log was not released, standbys wait: %s", error)
         sync_all(self._root)
         self._position.owner = False
         self._position.boot = ""
         self._note()
-        try:
-            self._journal.hint(encode(Kind.RELEASE, owner.claim, 0))
-        except JournalFailed as error:
-            _LOG.warning("the log was not released, standbys wait: %s", error)

@@ -3,6 +3,9 @@
 It suspects the owner after `suspect_s` without an entry. Only time counts in which Kafka answered and had
 nothing more to read, so a node that is cut off itself suspects nobody. A RELEASE needs no waiting. Standbys
 wait for a random moment more, so that two of them seldom claim at once; if they do, the later claim wins.
+
+A folder that was a gateway's alone may become the first of a cluster: its owner sends it whole. Until then
+no other node may serve, and no entry of another node may touch that folder.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import StartError
-from penstock.log_core.files.layout import Folder
 from penstock.log_core.replication.entries import Kind, decode, encode
 from penstock.log_core.replication.fence import Verdict
+from penstock.log_core.replication.files import file_names
 from penstock.log_core.replication.journal import Bounds, JournalFailed
 from penstock.log_core.replication.kafka import Follower, KafkaJournal, Trimmed
 from penstock.log_core.replication.mirror import Mirror, begin_anew, sync_all
@@ -49,8 +52,8 @@ class Claimed:
     claim: int
     """Offset of its CLAIM."""
     position: Position
-    is_first: bool
-    """The journal was empty: the folder as it is must be sent."""
+    sends_folder: bool
+    """The folder was a gateway's alone: it must be sent as it is."""
 
 
 class Standby:
@@ -64,17 +67,23 @@ class Standby:
         identity: dict[str, object],
         group: str,
         suspect_s: float,
+        on_follows: Callable[[], object],
         on_owner: Callable[[dict[str, object] | None], object],
     ) -> None:
-        """`identity`: of this node, for its CLAIM. `on_owner` is told of each new owner, None = released."""
+        """`identity`: of this node, for its CLAIM. `on_follows` is told once, when the folder is found to
+        belong to the journal. `on_owner` is told of each new owner, None = released."""
         self._journal = journal
         self._root = root
         self._identity = identity
         self._group = group
         self._suspect_s = suspect_s
+        self._on_follows = on_follows
         self._on_owner = on_owner
         self._stopping = threading.Event()
         self._released = False
+        self._sends_folder = False
+        self._claimed_at = -1
+        self._warned_of = 0
         self._silent_s = 0.0
         self._asked_at = 0.0
         self._noted_at = 0.0
@@ -88,34 +97,30 @@ class Standby:
 
         Raises StartError, JournalFailed, EntryDamaged, Hole, OSError.
         """
+        position, self._sends_folder = self._position()
+        self._on_follows()
         while True:
-            position, is_first = self._position()
             follower = self._journal.follow(position.offset, self._group)
             try:
-                return self._follow(follower, Mirror(self._root, position), is_first)
+                return self._follow(follower, Mirror(self._root, position))
             except Trimmed as error:
                 _LOG.warning("the folder is made anew from the journal: %s", error)
-                begin_anew(self._root, self._journal.topic)
+                position = begin_anew(self._root, self._journal.topic)
+                position.offset = self._journal.bounds().first
             finally:
                 follower.close()
 
     def _position(self) -> tuple[Position, bool]:
-        """Where to read on, and whether the folder is the first of the cluster. Raises StartError."""
+        """Where to read on, and whether the folder was a gateway's alone. Raises StartError."""
         topic, bounds = self._journal.topic, self._journal.bounds()
         found = Position.read(self._root)
-        has_files = (
-            bool(Folder(self._root).segment_numbers()) if (self._root / "shard-000").exists() else False
-        )
         if found is None:
-            if not has_files:
-                position = begin_anew(self._root, topic)
-                position.offset = bounds.first
-                return position, bounds.end == 0
+            if not file_names(self._root):
+                found = begin_anew(self._root, topic)
+                found.offset = bounds.first
+                return found, False
             if bounds.end > 0:
-                raise StartError(
-                    f"{self._root} holds a log of its own, and the topic {topic} holds another one",
-                    remedy="move the folder away: this node makes a new one; or name an empty topic",
-                )
+                raise self._foreign()
             return Position(topic), True
         if found.journal != topic:
             raise StartError(
@@ -133,40 +138,60 @@ class Standby:
             found.offset = bounds.first
         return found, False
 
-    def _follow(self, follower: Follower, mirror: Mirror, is_first: bool) -> Claimed | None:
+    def _foreign(self) -> StartError:
+        return StartError(
+            f"{self._root} holds a log of its own, and the topic {self._journal.topic} holds another one",
+            remedy="to join that cluster, move the folder away; to begin one with this folder, stop all "
+            "nodes, delete the topic and start this node first",
+        )
+
+    def _follow(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         self._silent_s, self._asked_at, self._released = 0.0, time.monotonic(), False
         delay = random.uniform(0, _SPREAD_S)
-        end = -1
         while not self._stopping.is_set():
-            counted = self._take(follower.poll(_ASK_EACH_S / 2), mirror)
-            if counted:
-                self._silent_s, is_first = 0.0, False
+            if self._take(follower.poll(_ASK_EACH_S / 2), mirror):
+                self._silent_s = 0.0
             self._note(follower, mirror)
             if not self._due():
                 continue
             bounds = self._bounds(follower)
             if bounds is None:
                 continue
-            end = bounds.end
-            if mirror.position.offset < end:
+            if mirror.position.offset < bounds.end:
                 self._silent_s = 0.0
                 continue
+            if mirror.position.missing:
+                self._warn_missing(mirror.position.missing)
+                continue
             due = self._suspect_s + delay
-            if is_first and Folder(self._root).segment_numbers():
+            if self._sends_folder:
                 due = 0.0
             elif self._released:
                 due = delay * _SPREAD_RELEASED_S / _SPREAD_S
             elif mirror.position.claim < 0:
                 due = delay * _SPREAD_FIRST_S / _SPREAD_S
             if self._silent_s >= due:
-                return self._claim(follower, mirror, is_first)
-        mirror.note()
+                return self._claim(follower, mirror)
+        self._close(mirror)
+        return None
+
+    def _close(self, mirror: Mirror) -> None:
+        """Leave the folder so that this node can go on from it after a restart of the machine."""
+        resumable = mirror.resumable and not self._sends_folder
         mirror.close()
-        sync_all(self._root)
-        if mirror.resumable and not is_first:
+        if resumable:
+            sync_all(self._root)
             mirror.position.boot = ""
             mirror.position.write(self._root, sync=True)
-        return None
+
+    def _warn_missing(self, missing: int) -> None:
+        if missing != self._warned_of:
+            self._warned_of = missing
+            _LOG.warning(
+                "the first owner has not sent %d of its files, so no node can serve: stop all nodes, "
+                "delete the topic, and start the node that has the folder",
+                missing,
+            )
 
     def _due(self) -> bool:
         return time.monotonic() - self._asked_at >= (0.02 if self._released else _ASK_EACH_S)
@@ -187,13 +212,17 @@ class Standby:
         counted = False
         for offset, raw in entries:
             entry = decode(raw)
+            if self._sends_folder and offset != self._claimed_at:
+                raise self._foreign()
             verdict = mirror.take(offset, len(raw), entry)
             if verdict is Verdict.SKIP:
                 continue
             counted = True
             self._released = verdict is Verdict.RELEASED
             if verdict is Verdict.CLAIMED:
-                self._on_owner(json.loads(entry.payload))
+                owner = json.loads(entry.payload)
+                mirror.position.missing = int(owner.get("files", 0))
+                self._on_owner(owner)
             elif verdict is Verdict.RELEASED:
                 self._on_owner(None)
         return counted
@@ -203,23 +232,30 @@ class Standby:
         if now - self._noted_at < _NOTE_EACH_S:
             return
         self._noted_at = now
-        mirror.note()
+        if not self._sends_folder:  # its position is true when all of it is sent
+            mirror.note()
         told = {**self._identity, "bytes": mirror.position.nbytes, "time": time.time()}
         follower.note(mirror.position.offset, json.dumps(told))
 
-    def _claim(self, follower: Follower, mirror: Mirror, is_first: bool) -> Claimed | None:
-        began = time.monotonic()
+    def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         reason = "first" if mirror.position.claim < 0 else "released" if self._released else "suspected"
-        payload = json.dumps(self._identity).encode()
-        claim = self._journal.claim(encode(Kind.CLAIM, 0, 0, payload=payload))
-        while mirror.position.offset <= claim:
-            if self._stopping.is_set():
-                return None
-            self._take(follower.poll(0.05), mirror)
+        files = len(file_names(self._root)) if self._sends_folder else 0
+        payload = json.dumps({**self._identity, "files": files}).encode()
+        claim = self._claimed_at = self._journal.claim(encode(Kind.CLAIM, 0, 0, payload=payload))
+        try:
+            while mirror.position.offset <= claim:
+                if self._stopping.is_set():
+                    self._journal.hint(encode(Kind.RELEASE, claim, 0))
+                    self._close(mirror)
+                    return None
+                self._take(follower.poll(0.05), mirror)
+        except StartError:  # another node claimed first: it can go on
+            self._journal.hint(encode(Kind.RELEASE, claim, 0))
+            raise
         mirror.close()
         position = mirror.position
         position.owner = True
-        position.write(self._root)
+        if not self._sends_folder:
+            position.write(self._root)
         _LOG.info("claimed", extra=fields(offset=claim, reason=reason))
-        _LOG.debug("the claim took %.3f s", time.monotonic() - began)
-        return Claimed(claim, position, is_first)
+        return Claimed(claim, position, self._sends_folder)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ _VARIABLE: Final = "PENSTOCK_NODE_PIPE"
 _DELAY_FIRST_S: Final = 0.5
 _DELAY_MAX_S: Final = 30.0
 _SETTLED_S: Final = 60.0
-_LOOK_S: Final = 0.02
+_LOOK_S: Final = 0.2
 
 
 def child_pipe() -> Callable[[str], object] | None:
@@ -69,13 +70,15 @@ class _Child:
         os.close(alive)
         os.set_blocking(told, False)
         self._told = told
+        self._ended = os.pidfd_open(self.process.pid)
         self._text = b""
         self.started_at = time.monotonic()
         self.followed = False
         self.claim: int | None = None
 
-    def look(self) -> None:
-        """Take in the lines that it told."""
+    def look(self, seconds: float = 0.0) -> None:
+        """Take in the lines that it told, waiting for one, or for its end."""
+        select.select([self._ended], [], [], seconds)
         with contextlib.suppress(BlockingIOError):
             self._text += os.read(self._told, 4096)
         *lines, self._text = self._text.split(b"\n")
@@ -85,8 +88,14 @@ class _Child:
             if word == "owner":
                 self.claim = int(rest)
 
+    def reload(self, *_: object) -> None:
+        """Pass SIGHUP on, once it would not end the process: an owner reads its configuration again."""
+        if self.followed:
+            self.process.send_signal(signal.SIGHUP)
+
     def close(self) -> None:
         self.look()
+        os.close(self._ended)
         os.close(self._told)
         os.close(self._alive)
 
@@ -127,9 +136,10 @@ def supervise_node(config: Config) -> int:
     delay_s, alive_at, is_ready = 0.0, 0.0, False
     while True:
         child = _Child()
+        signal.signal(signal.SIGHUP, child.reload)
         asked = False
         while child.process.poll() is None:
-            child.look()
+            child.look(_LOOK_S)
             now = time.monotonic()
             if child.followed and not is_ready:
                 is_ready = True
@@ -142,7 +152,6 @@ def supervise_node(config: Config) -> int:
                 asked = True
                 manager.stopping()
                 child.process.terminate()
-            time.sleep(_LOOK_S)
         child.close()
         code = child.process.returncode
         if asked or (code == 0 and stopping.is_set()):

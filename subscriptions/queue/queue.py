@@ -330,9 +330,8 @@ class Queue(Served):
 
     def _find_fast_path(self) -> None:
         """A consumer that is the only one may have a fast path."""
-        attached = self._consumers
-        is_alone = attached is not None and attached.count == 1 and self.kind in _ONE_BY_ONE
-        alone = attached.active if attached is not None and is_alone else None
+        found = self._consumers
+        alone = found.active if found is not None and found.count == 1 and self.kind in _ONE_BY_ONE else None
         way = getattr(alone, "way", None)
         self.fast_path = None if way is None else way(alone, self)
 

@@ -9,7 +9,7 @@ Source: AMQP 1.0 part 3 section 3.4.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel.appending import append, prepare
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from penstock.protocols.amqp10.channel.channel import Channel
 
 __all__ = ["PublishingLink"]
-
-_TTL_MAX: Final = 2**32 - 2
 
 
 class PublishingLink(IncomingLink):

@@ -35,7 +35,7 @@ class KafkaOptions:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.fast.interval.ms": 100,
-            "log_level": 3,
+            "log_level": 2,  # each failed attempt to connect is level 3: `KafkaJournal` tells it once
         }
         words = {
             "sasl.mechanism": self.sasl_mechanism,

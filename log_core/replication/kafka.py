@@ -31,6 +31,7 @@ _ASK_S: Final = 10.0
 _CLAIM_S: Final = 30.0
 _POLL_S: Final = 0.25
 _AGAIN_S: Final = 0.1
+_WARN_EACH_S: Final = 10.0
 
 
 class Trimmed(JournalFailed):
@@ -59,6 +60,7 @@ class KafkaJournal:
         self._options = options
         self._answer: Answer | None = None
         self._ends = False
+        self._warned_at = -_WARN_EACH_S
         settings = options.client() | {
             "acks": "all",
             "enable.idempotence": True,
@@ -71,6 +73,7 @@ class KafkaJournal:
             "compression.type": options.compression,
             "queue.buffering.max.messages": 10_000_000,
             "queue.buffering.max.kbytes": 2_097_151,
+            "error_cb": self._troubled,
         }
         try:
             self._producer = self._library.Producer(settings)
@@ -195,6 +198,12 @@ class KafkaJournal:
         while not self._ends:
             self._producer.poll(_POLL_S)
 
+    def _troubled(self, error: KafkaError) -> None:
+        """Brokers are gone, or refuse this node: librdkafka goes on trying, so it is told now and then."""
+        if time.monotonic() - self._warned_at >= _WARN_EACH_S:
+            self._warned_at = time.monotonic()
+            _LOG.warning("Kafka cannot be reached: %s", error.str())
+
     def _put(self, raw: bytes, on_delivery: Any) -> None:
         try:
             self._producer.produce(
@@ -256,6 +265,8 @@ class KafkaJournal:
         follower = self.follow(first, f"{self._options.topic}.gaps")
         try:
             while first < end:
+                if self._ends:
+                    raise JournalFailed("the journal was closed while Kafka did not answer")
                 for offset, raw in follower.poll(1.0):
                     if offset >= end:
                         return
@@ -356,5 +367,6 @@ class Follower:
             _LOG.debug("the position was not noted: %s", error.args[0].str())
 
     def close(self) -> None:
-        """End."""
-        self._consumer.close()
+        """End. The brokers are not told: a consumer's own close waits for ever when they are gone."""
+        self._consumer.unassign()
+        del self._consumer

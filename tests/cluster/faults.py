@@ -22,6 +22,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pika
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
 from bench.kafka import Kafka, jars
@@ -60,7 +61,7 @@ class Publisher(threading.Thread):
             turn += 1
             try:
                 self.publish(self._nodes[turn % len(self._nodes)])
-            except (AMQPError, OSError, TimeoutError):
+            except (AMQPError, AMQPConnectorException, OSError, TimeoutError):
                 self.stopping.wait(0.02)
 
     def publish(self, node: Node) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pika
@@ -128,6 +131,35 @@ def test_a_cluster_loses_nothing_when_its_owner_fails(broker: Kafka, tmp_path: P
     assert report.confirmed > 1000
     assert report.lost == [] and report.in_order
     assert set(report.pauses) == set(faults)
+
+
+@pytest.mark.timeout(300)
+def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path) -> None:
+    owner, standby, orphan = make_nodes(tmp_path, [broker], "abc", **{"cluster.name": "waits"})
+    with owner:
+        wait_for_owner([owner])
+        with standby, orphan:
+            publish(standby.amqp_port, 10)
+            [process] = orphan.children()
+            broker.kill9()
+            orphan.kill9()
+            standby.terminate()  # a clean stop, without Kafka
+            gone = pidfd(process)
+            broker.start()
+            publish(owner.amqp_port, 10)
+            assert depth(owner.amqp_port) == 20 and owner.is_owner
+            broker.kill9()
+            owner.clean_exit_codes = frozenset({0, 1})  # 1: it cannot say that all is kept
+            owner.terminate()
+            assert gone is None or select.select([gone], [], [], 60)[0], "it outlived its supervisor"
+    broker.start()
+
+
+def pidfd(pid: int) -> int | None:
+    """A descriptor that is readable when the process has ended; None: it has."""
+    with suppress(ProcessLookupError):
+        return os.pidfd_open(pid)
+    return None
 
 
 @pytest.mark.parametrize(

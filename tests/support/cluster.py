@@ -72,7 +72,7 @@ def start_brokers(ends: ExitStack, folder: Path, jars: Path, count: int) -> list
     """Brokers that serve; `ends` ends them."""
     brokers = make_brokers(folder, jars, count)
     for broker in brokers:
-        ends.callback(broker.close)
+        ends.callback(broker.kill9)  # without its majority, a broker does not stop by itself
         broker.launch()
     for broker in brokers:
         broker.wait_until_serving()

@@ -1,8 +1,9 @@
 """Starts a node's process, starts it again when it ends, and releases the log in the name of a dead owner.
 
-A process that cannot start ends the supervisor, with its exit code. One that followed the log is started
-again: at once when it had run for a minute, later when it ends again and again. SIGTERM and SIGINT end both.
-When the supervisor is gone the process ends, too: a pipe between them tells.
+A first process that cannot start ends the supervisor, with its exit code. Once one has followed the log,
+each is started again, since Kafka may be away for a while: at once when it had run for a minute, later when
+it ends again and again. SIGTERM and SIGINT end both. When the supervisor is gone the process ends, too: a
+pipe between them tells.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _DELAY_FIRST_S: Final = 0.5
 _DELAY_MAX_S: Final = 30.0
 _SETTLED_S: Final = 60.0
 _LOOK_S: Final = 0.2
+_ALONE_S: Final = 30.0
+"""A process whose supervisor is gone has so long for a clean stop."""
 
 
 def child_pipe() -> Callable[[str], object] | None:
@@ -50,6 +53,8 @@ def child_pipe() -> Callable[[str], object] | None:
     def watch() -> None:
         os.read(alive, 1)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_ALONE_S)
+        os._exit(1)  # nobody else would end it
 
     threading.Thread(target=watch, name="penstock-supervised", daemon=True).start()
     return lambda line: os.write(told, f"{line}\n".encode())
@@ -153,10 +158,11 @@ def supervise_node(config: Config) -> int:
                 manager.stopping()
                 child.process.terminate()
         child.close()
+        is_ready = is_ready or child.followed
         code = child.process.returncode
         if asked or (code == 0 and stopping.is_set()):
             return max(code, 0)
-        if not child.followed:
+        if not is_ready:
             return code if code > 0 else 1
         if child.claim is not None:
             releaser.release(child.claim)

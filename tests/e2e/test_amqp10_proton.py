@@ -56,6 +56,26 @@ def queue(channel: Any) -> str:
     return name
 
 
+def test_metrics_count_the_protocol_by_its_own_name(tmp_path: Path) -> None:
+    """While its client is there, and after it has gone."""
+    with Gateway(tmp_path, settings={**SETTINGS, "metrics.listen": "127.0.0.1:0"}) as gateway:
+
+        def published() -> float:
+            page = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}/metrics", timeout=LIMIT_S)
+            name = 'rabbitmq_global_messages_received_total{protocol="amqp10"} '
+            [line] = [line for line in page.text.splitlines() if line.startswith(name)]
+            return float(line.removeprefix(name))
+
+        assert published() == 0
+        connection = BlockingConnection(
+            f"amqp://guest:guest@127.0.0.1:{gateway.amqp_port}", timeout=LIMIT_S, allowed_mechs="PLAIN"
+        )
+        connection.create_sender("topic://metrics").send(Message(body="1"), timeout=LIMIT_S)
+        assert published() == 1
+        connection.close()
+        assert published() == 1
+
+
 def test_a_message_comes_as_it_was_sent(connect: Connect, queue: str) -> None:
     connection = connect()
     receiver = connection.create_receiver(f"/queues/{queue}")

@@ -42,7 +42,7 @@ ByProtocol = Mapping[str, Totals]
 
 def totals(api: Management) -> ByProtocol:
     """Messages that clients moved, by protocol and version. It asks every connection: once for a page."""
-    found = {name: Totals() for name in ("amqp091", *_MQTT, "native")}
+    found = {name: Totals() for name in ("amqp091", "amqp10", *_MQTT, "native")}
     for front in _CLIENTS:
         for spoken, moved in api.registry.totals_by_version(front).items():
             if spoken:

@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.cli.audit import add_audit
@@ -28,8 +28,10 @@ from penstock.cli.nouns import Nouns, add_target
 from penstock.cli.top import add_top
 from penstock.cli.topics import add_topics
 from penstock.cli.webhooks import add_webhooks
-from penstock.config import Loaded, load
 from penstock.errors import ConfigError, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.config import Loaded
 
 __all__ = ["main"]
 
@@ -149,6 +151,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _loaded(parsed: argparse.Namespace) -> Loaded:
+    from penstock.config import load
+
     flags = {}
     if parsed.data is not None:
         flags["log.data_dir"] = ("--data", parsed.data)

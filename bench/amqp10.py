@@ -15,7 +15,7 @@ import tempfile
 import time
 from ctypes import c_int64
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pika
 
@@ -173,6 +173,10 @@ def measure(broker: Broker, address: str, *, settled: bool, size: int, seconds: 
     return moved / passed, used / max(moved, 1) * 1e6
 
 
+COMPARABLE: Final = 1000
+"""Messages per second below which CPU time says little about a message."""
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.amqp10", description=__doc__)
@@ -195,8 +199,11 @@ def main() -> None:
                     rate, used = measure(
                         broker, address, settled=settled, size=options.size, seconds=options.seconds
                     )
-                    cpu[broker.name, settled] = used
                     word = "settled" if settled else "unsettled"
+                    if rate < COMPARABLE:
+                        print(f"{broker.name:9} {word:9} {rate:9,.0f} messages/s: too few to compare")
+                        continue
+                    cpu[broker.name, settled] = used
                     print(f"{broker.name:9} {word:9} {rate:9,.0f} messages/s {used:8.1f} us of CPU each")
     for settled in (False, True):
         if ("penstock", settled) in cpu and ("rabbitmq", settled) in cpu:

@@ -278,8 +278,15 @@ class KafkaJournal:
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""
         follower = self.follow(0, f"{self._options.topic}.bounds")
+        deadline = time.monotonic() + _ASK_S
         try:
-            return follower.bounds(_ASK_S)
+            while True:
+                try:
+                    return follower.bounds(_ASK_S)
+                except JournalFailed:  # a client that is new may not know the leader of a new topic yet
+                    if self._ends or time.monotonic() > deadline:
+                        raise
+                time.sleep(_AGAIN_S)
         finally:
             follower.close()
 

@@ -2,7 +2,8 @@
 
 It suspects the owner after `suspect_s` without an entry. Only time counts in which Kafka answered and had
 nothing more to read, so a node that is cut off itself suspects nobody. A RELEASE needs no waiting. Standbys
-wait for a random moment more, so that two of them seldom claim at once; if they do, the later claim wins.
+wait for a random moment more, so that two of them seldom claim at once; if they do, the later claim wins, and
+the node of the earlier one goes on as a standby.
 
 A folder that was a gateway's alone may become the first of a cluster: its owner sends it whole. Until then
 no other node may serve, and no entry of another node may touch that folder.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import random
 import threading
 import time
@@ -41,6 +43,8 @@ _COUNTED_MAX_S: Final = 0.5
 _NOTE_EACH_S: Final = 1.0
 _SPREAD_S: Final = 0.5
 _SPREAD_RELEASED_S: Final = 0.1
+_RIVALS_S: Final = 0.1
+"""A claim of another node that comes so soon after one's own was made without knowing of it."""
 _SPREAD_FIRST_S: Final = 3.0
 """Of a journal that had no owner yet: the nodes of a new cluster are often started together."""
 
@@ -171,7 +175,10 @@ class Standby:
             elif mirror.position.claim < 0:
                 due = delay * _SPREAD_FIRST_S / _SPREAD_S
             if self._silent_s >= due:
-                return self._claim(follower, mirror)
+                claimed = self._claim(follower, mirror)
+                if claimed is not None:
+                    return claimed
+                self._silent_s, delay = 0.0, random.uniform(0, _SPREAD_S)
         self._close(mirror)
         return None
 
@@ -222,7 +229,8 @@ class Standby:
             if verdict is Verdict.CLAIMED:
                 owner = json.loads(entry.payload)
                 mirror.position.missing = int(owner.get("files", 0))
-                self._on_owner(owner)
+                if offset != self._claimed_at:
+                    self._on_owner(owner)
             elif verdict is Verdict.RELEASED:
                 self._on_owner(None)
         return counted
@@ -238,20 +246,27 @@ class Standby:
         follower.note(mirror.position.offset, json.dumps(told))
 
     def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
+        """Claim the log; None: another node has claimed it since, or `stop` was called."""
         reason = "first" if mirror.position.claim < 0 else "released" if self._released else "suspected"
         files = len(file_names(self._root)) if self._sends_folder else 0
         payload = json.dumps({**self._identity, "files": files}).encode()
         claim = self._claimed_at = self._journal.claim(encode(Kind.CLAIM, 0, 0, payload=payload))
         try:
-            while mirror.position.offset <= claim:
-                if self._stopping.is_set():
-                    self._journal.hint(encode(Kind.RELEASE, claim, 0))
-                    self._close(mirror)
-                    return None
-                self._take(follower.poll(0.05), mirror)
+            # A little longer than needed: of nodes that claim at once, only the last one begins to serve.
+            until = math.inf
+            while time.monotonic() < until and not self._stopping.is_set():
+                self._take(follower.poll(_RIVALS_S / 5), mirror)
+                if until == math.inf and mirror.position.offset > claim:
+                    until = time.monotonic() + _RIVALS_S
         except StartError:  # another node claimed first: it can go on
             self._journal.hint(encode(Kind.RELEASE, claim, 0))
             raise
+        if self._stopping.is_set():
+            self._journal.hint(encode(Kind.RELEASE, claim, 0))
+            return None
+        if mirror.position.claim != claim:
+            _LOG.info("another node claimed at the same time", extra=fields(offset=mirror.position.claim))
+            return None
         mirror.close()
         position = mirror.position
         position.owner = True

@@ -174,7 +174,7 @@ links:  ## make the links src/penstock/<folder> anew
 clean:  ## remove everything that make made; ./data stays
 	rm -rf .venv $(STAMPS) build dist src/*.egg-info tests/e2e/node/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find $(FOLDERS) \( -name '*.so' -o -name '*.c' \) -delete
+	find $(FOLDERS) src/penstock \( -name '*.so' -o -name '*.c' \) -delete
 	find $(FOLDERS) src tests demo -name __pycache__ -prune -exec rm -rf {} +
 
 # Set-up
@@ -213,7 +213,7 @@ kernels: $(STAMPS)/kernels
 	@find $(FOLDERS) -name '*.cpython-*.so' | while read -r so; do [ -e "$${so%%.cpython-*}.pyx" ] || rm -v "$$so"; done
 
 $(STAMPS)/kernels: $(STAMPS)/project $(SOURCES)
-	@echo "penstock: compiling the kernels (the first time, two to six minutes on two cores)"
+	@echo "penstock: compiling the kernels (the first time, one to three minutes on two cores)"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 

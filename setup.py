@@ -39,6 +39,10 @@ elif os.environ.get("PENSTOCK_FAST_BUILD"):
     FLAGS = ["-O0", "-w"]
 
 
+SHARED = "penstock._cyutility"
+"""Holds Cython's own code for memory views once: each kernel would compile a copy of it, a megabyte of C."""
+
+
 class Build(build_ext):
     """Says how far it is and how long the rest may take, by the size of the C that is left."""
 
@@ -92,6 +96,9 @@ def kernels() -> list[Extension]:
                         extra_link_args=LINK,
                     )
                 )
+    found.append(
+        Extension(SHARED, ["src/penstock/_cyutility.c"], extra_compile_args=FLAGS, extra_link_args=LINK)
+    )
     return sorted(found, key=lambda extension: extension.name)
 
 
@@ -101,6 +108,7 @@ if __name__ == "__main__":
             kernels(),
             include_path=[str(SOURCE)],
             language_level=3,
+            shared_utility_qualified_name=SHARED,
             nthreads=CORES,
             quiet="-q" in sys.argv,
             compiler_directives={

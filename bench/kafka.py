@@ -7,6 +7,7 @@ script; it is stopped by its process id.
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
 import subprocess
@@ -38,28 +39,33 @@ def fetched(place: Path, artifacts: tuple[str, ...], *, alone: bool = False) -> 
     for program, package in (("java", "default-jre-headless"), ("mvn", "maven")):
         if shutil.which(program) is None:
             raise BrokerMissing(f"{program} is not installed: apt-get install {package}")
-    names = [artifact.split(":") for artifact in artifacts]
-    if not all((place / f"{name}-{version}.jar").exists() for _, name, version in names):
-        place.mkdir(parents=True, exist_ok=True)
-        nothing = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
-        without = f"<exclusions>{nothing}</exclusions>" if alone else ""
-        wanted = "".join(
-            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-            f"<version>{version}</version>{without}</dependency>\n"
-            for group, name, version in names
-        )
-        (place / "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0">\n<modelVersion>4.0.0</modelVersion>\n'
-            "<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>"
-            f"<packaging>pom</packaging>\n<dependencies>\n{wanted}</dependencies></project>\n"
-        )
-        fetch = ["mvn", "-q", "-B", "-f", str(place / "pom.xml"), "dependency:copy-dependencies"]
-        done = subprocess.run(
-            [*fetch, f"-DoutputDirectory={place}"], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise BrokerMissing(f"{', '.join(artifacts)} could not be fetched: {done.stdout}{done.stderr}")
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes one fetches
+        names = [artifact.split(":") for artifact in artifacts]
+        if not all((place / f"{name}-{version}.jar").exists() for _, name, version in names):
+            _fetch(place, names, alone)
     return place
+
+
+def _fetch(place: Path, names: list[list[str]], alone: bool) -> None:
+    nothing = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    without = f"<exclusions>{nothing}</exclusions>" if alone else ""
+    wanted = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+        f"<version>{version}</version>{without}</dependency>\n"
+        for group, name, version in names
+    )
+    (place / "pom.xml").write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0">\n<modelVersion>4.0.0</modelVersion>\n'
+        "<groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>"
+        f"<packaging>pom</packaging>\n<dependencies>\n{wanted}</dependencies></project>\n"
+    )
+    fetch = ["mvn", "-q", "-B", "-f", str(place / "pom.xml"), "dependency:copy-dependencies"]
+    done = subprocess.run([*fetch, f"-DoutputDirectory={place}"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        wanted = ", ".join(":".join(name) for name in names)
+        raise BrokerMissing(f"{wanted} could not be fetched: {done.stdout}{done.stderr}")
 
 
 def cluster_id() -> str:

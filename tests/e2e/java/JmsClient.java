@@ -1,5 +1,7 @@
-// Qpid JMS as it is: JmsClient URI NAME SCENARIO. It prints "ok", or an error.
+// Qpid JMS as it is. For each line "URI NAME SCENARIO" it prints "ok", or "failed" with the reason.
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.HashSet;
 import java.util.Set;
 import javax.jms.Connection;
@@ -19,25 +21,42 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 public class JmsClient {
     static final long LIMIT_MS = 100_000;
 
+    static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));
+
     public static void main(String[] arguments) throws Exception {
-        Connection connection = new JmsConnectionFactory("guest", "guest", arguments[0]).createConnection();
-        connection.setClientID(arguments[1]);
-        connection.start();
-        Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
-        switch (arguments[2]) {
-            case "work" -> work(session, arguments[1]);
-            case "topics" -> topics(session, arguments[1]);
-            case "request" -> request(connection, session, arguments[1]);
-            case "transaction" -> transaction(connection, session, arguments[1]);
-            case "durable" -> durable(connection, connection.createSession(false, Session.AUTO_ACKNOWLEDGE), arguments[1]);
-            case "shared" -> shared(connection.createSession(false, Session.AUTO_ACKNOWLEDGE), arguments[1]);
-            case "delay" -> delay(session, arguments[1]);
-            case "restart" -> restart(session, arguments[1]);
-            default -> throw new IllegalArgumentException(arguments[2]);
+        for (String line = INPUT.readLine(); line != null; line = INPUT.readLine()) {
+            String[] words = line.split(" ");
+            try {
+                run(words[0], words[1], words[2]);
+                System.out.println("ok");
+            } catch (Throwable failure) {
+                System.out.println("failed: " + failure);
+                failure.printStackTrace();
+            }
         }
-        connection.close();
-        System.out.println("ok");
         System.exit(0);
+    }
+
+    static void run(String uri, String name, String scenario) throws Exception {
+        Connection connection = new JmsConnectionFactory("guest", "guest", uri).createConnection();
+        try {
+            connection.setClientID(name);
+            connection.start();
+            Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
+            switch (scenario) {
+                case "work" -> work(session, name);
+                case "topics" -> topics(session, name);
+                case "request" -> request(connection, session, name);
+                case "transaction" -> transaction(connection, session, name);
+                case "durable" -> durable(connection, connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
+                case "shared" -> shared(connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
+                case "delay" -> delay(session, name);
+                case "restart" -> restart(session, name);
+                default -> throw new IllegalArgumentException(scenario);
+            }
+        } finally {
+            connection.close();
+        }
     }
 
     static void send(Session session, MessageProducer producer, int first, int count) throws Exception {
@@ -214,7 +233,7 @@ public class JmsClient {
         Set<String> seen = new HashSet<>();
         while (seen.size() < 10) seen.add(take(consumer).getText());
         System.out.println("restart");
-        System.in.read();
+        INPUT.readLine();
         send(session, producer, 10, 10);
         while (seen.size() < 20) {
             TextMessage message = take(consumer);

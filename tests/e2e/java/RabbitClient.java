@@ -1,4 +1,5 @@
-// RabbitMQ's Java client for AMQP 1.0 as it is: RabbitClient URI NAME SCENARIO. It prints "ok", or an error.
+// RabbitMQ's Java client for AMQP 1.0 as it is. For each line "URI NAME SCENARIO" it prints "ok", or "failed"
+// with the reason.
 
 import com.rabbitmq.client.amqp.AddressBuilder;
 import com.rabbitmq.client.amqp.Connection;
@@ -11,6 +12,8 @@ import com.rabbitmq.client.amqp.Publisher;
 import com.rabbitmq.client.amqp.RpcClient;
 import com.rabbitmq.client.amqp.RpcServer;
 import com.rabbitmq.client.amqp.impl.AmqpEnvironmentBuilder;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Map;
@@ -22,26 +25,38 @@ import java.util.concurrent.TimeUnit;
 public class RabbitClient {
     static final int LIMIT_S = 100;
 
+    static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));
+
     public static void main(String[] arguments) throws Exception {
-        String uri = arguments[0];
-        String name = arguments[1];
+        for (String line = INPUT.readLine(); line != null; line = INPUT.readLine()) {
+            String[] words = line.split(" ");
+            try {
+                run(words[0], words[1], words[2]);
+                System.out.println("ok");
+            } catch (Throwable failure) {
+                System.out.println("failed: " + failure);
+                failure.printStackTrace();
+            }
+        }
+        System.exit(0);
+    }
+
+    static void run(String uri, String name, String scenario) throws Exception {
         try (Environment environment = new AmqpEnvironmentBuilder().connectionSettings().uri(uri)
                 .environmentBuilder().build();
              Connection connection = environment.connectionBuilder()
                 .recovery().backOffDelayPolicy(com.rabbitmq.client.amqp.BackOffDelayPolicy.fixed(Duration.ofMillis(200)))
                 .connectionBuilder().build()) {
-            switch (arguments[2]) {
+            switch (scenario) {
                 case "work" -> work(connection, name);
                 case "topics" -> topics(connection, name);
                 case "request" -> request(connection, name);
                 case "stream" -> stream(connection, name);
                 case "priority" -> priority(connection, name);
                 case "restart" -> restart(connection, name);
-                default -> throw new IllegalArgumentException(arguments[2]);
+                default -> throw new IllegalArgumentException(scenario);
             }
         }
-        System.out.println("ok");
-        System.exit(0);
     }
 
     static void publish(Connection connection, String queue, int count, int first) throws Exception {
@@ -212,7 +227,7 @@ public class RabbitClient {
         publish(connection, queue, 100, 0);
         await(first, "messages before the restart");
         System.out.println("restart");
-        System.in.read();
+        INPUT.readLine();
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_S);
         while (true) {
             try {

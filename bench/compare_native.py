@@ -14,7 +14,7 @@ those that promise the same. Each goes into a topic of its own that was warmed b
 a run the bench sees to it that there is free memory that the host of a virtual machine need not be asked for
 (`bench/pages.py`).
 
-Reading: a topic is filled once, and read by each client in turn. What is read is in the page cache: the
+Reading: a topic is filled once, and read by each client in turn. The data is in the page cache: the
 bench reads the files of either broker right before a run; in the rows "from the disk" it has the system
 forget them.
 

@@ -25,7 +25,7 @@ pytest_plugins = ["tests.support.reports"]
 # Hundreds of processes are started: each would compile the gateway's 480 modules anew, half a second of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# What pika gives a connection to come about is 15 s, and none of the tests is about that.
+# pika gives a connection 15 s to open; no test is about that limit.
 pika.connection.Parameters.DEFAULT_SOCKET_TIMEOUT = LIMIT_S
 pika.connection.Parameters.DEFAULT_STACK_TIMEOUT = LIMIT_S
 

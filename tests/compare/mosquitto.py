@@ -75,7 +75,7 @@ class Run:
         _send_at_once(self._control)
 
     def run(self, steps: list[Step]) -> list[Seen]:
-        """What each step brought."""
+        """The packets that each step brought."""
         try:
             return [self._step(number, *step) for number, step in enumerate(steps)]
         finally:
@@ -137,7 +137,7 @@ class Run:
         wire.until_closed()
 
     def _settle(self) -> Any:
-        """What everybody gets up to the next mark; acknowledged as it comes."""
+        """Read each client up to the next mark, and acknowledge each message as it arrives."""
         for wire in self._wires.values():
             wire.send(b"\xc0\0")  # what was sent before is handled when this is answered
         seen: dict[int, list[Any]] = {client: [] for client in self._wires}
@@ -208,7 +208,7 @@ def reduced(seen: Seen, number: int, asked: dict[int, set[str]]) -> Any:
 
 
 def differences(brokers: list[Broker], seed: int) -> str:
-    """What differs first in the program of this seed; "" = nothing."""
+    """The first difference between the brokers in the program of this seed; "" = none."""
     steps = program(random.Random(seed))
     asked: dict[int, set[str]] = {client: set() for client in range(CLIENTS)}
     for kind, client, *words in steps:

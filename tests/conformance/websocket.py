@@ -1,4 +1,4 @@
-"""What chapter 6 of both specifications says of WebSocket: the same in both, but for how a fault is told.
+"""Chapter 6 of both specifications, WebSocket. They differ only in how the gateway reports a fault.
 
 Each version has a test for each statement (`test_6_websocket`), which calls what is here.
 """
@@ -23,7 +23,7 @@ def serving(folder: Path) -> Iterator[int]:
 
 
 def frames_are_binary(port: int, version: int, unique: str) -> None:
-    """What the gateway sends is; a text frame ends the connection, and its packet is not processed."""
+    """The gateway sends binary frames. A text frame ends the connection; its packet is not processed."""
     with closing(WebSocketWire(port, version)) as wire:
         wire.connect()
         wire.subscribe((unique, 0))
@@ -58,7 +58,7 @@ def packets_and_frames(port: int, version: int, unique: str, goodbye: bytes) -> 
 
 
 def sub_protocol(port: int, version: int) -> None:
-    """Whatever else is offered besides `mqtt`, that is selected."""
+    """The gateway selects `mqtt` among any other sub-protocols that the client offers."""
     for offered in ("mqtt", "other, mqtt", "mqtt, mqttv3.1"):
         with closing(WebSocketWire(port, version, offered)) as wire:
             assert (wire.status, wire.headers["sec-websocket-protocol"]) == (b"101", "mqtt")

@@ -66,7 +66,7 @@ class Receipt:
 
 @dataclass(slots=True)
 class History:
-    """What one publisher did and its consumer saw. The publisher's and the consumer's thread share it."""
+    """The record of one publisher and its consumer; the threads of both share it."""
 
     producer: str
     exactly_once: bool = False

@@ -25,7 +25,7 @@ from penstock.sdk.link import Link
 from tests.support.brokers import Gateway
 
 GROWTH_BYTES = 1500
-"""Of resident memory, per cycle. What grows in the gateway comes to an end: the feed has 4 bytes for each
+"""Of resident memory, per cycle. The growth of the gateway is bounded: the feed has 4 bytes for each
 message of the open segment, about 120 a cycle, in an array that doubles; of the log's slabs (1 MiB) up to
 16 are kept, and are touched one after the other. Python's objects and blocks stay as many as they were."""
 WAIT_S = 120.0
@@ -36,7 +36,7 @@ _OURS = (Link, penstock.Producer, penstock.Consumer, penstock.Client)
 
 @dataclass(frozen=True)
 class Left:
-    """What is there after some cycles."""
+    """The resources in use after some cycles."""
 
     tasks: int
     descriptors: int
@@ -56,7 +56,7 @@ async def prepare(url: str) -> None:
 async def cycle(url: str, chance: random.Random, slot: int) -> None:
     """One life of a client; how it ends is drawn. `slot`: which of those that live at the same time.
 
-    What it subscribes to goes with it: of a subscription that stays, the gateway remembers what is unread.
+    Its subscriptions are deleted with it: for one that stays, the gateway keeps the unread messages.
     """
     end = chance.choice(("well", "well", "cut", "cancelled", "fenced"))
     async with penstock.connect(url, reconnect=end != "cut") as client:
@@ -124,7 +124,7 @@ async def left(pid: int) -> Left:
 
 
 async def churn(url: str, pid: int, cycles: int, seed: int) -> list[str]:
-    """What is wrong after as many cycles as that, and half as many in which caches fill up; []: nothing."""
+    """The faults after `cycles` cycles, which follow half as many that fill the caches; [] = none."""
     chance = random.Random(seed)
     await prepare(url)
     before = await run(url, pid, max(cycles // 2, 20), chance)

@@ -1,4 +1,4 @@
-"""What runs with a random course share: the seed by which one is repeated."""
+"""Fixtures of the tests with a random course: the seed that repeats a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def seed(pytestconfig: pytest.Config) -> int:
-    """That of `--crash-seed`, or a new one; printed, so that a failure tells it."""
+    """The seed of `--crash-seed`, or a new one; printed, so that a failure shows it."""
     chosen: int | None = pytestconfig.getoption("--crash-seed")
     seed = secrets.randbits(32) if chosen is None else chosen
     print(f"seed {seed}")

@@ -21,7 +21,7 @@ SECOND_KILL_CHANCE = 0.2
 PROGRESS_LIMIT_S = 120.0
 DRAIN_LIMIT_S = 240.0
 DRAIN_STALL_S = 90.0
-"""What was acked and has not come when nothing came for so long is lost."""
+"""An acknowledged message counts as lost when no message arrived for so long."""
 ACKED_MIN = 200
 
 
@@ -37,7 +37,7 @@ class Cycle:
     ready_s: float
     """From the start of the process to the line that says it serves."""
     ready_cpu_s: float
-    """What that took of the CPU: hardly more on a busy machine."""
+    """The CPU time of that start: hardly more on a busy machine."""
     confirm_s: float
     """From the start of the process to the first confirm of the slowest stream."""
     delivery_s: float
@@ -45,7 +45,7 @@ class Cycle:
 
 @dataclass(slots=True)
 class Report:
-    """What a run did and found."""
+    """The work and the findings of a run."""
 
     broker: str
     seed: int

@@ -1,7 +1,7 @@
 """Random delays over kills: python -m tests.crash.delays --count 1000000 [--seed N].
 
 Messages are scheduled by the SDK, each at a time of its own; while they become due the gateway is killed
-again and again. What then lies in the topic is compared with what was confirmed: none early (each has a time
+again and again. The run then compares the topic with the confirmed messages: none early (each has a time
 not before it was due), none lost, none twice. Exit code 0 only when all of that holds.
 """
 
@@ -22,12 +22,12 @@ from tests.support.brokers import Gateway, free_port
 
 _AT_ONCE = 10_000
 _WAIT_S = 120.0
-"""What has not come when nothing came for so long, is lost."""
+"""A missing message counts as lost when no message arrived for so long."""
 
 
 @dataclass
 class Report:
-    """What came of a run."""
+    """The result of a run."""
 
     scheduled: int
     lost: int

@@ -28,7 +28,7 @@ Tell = Callable[[str, Iterable[int]], None]
 
 @dataclass
 class Ledger:
-    """What was told; `faults` is what must not be."""
+    """The answers of the gateway; `faults` lists the forbidden ones."""
 
     attempted: set[int] = field(default_factory=set)
     sent: set[int] = field(default_factory=set)
@@ -150,7 +150,7 @@ class Work:
 
 
 async def prepare(url: str) -> None:
-    """What is worked on."""
+    """Create the topics and subscriptions of the work."""
     async with penstock.connect(url) as client:
         for topic, count in (("jobs", JOBS), ("in", MOVED)):
             async with client.producer(topic) as producer, client.subscribe(topic, "s", start="earliest"):
@@ -187,7 +187,7 @@ async def judge(url: str, ledger: Ledger) -> None:
 
 
 async def drained(client: penstock.Client, topic: str, subscription: str) -> list[int]:
-    """What is left in a subscription."""
+    """The messages left in a subscription."""
     described = (await client.admin.describe(topic))["subscriptions"][subscription]
     left = described["backlog"] + described["unacked"]
     found: list[int] = []

@@ -39,7 +39,7 @@ BACKLOG_MAX = 5000
 
 
 class Stream:
-    """What all streams have: a history, two threads, and a publisher that can be told to finish."""
+    """The common part of all streams: a history, two threads, and a publisher that can be told to finish."""
 
     def __init__(self, name: str, port: int, *, exactly_once: bool = False, window: int = 200) -> None:
         self.name = name
@@ -142,7 +142,7 @@ class AmqpStream(Stream):
         return len(self._unconfirmed)
 
     def prepare(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
-        """What else is needed before anything is published."""
+        """Declare anything else that the stream needs before the first publish."""
 
     # Publishing
 

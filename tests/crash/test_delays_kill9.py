@@ -1,7 +1,7 @@
 """Kill -9 while delayed messages are published and while they become due: none lost, none twice, order kept.
 
-Nothing is consumed until the kills are over, so whatever is in the queue more than once was published more
-than once. What was not confirmed may be there or not.
+Nothing is consumed until the kills are over, so a message that is in the queue more than once was published
+more than once. An unconfirmed message may be there or not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A power cut: of the pages written and not synced, any may be lost. What was confirmed as synced is there.
+"""A power cut loses any pages that were written and not synced. Confirmed syncs survive it.
 
 The operating system below the log is a fake that remembers what each file held at its last sync. At the cut,
 each page of 4 KiB that changed since then is kept or goes back, by the draw of the test. The start must
@@ -28,7 +28,7 @@ class PoweredFiles(Files):
     """Keeps what each file of the segments' folder held when it was last synced."""
 
     def __init__(self, folder: Path) -> None:
-        """What is in `folder` survived a power cut: it is durable."""
+        """The files in `folder` survived a power cut: they are durable."""
         super().__init__("")
         self.durable = {path: path.read_bytes() for path in folder.rglob("*.wal")}
 

@@ -1,10 +1,10 @@
 """Kill -9 of the gateway while messages fail: delays, limits of deliveries, retry topics, dead letters.
 
-    limited     what is given back waits (`nack_backoff_s`), comes again counted, and after so many deliveries
-                is in the dead-letter topic: once, and never acknowledged as well
-    retrying    the same by a retry topic. What a kill catches between a try's publishing and its
-                acknowledgement comes twice: the try again, flagged, or the publishing, which is repeated
-                when its confirm was lost. So a kill doubles what there is of a message at most
+    limited     a message that is given back waits (`nack_backoff_s`), comes again counted, and after so many
+                deliveries is in the dead-letter topic: once, and never acknowledged as well
+    retrying    the same by a retry topic. A kill between a try's publishing and its acknowledgement makes a
+                duplicate: the try again, flagged, or the publishing, which is repeated when its confirm was
+                lost. So a kill at most doubles a message
 
 A message fails as often as its number says, by what the gateway says of its tries. Kills come at random
 moments while new ones are worked on; a failing run prints its seed.
@@ -47,7 +47,7 @@ ALIVE = set(range(MESSAGES)) - set(DEAD)
 
 
 class Told:
-    """What was done so far; who waits is woken."""
+    """The finished steps; a change wakes the waiting thread."""
 
     def __init__(self) -> None:
         self.acknowledged: Counter[int] = Counter()

@@ -1,8 +1,9 @@
 """Kill -9 of the gateway, and of the client, while the SDK sends, settles, commits, seeks and closes.
 
-What was confirmed is there, once and in order; what was acknowledged on the disk does not come again;
-transactions are whole or not; a subscription goes on where it was sent to. Kills come at random moments, and
-never before each kind of work was promised something since the last one; a failing run prints its seed.
+Each confirmed message is there, once and in order. A message whose acknowledgement is on the disk does not
+come again. Transactions are whole or not there, and a subscription continues from its seek. Kills come at
+random moments, but only after the gateway made a promise to each kind of work since the last kill. A failing
+run prints its seed.
 """
 
 from __future__ import annotations

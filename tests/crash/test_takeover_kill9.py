@@ -1,7 +1,7 @@
 """A take-over of a failover subscription in which the gateway, the active consumer or its successor dies.
 
-Whoever comes back first, and is active for a while: in the end the one of higher priority has all that was
-not acknowledged, in order and flagged, and nothing that was.
+The processes come back in any order, and any of them may be active for a while. In the end the consumer of
+higher priority has all unacknowledged messages, in order and flagged, and no acknowledged one.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ WAL_HEAD = 4096
 
 
 def state_of(broker: Broker) -> State:
-    """What is durable in the default vhost, as tuples."""
+    """The durable state of the default vhost, as tuples."""
     vhost = broker.vhost("/")
     found: set[tuple[str, ...]] = set()
     for exchange in vhost.exchanges.values():

@@ -1,8 +1,8 @@
-"""Every kind of file cut, zeroed or flipped at every byte: always noticed, never half believed.
+"""Every kind of file cut, zeroed or flipped at every byte: the start always notices it.
 
-What a torn write of the last batch of the WAL does is in `test_log_damage.py`; here are all other kinds. They
-are made under another name and renamed when they are durable, so that only a disk that lies tears them; a
-start then makes them anew, but for sealed segments, whose loss is refused and repaired.
+`test_log_damage.py` tests a torn write of the last batch of the WAL; these tests cover all other kinds. Such
+a file is made under another name and renamed once it is durable, so only a disk that lies tears it. A start
+makes it again, except for sealed segments: it refuses their loss, and you repair them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Scene:
     folder: Path
     feed: int
     needed: list[int]
-    """What is still in the log; every 20th record is."""
+    """The records still in the log: every 20th."""
 
     def copy(self, target: Path) -> Folder:
         shutil.rmtree(target, ignore_errors=True)

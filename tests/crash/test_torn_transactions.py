@@ -64,7 +64,7 @@ def cuts(folder: Path, scratch: Path) -> Iterator[Path]:
 
 
 def all_of(world: World, topic: str) -> list[bytes]:
-    """What is in a topic, if there is one."""
+    """The messages in a topic; [] when there is no such topic."""
     client = Client(world)
     found: list[bytes] = []
     if "code" not in client.request("read", handle=1, topic=topic, start="earliest"):
@@ -89,7 +89,7 @@ def settled(world: World) -> set[bytes]:
 
 
 def is_all_due(world: World) -> bool:
-    """Let time pass; whether nothing waits any more. What is due may have to be read first."""
+    """Let time pass; whether no message waits any more. A due message may have to be read first."""
     world.pass_time(1)
     return world.log.delays.waiting == 0
 

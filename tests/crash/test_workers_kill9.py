@@ -119,7 +119,7 @@ ENDS = (
     RuntimeError,
     ValueError,
 )
-"""What a connection ends with; the last two are paho's words for it."""
+"""The errors that end a connection; the last two are texts of paho."""
 
 
 @dataclass(eq=False)
@@ -158,7 +158,7 @@ class Load:
         assert not self._thread.is_alive() and self.failed is None, (self.way, self.vhost, self.failed)
 
     def found(self) -> set[int]:
-        """What is there in the end."""
+        """The messages present at the end."""
         name = self.way.__name__
         if name == "by_native":
             with native(self.gateway, self.vhost) as client:

@@ -2,7 +2,7 @@
 
 Three clients, over the SDK, AMQP (tx) and HTTP, take numbered messages from inputs of their own. Each is put
 into two outputs and acknowledged in one transaction; some transactions are rolled back before. Meanwhile the
-gateway is killed again and again, and somebody reads the outputs. What lies in them in the end is compared:
+gateway is killed again and again, and somebody reads the outputs. At the end the run compares their content:
 
     all or nothing    a number is in both outputs, or in none, and in each once, though its input comes again
                       when its transaction did not happen
@@ -40,7 +40,7 @@ _FED_AT_ONCE = 40
 _UNDONE = 0.2
 """Of the transactions so many are rolled back, and done again."""
 _WAIT_S = 240.0
-"""What has not happened by then never will."""
+"""An event that has not happened by then will never happen."""
 _PAUSE_S = 0.05
 """Between tries to connect: a gateway that starts needs the core."""
 _UNDONE_BODY = "undone"
@@ -50,7 +50,7 @@ _STREAMS = ("sdk-a", "sdk-b", "http-b")
 
 @dataclass
 class Report:
-    """What came of a run."""
+    """The result of a run."""
 
     committed: int
     rolled_back: int
@@ -61,9 +61,9 @@ class Report:
     twice: int = 0
     lost: int = 0
     undone: int = 0
-    """What was rolled back, and is there all the same, or was read."""
+    """Outputs that were rolled back, but are present or were read."""
     phantoms: int = 0
-    """What somebody read, and is not there in the end."""
+    """Outputs that a reader got, but that are missing at the end."""
 
     @property
     def ok(self) -> bool:
@@ -76,7 +76,7 @@ class Worker(threading.Thread):
 
     name = ""
     gone: tuple[type[Exception], ...] = ()
-    """What it raises when the gateway dies."""
+    """The errors that the client raises when the gateway dies."""
 
     def __init__(self, gateway: Gateway, seed: int) -> None:
         super().__init__(daemon=True)
@@ -364,7 +364,7 @@ async def _judge(
 
 
 async def _all_of(client: penstock.Client, name: str) -> Counter[str]:
-    """What was ever published there: a reader takes nothing, from queues neither."""
+    """All messages ever published there; a reader removes none, even from queues."""
     found: Counter[str] = Counter()
     marker = "the end"
     source = {"topic" if name in _STREAMS else "queue": name}

@@ -27,7 +27,7 @@ class Block:
     language: str
     code: str
     output: str | None = None
-    """What it must print; None = whatever it likes."""
+    """The expected output; None = any."""
 
 
 def commands(page: Path, *programs: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Lines of docstrings and comments in the sources begin with their subject, never with "What" or "Who"."""
+"""In sources and tests, lines of docstrings and comments do not begin with "What" or "Who" as a noun."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from tests.docs.readability import ROOT
 
-FOLDERS = ("bench", "demo", "log_core", "protocols", "router", "spark", "src/penstock", "subscriptions")
+FOLDERS = (
+    "bench",
+    "demo",
+    "log_core",
+    "protocols",
+    "router",
+    "spark",
+    "src/penstock",
+    "subscriptions",
+    "tests",
+)
 KINDS = (".py", ".pyi", ".pyx", ".pxd")
 RIDDLE = re.compile(r'^\s*("""|# ?)?(What|Who|Whatever|Whoever) ')
 

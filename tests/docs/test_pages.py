@@ -1,4 +1,4 @@
-"""What the pages say, without a gateway: links and paths lead somewhere, configurations are valid."""
+"""Checks of the pages without a gateway: links and paths exist, configurations are valid."""
 
 from __future__ import annotations
 

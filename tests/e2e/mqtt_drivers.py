@@ -31,7 +31,7 @@ _GMQTT = {USER: "user_property", TYPE: "content_type", REPLY: "response_topic", 
 
 @dataclass
 class Message:
-    """What came."""
+    """A received message."""
 
     topic: str
     payload: bytes

@@ -66,7 +66,7 @@ def with_own(tmp_path: Path) -> Iterator[Gateway]:
 
 
 def reason_of(port: int, user: str | None, password: str | None, version: int) -> int:
-    """What CONNACK says."""
+    """The reason code of CONNACK."""
     answers: list[int] = []
     client = mqtt.Client(
         CallbackAPIVersion.VERSION2, "probe", protocol=mqtt.MQTTv5 if version == 5 else mqtt.MQTTv311

@@ -1,4 +1,4 @@
-"""What a peer may cost before it has logged in, at the edge and over, and one that does not read."""
+"""The cost of a peer before login, at the limit and above it, and of a peer that does not read."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_native_frame_before_the_login_has_at_most_16_kib(gateway: Gateway) ->
             if size == 16384:
                 client.sendall(b"PENSTOCK")  # which is no frame here, and ends it
             kinds = [kind for kind, _, _ in wire.frames(read_all(client))]
-            # What came too much may be unread when it is closed, and the answer be lost by that.
+            # The gateway may close with surplus bytes unread, which can lose the answer.
             assert kinds == [0x02, 0x04, 0x0F] if size == 16384 else kinds in ([0x02, 0x0F], [0x02], [])
 
 
@@ -176,7 +176,7 @@ def test_the_body_of_a_first_request_may_be_larger_than_what_a_login_may_be(
             answer = client.recv(100)
         except ConnectionError:
             answer = b""
-        # Who is refused may be cut off in the middle of so large a body.
+        # The gateway may cut a refused client off in the middle of so large a body.
         assert answer.startswith((b"HTTP/1.1 204", b"HTTP/1.1 401")[password == "wrong"]) or (
             password == "wrong" and answer == b""
         )

@@ -1,4 +1,4 @@
-"""Who may cancel a delayed message: whoever may publish what it is, wherever it was; others learn nothing.
+"""Only a user who may publish a delayed message may cancel it, by any protocol. Others learn nothing.
 
 Alice and Bob share the vhost "/"; each has topics of their own in amq.topic, and Alice an exchange. Carol is
 alone in another vhost. All three may publish to streams and queues of their vhost.

@@ -188,7 +188,7 @@ def test_names_of_a_topics_messages_are_those_of_the_default_exchange(gateway: G
 
 
 def test_what_is_said_to_be_cancelled_is_so_after_a_kill(tmp_path: Path) -> None:
-    """What was to come last comes, and neither of the two that were to come before."""
+    """The message with the latest time arrives; the two earlier ones, which were cancelled, do not."""
     listen = f"127.0.0.1:{free_port()}"
     settings = {**SERVED, "native.listen": listen}
     with Gateway(tmp_path, settings=settings) as gateway:

@@ -1,4 +1,4 @@
-"""What is durable is there after a stop and after kill -9, and what is not durable is gone."""
+"""Durable messages survive a stop and kill -9; the others are gone."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_sessions_of_mqtt_and_clients_of_the_sdk_are_in_it(gateway: Gateway) -> 
     assert sorted(row["message_offset"] for row in given) == others
     assert sorted(row["message_offset"] for row in native_rows if row["kind"] == "ack") == others
     assert all(row["connection"] for row in given)
-    # What a gateway sends is what its files have.
+    # The gateway's answer equals the content of its files.
     assert rows(url)[: len(table)] == table
     half = rows(gateway.data_dir, columns="kind,message_offset", vhosts="/")
     wanted = [(row["kind"], row["message_offset"]) for row in table if row["vhost"] == "/"]

@@ -97,7 +97,7 @@ def test_a_flood_ends_its_own_connection_and_no_other_one(gateway: Gateway, kind
             for piece in endless(kind):
                 attacker.sendall(piece)
                 sent += len(piece)
-                # What the sockets hold is beyond the gateway; it has read far less when it says enough.
+                # The socket buffers are outside the gateway; it reads far less before it stops.
                 assert sent < 64 * MIB, "the flood is not stopped"
         except ConnectionError:
             pass

@@ -1,4 +1,4 @@
-"""What headers of messages and of requests mean over HTTP: delays, copies, numbers, keys."""
+"""The meaning of message and request headers over HTTP: delays, copies, numbers, keys."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_failover_has_one_active_consumer_and_hands_over(http: httpx.Client, str
     one = Subscription(http, stream, "f", kind="failover")
     publish(http, stream, "first")
     until(lambda: values(one.pull(consumer="m", wait_ms=100)) == ["first"])
-    # Who is active is chosen by name: of all these one is, whoever came first.
+    # The name decides which consumer is active: exactly one of these is, in any order of arrival.
     with ThreadPoolExecutor(4) as pool:
         names = ["a", "b", "c", "d"]
         for name in names:
@@ -382,7 +382,7 @@ def test_lists_come_page_by_page(http: httpx.Client, unique: str) -> None:
                 return found
 
     assert [name for found in pages(2) for name in found] == names and max(map(len, pages(2))) == 2
-    # What is deleted between two pages hides nothing, and nothing comes twice.
+    # A deletion between two pages hides no stream and repeats none.
     first = http.get("streams", params={"max": 1}).json()
     for one in first["streams"]:
         assert http.delete(f"streams/{one['name']}").status_code == 204

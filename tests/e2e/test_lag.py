@@ -93,7 +93,7 @@ async def check(gateway: Gateway, backlog: int, unacked: int, published_ms: int 
         if published_ms is None:
             assert not found["head_age_ms"]
         else:
-            # What stands in the answer was read between the two; the gateway's clock counts whole ms.
+            # The answer was computed between the two times; the gateway's clock counts whole ms.
             assert before_ms - published_ms - 2 <= found["head_age_ms"] <= after_ms - published_ms + 2, told
 
 

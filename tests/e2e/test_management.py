@@ -29,7 +29,7 @@ pytestmark = pytest.mark.penstock_only("this is about penstock's own API")
 SHAPES = json.loads(GOLDEN.read_text())
 
 IGNORED = (
-    # What only an Erlang machine has.
+    # Fields that only an Erlang machine has.
     "garbage_collection",
     "reductions",
     "reductions_details",

@@ -284,7 +284,7 @@ def same(before: Any, after: Any) -> bool:
 
 
 def lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What of definitions is not in others any more, thing by thing."""
+    """The definitions of `before` that `after` lacks, one entry each."""
     identities = {
         "users": ("name",),
         "vhosts": ("name",),

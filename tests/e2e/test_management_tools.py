@@ -1,4 +1,4 @@
-"""What monitoring and provisioning tools read of the management API, read as each of them does.
+"""Monitoring and provisioning tools read the management API; each test reads it as one of them does.
 
 Each test takes the fields of one tool's sources, by the paths it asks for, with the types it decodes them to.
 Tools in Go decode into structs: a field of another type fails the whole answer, a missing one is zero. Tools
@@ -178,7 +178,7 @@ def test_the_kbudde_exporter_sorts_by_nothing_and_takes_json(api: Api, busy: str
 
 
 def test_terraform_finds_what_it_made(api: Api) -> None:
-    """What was PUT is read back equal; what is missing is 404; a binding is known by its properties key."""
+    """A GET returns the object of the PUT, and 404 for a missing one; a binding has its properties key."""
     assert api.status("PUT", "vhosts/tf", {"description": "d", "tags": ["a"], "tracing": False}) == 201
     assert api.status("PUT", "vhosts/tf", {"description": "d", "tags": ["a"], "tracing": False}) == 204
     vhost = api.get("vhosts/tf")
@@ -190,7 +190,7 @@ def test_terraform_finds_what_it_made(api: Api) -> None:
     rights = {"configure": ".*", "write": "^a", "read": ""}
     assert api.status("PUT", "permissions/tf/tf", rights) == 201
     assert api.get("permissions/tf/tf") == {"user": "tf", "vhost": "tf", **rights}
-    # Who makes a vhost may use it.
+    # The creator of a vhost may use it.
     assert api.status("PUT", "permissions/tf/guest", dict.fromkeys(rights, ".*")) == 204
     exchange = {"type": "topic", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}
     assert api.status("PUT", "exchanges/tf/x", exchange) == 201

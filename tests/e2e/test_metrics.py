@@ -40,7 +40,7 @@ DASHBOARD = (
     "rabbitmq_queues rabbitmq_queues_created_total rabbitmq_queues_declared_total "
     "rabbitmq_queues_deleted_total rabbitmq_resident_memory_limit_bytes"
 ).split()
-"""What the expressions of RabbitMQ's overview dashboard (Grafana 10991) read."""
+"""The metrics in the expressions of RabbitMQ's overview dashboard (Grafana 10991)."""
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_every_name_of_rabbitmq_is_there_or_left_out_for_a_reason(gateway: Gatew
 
 
 def test_mqtt_is_counted_by_version_and_nothing_falls(gateway: Gateway) -> None:
-    """What a session and a queue counted stays when they are deleted."""
+    """The counts of a session and a queue stay after they are deleted."""
     before = scrape(gateway)
     for version, times in ((paho.MQTTv311, 2), (paho.MQTTv5, 3)):
         client = paho.Client(paho.CallbackAPIVersion.VERSION2, "", protocol=version)

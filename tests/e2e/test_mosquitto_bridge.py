@@ -103,7 +103,7 @@ def test_each_message_passes_once(gateway: Gateway, bridged: Mosquitto) -> None:
             client.wait("both/x", payload)
         for payload in (b"5", b"6"):
             client.wait("both/last", payload)
-    # What came back would have come before the last ones.
+    # A looped message would have come before the last ones.
     for client in (near, far):
         for topic in ("both/x", "both/last", "in/x", "out/x"):
             assert all(count == 1 for (one, _), count in client.got.items() if one == topic), client.got

@@ -63,7 +63,7 @@ def test_a_session_is_resumed(mqtt_port: int, unique: str, version: str) -> None
         pass
     for text in ("1", "2", "3"):
         publish(mqtt_port, version, "-q", "1", "-t", unique, "-m", text)
-    # What waited comes before SUBACK.
+    # Waiting messages come before SUBACK.
     with subscriber(mqtt_port, version, *lasting, ready="received CONNACK") as sub:
         assert received(sub, 3) == ["1", "2", "3"]
     publish(mqtt_port, version, "-i", unique, "-t", f"{unique}/gone", "-m", "x")  # a clean session ends it
@@ -115,7 +115,7 @@ def test_the_figures_under_sys(mqtt_port: int, version: str) -> None:
 
 @pytest.mark.penstock_only("its names are held against Mosquitto's")
 def test_the_names_under_sys_are_those_of_mosquitto(mqtt_port: int, tmp_path: Path) -> None:
-    """What dashboards and exporters made for Mosquitto ask for is there."""
+    """The gateway has the topics that Mosquitto's dashboards and exporters read."""
     uptime = "$SYS/broker/uptime"
     try:
         mosquitto = Mosquitto(tmp_path, options=("sys_interval 1",))

@@ -34,7 +34,7 @@ async def received(consumer: penstock.Consumer[Any]) -> penstock.Message[Any]:
 
 
 async def until(what: Callable[[], Any]) -> None:
-    """What the gateway does in the background is done."""
+    """Wait until the gateway has finished its background work."""
     async with asyncio.timeout(WAIT_S):
         while not await what():
             await asyncio.sleep(0.01)

@@ -31,7 +31,7 @@ LOGIN = ["-u", "guest", "-P", "guest"]
 
 
 def granted(port: int, version: str, topic: str, *words: str) -> bool:
-    """What SUBACK says."""
+    """Whether SUBACK grants the subscription."""
     asked = command("sub", port, version, "-d", "-E", "-W", "30", "-t", topic, *words)
     shown = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
     assert "Subscribed (mid: 1): " in shown.stdout, shown
@@ -39,7 +39,7 @@ def granted(port: int, version: str, topic: str, *words: str) -> bool:
 
 
 def accepted(port: int, topic: str, *words: str) -> bool:
-    """What PUBACK says."""
+    """Whether PUBACK accepts the message."""
     sent = command("pub", port, "mqttv5", "-d", "-q", "1", "-t", topic, "-m", "x", *words)
     shown = subprocess.run(sent, capture_output=True, text=True, timeout=60, check=False)
     assert "received PUBACK (Mid: 1, RC:" in shown.stdout, shown
@@ -47,7 +47,7 @@ def accepted(port: int, topic: str, *words: str) -> bool:
 
 
 def acl_rights(port: int, name: list[str]) -> dict[str, bool]:
-    """What a client with these words for its name may do."""
+    """The rights of a client whose name has these words."""
     version = "mqttv5"
     return {
         **{f"read {t}": granted(port, version, t, *name) for t in ("public/#", "own/x", "drop/box", "other")},

@@ -1,4 +1,4 @@
-"""What users may do to one another over the native protocol: nothing that their permissions do not say.
+"""Users affect one another over the native protocol only as their permissions allow.
 
 Alice may do everything in "/", Bob may publish to the exchange `his` and read what begins with `open`. Carol
 may do everything in another vhost.
@@ -60,7 +60,7 @@ async def refused(client: penstock.Client, do: str, **fields: Any) -> tuple[str,
 
 
 def test_a_producers_name_is_its_users(gateway: Gateway, unique: str) -> None:
-    """Who takes another one's name neither fences that off nor has its messages taken for repeated."""
+    """A producer with another user's name neither fences that user's producer nor shares its numbering."""
 
     async def scenario() -> None:
         async with native(gateway, "alice") as hers, native(gateway, "bob") as his:

@@ -134,7 +134,7 @@ def test_requests_made_from_the_document_find_what_it_says(
         return made.json()
 
     def make() -> None:
-        """What the paths are about, as far as the request before has ended it."""
+        """Create the objects of the paths again where the request before has deleted them."""
         if method == "DELETE" or not statuses:
             webhook = {**WEBHOOK, "verify": "options"} if path.endswith("/verify") else WEBHOOK
             things: tuple[tuple[str, Any], ...] = (
@@ -145,7 +145,7 @@ def test_requests_made_from_the_document_find_what_it_says(
             )
             for what, body in things:
                 made = client.put(what, json=body)
-                # What is there and was made by the document's words may be otherwise.
+                # An existing object that the document's request made may differ.
                 assert made.status_code in (200, 201) or made.json()["code"] == "inequivalent", made.text
             client.post("webhooks/w/resume")
         if "/half/" in path:
@@ -195,7 +195,7 @@ def test_requests_made_from_the_document_find_what_it_says(
         make()
         numbered = {"Penstock-Producer": "p", "Penstock-Epoch": epoch, "Penstock-Sequence": "0"}
         if case.headers and not numbered.keys().isdisjoint(case.headers):
-            # What excludes one another: the first that there is counts.
+            # Of parameters that exclude one another, the first one present counts.
             case.headers = numbered
             (case.query or {}).pop("txn", None)
         elif case.query and "txn" in case.query:
@@ -216,5 +216,5 @@ def test_requests_made_from_the_document_find_what_it_says(
 
     run()
     client.close()
-    # What was made up is not only refused; handles and positions cannot be made up.
+    # Generated requests also succeed, except where handles and positions cannot be generated.
     assert path.endswith(NEEDS_HANDLES) or any(status < 300 for status in statuses), statuses

@@ -23,7 +23,7 @@ from tests.support.management import SETTINGS, Api
 
 
 class Operator:
-    """Who administers a broker."""
+    """The administrator of a broker."""
 
     def __init__(self, broker: Gateway | RabbitMQ) -> None:
         self.broker = broker

@@ -65,7 +65,7 @@ class Case:
     amqp: Seen = field(default_factory=dict)
     mqtt5: Seen = field(default_factory=dict)
     mqtt311: Seen = field(default_factory=dict)
-    """What 3.1.1 sees, which is the topic, QoS and payload, where it is not what MQTT 5 sees of these."""
+    """The fields as 3.1.1 sees them (topic, QoS, payload), where they differ from MQTT 5."""
 
 
 def headers(qos: int = 1, **others: Any) -> Seen:
@@ -555,7 +555,7 @@ def test_a_time_to_live_counts_down_while_the_message_waits(
 def test_subscription_identifiers_belong_to_the_delivery(
     clients: Clients, mqtt_port: int, unique: str, sender: str
 ) -> None:
-    """Whoever sent the message: the subscriber gets its own, and an AMQP consumer none."""
+    """From any sender, the subscriber gets its own identifier, and an AMQP consumer none."""
     queue = clients.receiver(AMQP, unique)
     with closing(Wire(mqtt_port, 5)) as subscriber:
         subscriber.connect()
@@ -567,7 +567,7 @@ def test_subscription_identifiers_belong_to_the_delivery(
 
 @pytest.mark.parametrize("version", [4, 5], ids=KINDS[:2])
 def test_dup_does_not_cross(clients: Clients, mqtt_port: int, unique: str, version: int) -> None:
-    """What a publisher sends again is for everybody else a message like any other."""
+    """A repeated publish is an ordinary message to everyone else."""
     queue = clients.receiver(AMQP, unique)
     with closing(Wire(mqtt_port, version)) as wire:
         wire.connect()

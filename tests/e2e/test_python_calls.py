@@ -27,8 +27,8 @@ BY_TIME = (
     "Queues._flush",
     "Queue.soiled",
 )
-"""What runs by the clock, however many messages there are: cursors are saved, and the first one that is to
-be saved arms the timer, once in `cursor_flush_ms`."""
+"""The calls of timers, at any number of messages. Cursors are saved; the first cursor to be saved starts
+the timer, once per `cursor_flush_ms`."""
 
 
 class Counted(Gateway):

@@ -109,7 +109,7 @@ def test_publishers_of_a_full_vhost_wait_until_it_is_consumed(gateway: Gateway) 
     assert answer.status_code == 429 and "max-backlog-bytes" in answer.text, answer.text
     assert (answer.json()["code"], answer.json()["retryable"]) == ("quota", True)
     assert int(answer.headers["retry-after"]) * 1000 == answer.json()["retry_after_ms"]
-    # What makes room is taken all the same.
+    # The gateway still accepts requests that free space.
     base = f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/small/"
     with httpx.Client(base_url=base, auth=("guest", "guest"), timeout=60) as http:
         (message,) = http.post("queues/q/pull", json={"max_messages": 1}).json()["messages"]
@@ -117,7 +117,7 @@ def test_publishers_of_a_full_vhost_wait_until_it_is_consumed(gateway: Gateway) 
         assert http.post("transactions", json=done).status_code == 200
         both = {**done, "publish": [{"queue": "q", "value": "x"}]}
         assert http.post("transactions", json=both).status_code == 429
-    # Who comes now waits with its first message.
+    # A new publisher waits with its first message.
     late = Publisher(gateway, "small")
     with connect(gateway, "small") as connection:
         channel = connection.channel()

@@ -1,4 +1,4 @@
-"""What is not committed is seen by nobody, whatever he reads by; what is, by all, whole and in its order."""
+"""Uncommitted messages are invisible by every way of reading. Committed ones are complete and in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.penstock_only("these are penstock's own ways to read")
 N = 200
 AMQP, HTTP, SDK = ([f"{by}-{i}" for i in range(N)] for by in ("amqp", "http", "sdk"))
 WANTED = ["before", *AMQP, *HTTP, *SDK, "after"]
-"""What was rolled back is missing; `before`, published when the transactions were staged, is first."""
+"""No message that was rolled back; `before`, published while the transactions were staged, is first."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def listen(gateway: Gateway, topic: str, stack: ExitStack) -> SimpleQueue[str]:
-    """What an MQTT client of its own gets by a filter; it is subscribed."""
+    """The messages of a new MQTT client with a filter, once it has subscribed."""
     got: SimpleQueue[str] = SimpleQueue()
     ready: SimpleQueue[object] = SimpleQueue()
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
@@ -70,7 +70,7 @@ def tailed(answer: httpx.Response) -> list[str]:
 
 
 def in_files(folder: Path, key: str) -> list[str]:
-    """What Spark's tasks read from the files of the log."""
+    """The messages that Spark's tasks read from the files of the log."""
     view = LogView(folder)
     view.refresh()
     parts = view.parts(view.first, view.end(written=True), 1 << 62)

@@ -71,7 +71,7 @@ def _policy(gateway: Gateway, exchange: str, nbytes: int) -> None:
 
 
 def _backfilled(channel: BlockingChannel, exchange: str, key: str) -> list[bytes]:
-    """What a new AMQP queue gets of the past of an exchange."""
+    """The messages that a new AMQP queue gets from the history of an exchange."""
     name = channel.queue_declare("", exclusive=True).method.queue
     channel.queue_bind(name, exchange, key, {"x-penstock-backfill": "pos:1"})
     found = []
@@ -82,7 +82,7 @@ def _backfilled(channel: BlockingChannel, exchange: str, key: str) -> list[bytes
 
 
 def _replayed(gateway: Gateway, topic: str) -> list[bytes]:
-    """What MQTT's replay of a topic gives, to its end."""
+    """The messages of MQTT's replay of a topic, to its end."""
     got: queue.SimpleQueue[mqtt.MQTTMessage] = queue.SimpleQueue()
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
     client.on_message = lambda client, data, message: got.put(message)

@@ -48,7 +48,7 @@ class Stepped:
                     value = yield waited_for
                 except BaseException as error:
                     waited_for = steps.throw(error)
-                    # What it does on its way out may suspend again.
+                    # The coroutine may suspend again while it unwinds.
                     while True:
                         value = yield waited_for
                         waited_for = steps.send(value)
@@ -159,7 +159,7 @@ async def test_sending(there: penstock.Client) -> None:
 
 
 async def test_receiving_loses_no_message(there: penstock.Client) -> None:
-    """Whatever is given up: each message is given out once, or comes again flagged."""
+    """After any cancellation each message is delivered once, or comes again flagged."""
     async with (
         there.producer("t") as producer,
         there.subscribe("t", "s", prefetch=0) as pulled,

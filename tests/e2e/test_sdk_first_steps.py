@@ -1,4 +1,4 @@
-"""What one does wrong in the first hour with the SDK, and is told."""
+"""Mistakes of the first hour with the SDK, and their messages."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_only_messages_are_settled_and_where_they_came_from(client: pensto
 
 
 async def test_handlers_may_be_functions_which_run_in_threads(client: penstock.Client) -> None:
-    """What is no coroutine function, and what gives a coroutine without being one."""
+    """A plain function, and a callable that returns a coroutine without being a coroutine function."""
     async with client.producer("t") as producer, client.subscribe("t", "s", start="earliest") as consumer:
         await producer.send_many([b"%d" % i for i in range(20)])
         seen: set[bytes] = set()

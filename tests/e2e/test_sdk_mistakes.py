@@ -1,4 +1,4 @@
-"""What a program does wrong, or what happens to it: every error names the thing and the remedy."""
+"""Faults in a program or around it: every error names the thing and the remedy."""
 
 from __future__ import annotations
 

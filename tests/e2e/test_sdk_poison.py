@@ -64,7 +64,7 @@ async def test_what_just_fits_is_taken_by_the_gateway_too(client: penstock.Clien
     async with client.producer("t") as producer:
         await producer.send(b"x", headers=fits)
         await producer.send(b"x", user_id="guest", ttl_s=4_294_967)
-        # What the client does not look at the gateway refuses: the two agree on where that begins.
+        # The gateway refuses a message that the client does not check: both use the same limit.
         with pytest.raises(penstock.Refused, match="131,052 bytes"):
             await producer._add(b"x", b"\x20\x00" + one_larger(fits), None)
 

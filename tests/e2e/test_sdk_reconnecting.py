@@ -1,4 +1,4 @@
-"""What happens while there is no connection: opening, closing, sending, giving up."""
+"""The client without a connection: opening, closing, sending, giving up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a named producer's messages when one before them is refused."""
+"""A named producer's messages after one before them is refused."""
 
 from __future__ import annotations
 

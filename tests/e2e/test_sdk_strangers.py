@@ -1,4 +1,4 @@
-"""What answers at the address is no gateway: the client says so at once, and what it heard."""
+"""A server that is no gateway: the client reports it at once, with the bytes that it received."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def test_a_table_goes_on_from_what_was_saved(client: penstock.Client) -> N
                 assert again.message("apple").headers["n"] == 3
                 assert again.message("apple").position < again.message("pear").position
                 twice = again.saved()
-        # What was saved, and what came since: not what the topic had before.
+        # The saved rows and the later ones, without the topic's earlier records.
         assert len(read) == 2 * (3 + 2)
         async with client.table("prices", schema=Price, saved=twice) as table:
             await producer.send(Price(6), key="apple")

@@ -208,7 +208,7 @@ def own_address() -> str:
     return address
 
 
-# What goes wrong at start
+# Failures at start
 
 
 @pytest.mark.parametrize("section", ["amqp", "mqtt"])

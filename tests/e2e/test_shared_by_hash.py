@@ -94,7 +94,7 @@ def test_the_members_keep_what_is_theirs_over_a_kill_of_the_gateway(gateway: Gat
             )
 
     def take(members: list[Client], first: int) -> list[set[int]]:
-        """Who has which keys of a round. What came before a kill may come again, to whoever is back first."""
+        """The keys of each member in a round. Messages from before a kill may come again, to any member."""
         numbers: dict[int, list[int]] = {}
         owners: list[set[int]] = [set() for _ in members]
         while sum(map(len, numbers.values())) < 24:

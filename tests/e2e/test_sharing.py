@@ -106,7 +106,7 @@ class Group:
         for _ in range(chance.randint(1, 25)):
             while not member.held and not self.stopping:
                 member.news.clear()
-                # What was acknowledged is through before it waits: others may wait for that.
+                # Acknowledge before waiting: other members may wait for these messages.
                 await member.confirm()
                 self.changed.set()
                 if not member.held and not self.stopping:

@@ -1,4 +1,4 @@
-"""What others notice of a consumer that does not read."""
+"""The effect on other clients of a consumer that does not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who begins at a time that must be looked for on the disk waits alone, whatever protocol he speaks."""
+"""A reader whose start time must be found on disk waits alone, over every protocol."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def since_ms(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(gateway.now() * 1000) - 30_000
 
 
-# What begins in the middle: each gets the second half, in its order.
+# Readers that begin in the middle: each gets the second half, in order.
 
 
 def number_of(body: bytes) -> int:
@@ -178,7 +178,7 @@ def mqtt_client(gateway: Gateway) -> paho.Client:
     return client
 
 
-# What others do meanwhile
+# Other clients meanwhile
 
 
 def amqp_is_served(gateway: Gateway) -> None:

@@ -163,7 +163,7 @@ class Returns(RetryWindow):
 def test_a_gateway_that_is_started_again_gets_what_is_missing_and_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    # Who is between two batches does not hear that the gateway stops.
+    # A publisher between two batches gets no notice that the gateway stops.
     with Gateway(tmp_path / "gateway", settings={"server.drain_timeout_s": "0"}) as gateway:
         connection = pika.BlockingConnection(pika.URLParameters(url(gateway)))
         connection.channel().queue_declare("taken", durable=True)

@@ -306,7 +306,7 @@ def test_cold_segments_are_archived_from_elsewhere(
         (file,) = jobs_folder().glob("*.json")
         assert file.stat().st_mode & 0o077 == 0, "the password is in it"
         wait_until(lambda: behind(job)[0] > 300)
-    # What is not archived yet is still needed; the rest may go.
+    # Records not yet archived are still needed; the rest may be deleted.
     view = LogView(gateway.data_dir)
     view.refresh()
     position = ParquetFormat(archive).position(view.log_id)

@@ -1,4 +1,4 @@
-"""What penstock brings for the tests of its users: the gateway in their process, and its pytest fixtures."""
+"""penstock's test support for its users: a gateway in the test's process, and pytest fixtures."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def test_mosquitto_clients(gateway: Gateway, authority: Authority, unique: str) 
         assert reading.stdout.read() == many + "\n"
 
 
-# Who is let in
+# Accepted clients
 
 
 def test_a_client_that_does_not_know_the_ca_goes_away(
@@ -283,7 +283,7 @@ def test_plain_text_on_a_tls_port_and_tls_on_a_plain_port(gateway: Gateway, auth
         plain.sendall(b"AMQP\0\0\x09\x01")
         assert plain.recv(100)[:1] in (b"", b"\x15")
     with socket.create_connection(("127.0.0.1", gateway.amqp_port), timeout=LIMIT_S) as plain:
-        # What a TLS client begins with.
+        # The first bytes of a TLS client.
         plain.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
         assert b"".join(iter(lambda: plain.recv(100), b"")) == b"AMQP\0\0\x09\x01"
     with socket.create_connection(("127.0.0.1", gateway.mqtt_port), timeout=LIMIT_S) as plain:

@@ -67,7 +67,7 @@ def gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def mqtt(gateway: Gateway, user: str, use: Callable[[Client, list[Any]], None]) -> int:
-    """What comes back first, as a reason code."""
+    """The reason code of the first answer."""
     codes: list[Any] = []
     client = Client(CallbackAPIVersion.VERSION2, f"{user}-{next(numbers)}", protocol=5)  # type: ignore[arg-type]
     client.username_pw_set(user, user)

@@ -1,4 +1,4 @@
-"""What webhooks prove themselves by, and the challenge that a receiver proves itself by."""
+"""Authentication of webhooks, and the challenge that a receiver must answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`server.workers = 2`: clients of every protocol meet in the worker of their vhost, whichever accepted them.
 
-Which worker accepts is the kernel's choice, so each test connects until both have happened (`both_ways`).
+The kernel chooses the worker that accepts, so each test connects until both have (`both_ways`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client is given over one connection is good over the next, whichever worker accepts that one."""
+"""A token given over one connection is valid over the next one, at any worker."""
 
 from __future__ import annotations
 

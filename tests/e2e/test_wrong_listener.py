@@ -1,4 +1,4 @@
-"""Whoever comes to the wrong listener is named in the log, with what to do; native clients are told, too."""
+"""The log names a client at the wrong listener, and the remedy; native clients are told, too."""
 
 from __future__ import annotations
 

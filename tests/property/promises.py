@@ -1,4 +1,4 @@
-"""What each kind of subscription promises, and the bookkeeping by which that is judged.
+"""The promises of each kind of subscription, and the bookkeeping that checks them.
 
     all         nothing settled comes again, nothing is lost; credit in messages and bytes, and what a pull
                 may have, are not exceeded; what came before is flagged, and says how often it was given back;
@@ -65,7 +65,7 @@ class Taker:
         """The most that it ever was."""
         self.credit_bytes = 0
         self.pulls: dict[int, list[int]] = {}
-        """What each may have yet, and what it has: messages."""
+        """Per pull, the messages that it may still have and those that it has."""
         self.active = False
         self.paused = False
 
@@ -88,9 +88,9 @@ class Promises(RuleBasedStateMachine):
         self.sent: list[bytes] = []
         self.settled: set[bytes] = set()
         self.came: set[bytes] = set()
-        """What was delivered since it was published, or sought."""
+        """The messages delivered since they were published or sought."""
         self.given_back: set[bytes] = set()
-        """What comes when its wait is over, before or behind others."""
+        """The messages that come when their wait is over, before or after others."""
         self.in_doubt = False
         """The gateway was killed: what comes may have come before."""
         self.takers: list[Taker] = []
@@ -103,21 +103,21 @@ class Promises(RuleBasedStateMachine):
         self.counts: Counter[bytes] = Counter()
         """How often it was given back."""
         self.dead: Counter[bytes] = Counter()
-        """What left for the dead-letter topic."""
+        """The messages moved to the dead-letter topic."""
         self.dying: list[bytes] = []
         """Of that, what is still on its way, or may be: a seek comes before it."""
         self.perhaps: Counter[bytes] = Counter()
         self.due: dict[bytes, float] = {}
         """When what is published later may come."""
         self.unordered: set[bytes] = set()
-        """What was published at another time than its number says."""
+        """The messages published at another time than their number says."""
         self.halves: dict[int, bytes] = {}
         """Bodies of those that are undecided, by transaction."""
         self.made = 0
         """Messages that have a number."""
 
     def _returned(self, taker: Taker) -> None:
-        """What it held comes again, and first."""
+        """The messages that the consumer had unsettled come again, and first."""
         for body in taker.held.values():
             if self._gave_back(body):
                 self._again(body)
@@ -140,7 +140,7 @@ class Promises(RuleBasedStateMachine):
     def _group(self, body: bytes) -> bytes:
         return key_of(body) if self.kind == "key_shared" else b""
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def holds(self) -> None:
@@ -148,7 +148,7 @@ class Promises(RuleBasedStateMachine):
             self._check()
 
     def _look(self, taker: Taker) -> None:
-        """What came to it."""
+        """Take in the messages that came to a consumer."""
         taker.client.world.settle()
         frames, taker.client.frames = taker.client.frames, []
         for kind, _, payload in frames:

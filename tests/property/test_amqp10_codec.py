@@ -86,7 +86,7 @@ def test_every_prefix_is_refused_and_nothing_else_is_raised(value: Any, data: st
 
 
 def _outcome(read: Callable[..., Any], raw: bytes, values: int) -> str:
-    """What a reader makes of bytes; all errors are one."""
+    """The result of a reader for these bytes; all errors are one."""
     try:
         return repr(read(raw, values=values))
     except Amqp10Error:

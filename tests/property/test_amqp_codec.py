@@ -125,7 +125,7 @@ def streams(draw: st.DrawFn) -> bytes:
 def run(made: Codec, stream: bytes, cuts: list[int]) -> list[tuple[object, ...]]:
     """Events of the stream fed in pieces, the unread rest put in front of the next as a connection does.
 
-    Whoever breaks the rules of framing is not read on: the session forgets its channels.
+    The session of a peer that breaks the framing forgets its channels and reads no further.
     """
     events = []
     rest = bytearray()

@@ -158,7 +158,7 @@ class BrokerMachine(RuleBasedStateMachine):
             self.loop.settle()
 
     def take_in(self) -> None:
-        """What a thread of the log hands over next; waits for it."""
+        """Run the next callback from a thread of the log; waits for it."""
         callback, args = self.inbox.get(timeout=LIMIT_S)
         callback(*args)
 
@@ -389,7 +389,7 @@ class BrokerMachine(RuleBasedStateMachine):
             assert queue.durable
 
     def adopt(self, name: str, late: set[int]) -> None:
-        """What was settled last may be back, flagged; the model takes over which."""
+        """The latest settled messages may be back, flagged; the model takes over which."""
         cursor = self.queue(name).cursor
         got: list[tuple[int, bool]] = []
         while True:

@@ -28,7 +28,7 @@ class Place:
     size: int
     ends_ms: int | None
     counted: int = 0
-    """What a byte limit counts for it: its size, or 0 when it could not be asked for that."""
+    """The bytes that a byte limit counts for it: its size, or 0 when the size was unknown."""
     count: int = 0
     redelivered: bool = False
     written: bool = False
@@ -93,7 +93,7 @@ class OrderMachine(RuleBasedStateMachine):
 
     @rule()
     def gather(self) -> None:
-        """What was looked at is counted to the byte."""
+        """The counted bytes equal the sizes that were read."""
         self.log.flush()
         while True:
             self.cursor.gather()
@@ -170,7 +170,7 @@ class OrderMachine(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 10), most=st.integers(1, 4))
     def take_the_oldest(self, back: int, most: int) -> None:
-        """What has expired may be among them, or may have gone when it was looked at."""
+        """Expired messages may be among them, or may have gone when the cursor read them."""
         self.gather()
         before = max(self.log.appender.next_lsn - back, 1)
         looked_at = {place.pos: place for place in self.ready if place.pos <= self.cursor.frontier}

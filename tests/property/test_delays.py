@@ -49,7 +49,7 @@ class DelayedRecords(RuleBasedStateMachine):
         self.log.close_sync()
         shutil.rmtree(self.root)
 
-    # What can happen
+    # Events
 
     @rule(delay_ms=DELAYS)
     def schedule(self, delay_ms: int) -> None:
@@ -156,7 +156,7 @@ class DelayedRecords(RuleBasedStateMachine):
 
     @rule()
     def move(self) -> None:
-        """What delayed records alone keep, whatever it is worth."""
+        """Move segments that only delayed records keep, at any cost."""
         moves, mark = self.log.delays.mover, self.log.delays.mark
         live = self.log._segments.live
         held = [segment for segment in live[:-1] if segment.indexed and segment.delayed_last > mark]
@@ -173,7 +173,7 @@ class DelayedRecords(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """What was flushed is there; what was taken and not done comes again."""
+        """Flushed records are there; records taken and not done come again."""
         settle(self.log)
         self.crash_with(lambda: None)
 
@@ -204,7 +204,7 @@ class DelayedRecords(RuleBasedStateMachine):
         self.folder = copy
         self.log = self.open(copy)
 
-    # What is always so
+    # Invariants
 
     @invariant()
     def the_next_time_is_not_after_the_first(self) -> None:

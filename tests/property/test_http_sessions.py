@@ -37,7 +37,7 @@ STREAMS = st.lists(st.one_of(LINES, st.binary(max_size=20)), max_size=20).map(b"
 
 
 def heard(stream: bytes, cuts: list[int]) -> tuple[list[tuple[str, str, str]], bool]:
-    """What a session makes of a stream read in pieces: the requests, each answered, and whether it ended."""
+    """The answered requests of a stream that is read in pieces, and whether the session ended."""
     host = Host(H1Session)
     places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     answered = 0

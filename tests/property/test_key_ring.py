@@ -1,4 +1,4 @@
-"""Who has which slot of a key-shared group: the kernel against a sorted ring."""
+"""The owner of each slot of a key-shared group: the kernel against a sorted ring."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_every_flipped_bit_of_one_batch_is_found() -> None:
 
 @given(batches(), st.data())
 def test_a_forged_header_block_reaches_nothing_outside(batch: reference.Batch, data: st.DataObject) -> None:
-    """Whoever writes fitting CRCs still cannot make the kernel look outside the batch."""
+    """Forged CRCs that match cannot make the kernel read outside the batch."""
     raw = bytearray(reference.encode(batch))
     blob_off = int.from_bytes(raw[8:12], "little")
     for _ in range(data.draw(st.integers(1, 4))):

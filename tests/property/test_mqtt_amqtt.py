@@ -1,6 +1,6 @@
-"""Our codec against amqtt's, which others wrote: what one encodes in MQTT 3.1.1 the other decodes.
+"""Our codec against amqtt's, another project's: each decodes the MQTT 3.1.1 packets of the other.
 
-amqtt speaks no other version. What only clients send is encoded by amqtt, what only a server sends by us.
+amqtt speaks no other version. It encodes the packets that only clients send; we encode those of servers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAYLOAD = st.binary(max_size=300)
 
 
 def theirs(data: bytes) -> list[Any]:
-    """What amqtt decodes a stream to; all of it must be used up."""
+    """The packets that amqtt decodes from a stream; it must consume all bytes."""
 
     async def decode() -> list[Any]:
         reader, found = BufferReader(data), []

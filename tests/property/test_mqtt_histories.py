@@ -4,7 +4,7 @@ Publishers have wills, and retain some of what they publish. Subscribers take a 
 start clean, stay away until their session has expired; some share a subscription.
 
 Every client keeps the state that the specification asks of it and nothing else; every packet under way is
-lost when a connection or the gateway goes. Whatever happens, for each subscriber, by the lower of the
+lost when a connection or the gateway goes. In every history, for each subscriber, by the lower of the
 published and the granted QoS:
 
 - QoS 2 arrives exactly once, QoS 1 at least once, QoS 0 at most once;
@@ -18,7 +18,7 @@ published and the granted QoS:
 - what a group shares comes to one of its members: at QoS 2 exactly once, at QoS 1 at least once;
 - the last message that was retained is what a new subscriber finds.
 
-What was published before a filter was subscribed, or had not come when it was taken back, may come or not.
+A message may come or not if it was published before the subscription, or not delivered before its end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.support.mqtt import Gateway, Peer
 EXPIRY = b"\x11\0\0\x10\0"
 TOPICS = ("t/a", "t/b")
 EXTRA = "x/a"
-"""What subscribers subscribe to and take back meanwhile."""
+"""The filter that subscribers add and remove meanwhile."""
 KEPT = "r/{}"
 """Where a publisher retains, by its name."""
 WILL = "w"
@@ -99,7 +99,7 @@ class Publisher(Client):
         self.will = b""
         """Of this connection, by its payload."""
         self.kept = b""
-        """What it retained last."""
+        """The last retained payload."""
 
     def connect(self, gateway: Gateway, **options: Any) -> None:
         qos = 1 + self.numbers[WILL, 1] % 2
@@ -170,7 +170,7 @@ class Subscriber(Client):
         self.qos = qos
         self.window = window if version == 5 else 65535
         self.got: list[bytes] = []
-        """What came to the application, in order."""
+        """The payloads that the application got, in order."""
         self.fresh: Counter[bytes] = Counter()
         """How often each message came without DUP."""
         self.holding: dict[int, bytes] = {}
@@ -180,7 +180,7 @@ class Subscriber(Client):
         self.unacknowledged: dict[int, bytes] = {}
         """Of this connection: packet id -> message, until our last word for it was sent."""
         self.must: set[bytes] = set()
-        """What has to come, as far as its QoS says so."""
+        """The payloads that must come, as far as their QoS promises."""
         self.has_extra = False
 
     def connect(self, gateway: Gateway, **options: Any) -> None:
@@ -491,7 +491,7 @@ class Histories(RuleBasedStateMachine):
             if topic not in TOPICS:
                 assert not count[payload]
                 continue
-            # What a group waits for is not thrown away because the gateway was killed: it may come again,
+            # The kill of a gateway does not discard messages that wait for a group: they may come again,
             # at QoS 0 too when the members asked for no more.
             most = sent * (1 + self.kills) if int(published) else sent
             assert count[payload] <= (1 if qos == 2 else most if qos == 0 else 10**6)

@@ -1,5 +1,5 @@
-"""Whatever a client sends, its session answers or ends; nothing raises, and the gateway goes on serving
-others.
+"""To any bytes of a client, its session answers or ends. Nothing raises, and the gateway goes on
+serving other clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Overlapping subscriptions and topic aliases: what a 5.0 client gets, against the specification's words.
+"""Overlapping subscriptions and topic aliases of a 5.0 client, against the text of the specification.
 
 Random subscriptions of one client, with and without identifiers, change while others publish, and while it
-comes and goes with other limits. Whatever happens, a message comes once, at the highest QoS that is granted
+comes and goes with other limits. In every history a message comes once, at the highest QoS that is granted
 (mqtt5:3.3.4-2), with the identifiers of all subscriptions that match (mqtt5:3.3.4-3 to 5); and an alias
 stands for the topic that it was last sent with on this connection, and is within the client's maximum
 (mqtt5:3.3.2-11).
@@ -80,7 +80,7 @@ class Subscriber:
         self.aliases, self.alias_maximum = {}, alias_maximum
 
     def read(self) -> list[Got]:
-        """What came, until nothing more comes for the acknowledgements."""
+        """The received messages, until no more come for the acknowledgements."""
         assert self.peer is not None
         got = []
         while packets := self.peer.take():

@@ -1,8 +1,8 @@
 """Random histories of a group: members that come, go, acknowledge or not, over stops and kills of the
 gateway.
 
-Whatever happens: every message reaches a member; at QoS 2 it reaches exactly one, once; what came twice at
-QoS 1 came after a fault.
+In any history every message reaches a member. At QoS 2 it reaches exactly one, once. A second delivery
+at QoS 1 comes only after a fault.
 """
 
 from __future__ import annotations

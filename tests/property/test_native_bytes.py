@@ -114,7 +114,7 @@ def fed(client: Client, data: bytes, cut: int) -> None:
 def test_what_comes_before_the_login_ends_it_or_waits(world: World, data: bytes, cut: int) -> None:
     client = Client(world, login=False)
     fed(client, data, cut)
-    # Who is to be checked is handed out once; nobody is let in here.
+    # A login is passed on for checking once; nobody is let in here.
     assert client.session.state is not State.RUNNING
     assert client.session.codec.want <= LOGIN_MAX + 4
     answers = client.take()

@@ -1,4 +1,4 @@
-"""What a producer gathers against lists of its messages, and the frames against their plain-Python twin."""
+"""A producer's batches against lists of its messages, and the frames against their plain-Python twin."""
 
 from __future__ import annotations
 

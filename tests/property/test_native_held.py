@@ -1,4 +1,4 @@
-"""What a consumer holds, against a set of tags."""
+"""A consumer's unsettled deliveries, against a set of tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue with limits drops, from its head or from its end, against a list that does the same."""
+"""The messages that a limited queue drops, at its head or its end, against a list with the same rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The route table against an oracle that remembers nothing, while patterns of all syntaxes come and go.
 
-A route carries the number of changes that concerned its key when it was resolved. Whatever was swept or
-remembered, a lookup must answer a route that knows of all of them.
+A route carries the number of changes that concerned its key when it was resolved. After any sweeps and
+lookups, a lookup must answer with a route that includes all of these changes.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ TIMEOUT_S = 1000.0
 
 
 class Kinds(Promises):
-    """What may happen to a subscription."""
+    """The events of a subscription."""
 
     @initialize(credit=st.integers(0, 3), limited=st.booleans())
     def begin(self, credit: int, limited: bool) -> None:
@@ -100,7 +100,7 @@ class Kinds(Promises):
             (active,) = [taker for taker in self.takers if taker.active]
             assert active.priority == max(taker.priority for taker in self.takers)
 
-    # What happens
+    # Events
 
     @rule(keys=st.one_of(st.lists(KEYS, min_size=1, max_size=8), st.lists(KEYS, min_size=16, max_size=24)))
     def publish(self, keys: list[str]) -> None:
@@ -117,7 +117,7 @@ class Kinds(Promises):
 
     @rule(keys=st.lists(KEYS, min_size=1, max_size=3), wait_s=st.sampled_from([0.0, 0.5, 3.0]))
     def publish_later(self, keys: list[str], wait_s: float) -> None:
-        """What a seek leaves behind it is in the stream already: so nobody seeks while something waits."""
+        """A seek waits until these are due: it must know which messages are in the stream."""
         made = self._made(keys)
         due = self.world.clock.now + wait_s
         items = [(properties_block(key, None, None, True), body) for key, body in made]
@@ -153,7 +153,7 @@ class Kinds(Promises):
         fails=st.sampled_from(["", "", "stale", "unknown"]),
     )
     def transact(self, which: int, keys: list[str], every: int, fails: str) -> None:
-        """What a consumer publishes while it acknowledges what it has."""
+        """Messages that a consumer publishes while it acknowledges those that it has."""
         if which >= len(self.takers):
             return
         taker = self.takers[which]
@@ -366,7 +366,7 @@ class Kinds(Promises):
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
         if self.limited:
-            # What is on its way to the dead-letter topic would come again.
+            # Messages on their way to the dead-letter topic would come again.
             clean = True
             if self.paused:
                 self.pause_or_resume()

@@ -26,7 +26,7 @@ FRAMES = st.builds(
 
 
 def fed(pieces: list[bytes], room: int = 0) -> Stream:
-    """What the kernel makes of the pieces; of several pings in one piece the last."""
+    """The kernel's result for the pieces; of several pings in one piece only the last."""
     frames = Unframer()
     stream = Stream()
     for piece in pieces:
@@ -87,7 +87,7 @@ def test_headers_of_a_server_say_the_size_in_its_shortest_form(size: int) -> Non
     st.lists(st.integers(0, 400), max_size=5),
 )
 def test_each_packet_has_a_frame_of_its_own(bodies: list[bytes], places: list[int]) -> None:
-    """Whatever lies in one write; a packet that is cut between two has a frame for each part."""
+    """Each write may hold any packets; a packet cut between two writes has a frame for each part."""
     packets = [f.packet(3, 0, body) for body in bodies]
     stream = b"".join(packets)
     assert sent(PacketFramer().frame(stream)) == packets

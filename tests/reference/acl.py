@@ -1,4 +1,4 @@
-"""What a file of access rights allows, rule by rule: the definition that `AclFile` is held against."""
+"""The rights that an ACL file grants, rule by rule: the definition for the tests of `AclFile`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the AMQP scanner must make of a stream, written for reading: the oracle of its property tests.
+"""The expected result of the AMQP scanner, written for reading: the oracle of its property tests.
 
 `scan` takes a whole stream of frames of one connection, with channels already open, and gives the messages
 in the order in which they are complete, or stops at the first fault. It knows only publishes with their

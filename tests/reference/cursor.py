@@ -14,7 +14,7 @@ OUT, READY, DONE = "out", "ready", "done"
 
 @dataclass
 class Record:
-    """What a cursor looks at in a record."""
+    """The fields of a record that a cursor reads."""
 
     persistent: bool
     stored_ms: int
@@ -176,7 +176,7 @@ class ReferenceCursor:
         return min(undone + self.unread()[:1], default=2**64 - 1)
 
     def restart(self, *, clean: bool, last_lsn: int) -> ReferenceCursor:
-        """What comes back after a stop, when every state record was kept."""
+        """The cursor after a restart, when every state record was kept."""
         fresh = ReferenceCursor(self.records)
         fresh.members = [
             Membership(member.feed, member.tag, member.from_pos, member.to_pos) for member in self.members

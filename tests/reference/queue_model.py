@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Arguments:
-    """What the queue is declared with."""
+    """The arguments of the queue's declaration."""
 
     ttl: bool = False
     max_length: int | None = None
@@ -46,7 +46,7 @@ class QueueModel:
     """(number, why it left) of what lies in the other queue."""
     consumers: list[str] = field(default_factory=list)
     holding: dict[str, int] = field(default_factory=dict)
-    """What each consumer, gone ones included, has not settled."""
+    """The number of unsettled messages of each consumer, including cancelled ones."""
     got: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
     """(number, redelivered) of what each consumer ever got."""
 
@@ -108,7 +108,7 @@ class QueueModel:
         self.dispatch()
 
     def cancel(self, name: str) -> None:
-        """What it holds stays out."""
+        """The consumer's unsettled messages stay unsettled."""
         self.consumers.remove(name)
         self.dispatch()
 

@@ -36,7 +36,7 @@ def masked(data: bytes, mask: bytes) -> bytes:
 
 @dataclass
 class Stream:
-    """What a stream of frames comes to."""
+    """The content of a stream of frames."""
 
     payload: bytes = b""
     pings: list[bytes] = field(default_factory=list)

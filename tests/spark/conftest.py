@@ -36,10 +36,10 @@ PASSWORD = "not-in-a-plan"
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session. What Java leaves behind when it is ended is in pytest's own folder."""
+    """The session. The files that Java leaves behind are in pytest's own folder."""
     if find_java() is None:
         pytest.skip("there is no Java: apt-get install default-jre-headless")
-    # Whatever the machine's environment says: the workers are of this interpreter.
+    # The workers use this interpreter, whatever the environment of the machine says.
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.pop(variable, None)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])

@@ -70,7 +70,7 @@ def dying(writer: Any, when: str) -> Any:
 
 
 def dying_sources(when: str) -> tuple[type[DataSource], type[DataSource]]:
-    """What writes into a gateway, and into a table."""
+    """Sources that kill a process: one for writing to a gateway, one for a table."""
 
     class Source(PenstockSource):
         @classmethod

@@ -1,4 +1,4 @@
-"""What Spark is made of is killed while it writes, the gateway too; all is written once (`make spark-kills`).
+"""Kills of Spark's processes and of the gateway during writes; each row is written once (`make spark-kills`).
 
 `kill_program` is what is killed. On `local-cluster` a task whose process is gone is done again by Spark, and
 has sent some of its rows by then; so the source, which is read over the network. A driver that is killed

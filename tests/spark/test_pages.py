@@ -205,7 +205,7 @@ def test_the_programs_of_the_page_do_what_they_say(tmp_path: Path) -> None:
         sessions = [program for program in programs if "spark = " in program]
         others = [program for program in programs if "spark = " not in program]
         assert len(sessions) == 2 and len(others) == 4
-        # What the page calls `frame` is the reader's own.
+        # On the page, `frame` is the reader's own data frame.
         frame = "frame = df.select('payload', 'routing_key')\n"
         blocks = "\n".join([sessions[-1], *others[:-1], frame, others[-1]])
         for written, own in places.items():

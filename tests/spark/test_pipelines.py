@@ -68,7 +68,7 @@ def test_of_repeated_messages_the_first_one_is_kept(
     end = wait_for_end(gateway, 0)
     run()
     assert kept() == ["a-0", "b-1", "None-3", "None-4"]
-    # What is remembered is in the checkpoint, so also over the end of a run.
+    # The checkpoint holds the remembered keys, so they outlive the end of a run.
     send(["b", "c", "a", "c"])
     wait_for_end(gateway, end)
     run()

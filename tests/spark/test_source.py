@@ -114,7 +114,7 @@ def test_what_is_gone_ends_the_query_with_its_ranges(
     publish(gateway, 0, 20)
     end = wait_for_end(gateway, 0)
     gateway.terminate()
-    # What retention deletes: the oldest segment, after the start of a second one.
+    # Retention deletes the oldest segment, after the start of a second one.
     gateway.start()
     publish(gateway, 20, 20)
     wait_for_end(gateway, end)

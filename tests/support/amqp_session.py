@@ -127,7 +127,7 @@ class Client:
             dirty=lambda: None,
         )
         self.frames: list[tuple[int, object]] = []
-        """What came and was not looked at: (channel, frame)."""
+        """The received frames not yet read: (channel, frame)."""
         self._input = bytearray()
         self._rest = b""
         world.clients.append(self)

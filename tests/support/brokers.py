@@ -107,7 +107,7 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         self._log_offset = 0
 
-    # What a subclass provides
+    # For subclasses to provide
 
     def command(self) -> list[str]:
         """The program and its arguments."""
@@ -215,7 +215,7 @@ class Broker:
                 self.kill9()
 
     def log_text(self) -> str:
-        """What the process started last has printed so far."""
+        """The output of the latest process so far."""
         if not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as log:

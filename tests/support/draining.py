@@ -11,7 +11,7 @@ import pika.exceptions
 from tests.support.brokers import Broker
 
 QUIET_S = 60.0
-"""What has not come when nothing came for so long, much longer than the longest delay, is lost."""
+"""A missing message counts as lost when none came for so long, much longer than the longest delay."""
 LIMIT_S = 120.0
 
 

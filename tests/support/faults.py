@@ -21,7 +21,7 @@ from tests.support.brokers import Gateway
 _SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN."""
 _NO_LOG_FLUSH = 2
-"""What the file system has not committed is gone, as when the power is cut."""
+"""As at a power cut, changes that the file system has not committed are gone."""
 
 SHIM = r"""
 // Makes system calls on the data folder fail while a file says so: its text is CALL ERRNO, as "fdatasync 5".

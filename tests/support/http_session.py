@@ -11,7 +11,7 @@ from penstock.protocols.net.outbuffer import OutBuffer
 
 
 class Host:
-    """What a session needs of its connection; remembers what it was told."""
+    """The connection that a session needs; it records the session's calls."""
 
     peer_host = "127.0.0.1"
 
@@ -24,7 +24,7 @@ class Host:
         self._again = False
         self.session = make(self)
 
-    # What the session calls
+    # Called by the session
 
     def dirty(self) -> None:
         pass
@@ -48,7 +48,7 @@ class Host:
     def date(self) -> str:
         return "Thu, 01 Jan 1970 00:00:00 GMT"
 
-    # What a test does
+    # Called by tests
 
     def send(self, data: bytes, *, step: int = 0) -> None:
         """Have the session read `data`, in reads of `step` bytes (0: all at once)."""
@@ -63,7 +63,7 @@ class Host:
             self._read()
 
     def take(self) -> bytes:
-        """What it has sent."""
+        """The bytes that the session has sent."""
         return self.out.take()
 
     def answer(self, body: bytes = b"ok", status: int = 200) -> bytes:

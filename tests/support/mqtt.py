@@ -46,18 +46,18 @@ class Peer(Sink):
         self.received: list[Packet] = []
         """Packets that nobody looked at yet."""
         self.session_present = False
-        """What CONNACK said."""
+        """The flag in CONNACK."""
         self.ended: str | None = None
         self.held: set[str] = set()
         self.identity: Identity | None = gateway.guest
-        """Who logs in; None = the password is wrong."""
+        """The user who logs in; None = the password is wrong."""
         self.logins: list[tuple[str | None, bytes | None]] = []
         self._answers = False
         self._rest = b""
         self._input = b""
         self.session = Session(self, gateway.clients, gateway.options)
 
-    # What the session calls
+    # Called by the session
 
     @property
     def sink(self) -> Sink:
@@ -132,7 +132,7 @@ class Peer(Sink):
             self._answers = False
             self.session.answer()
 
-    # What the test calls
+    # Called by tests
 
     def send(self, data: bytes, *, settle: bool = True) -> Peer:
         """Send bytes in one read, which has a turn of its own if no other had one at this time."""
@@ -163,7 +163,7 @@ class Peer(Sink):
         self.gateway.settle()
 
     def take(self) -> list[Packet]:
-        """What came since the last call."""
+        """The packets received since the last call."""
         self.gateway.settle()
         taken, self.received = self.received, []
         return taken
@@ -173,7 +173,7 @@ class Peer(Sink):
         return b"".join(frames.packet(p.kind, p.flags, p.body) for p in self.take())
 
     def publishes(self) -> list[Publish]:
-        """What came, all of it PUBLISH."""
+        """The packets received since the last call, all of them PUBLISH."""
         found = self.take()
         assert all(p.kind == frames.PUBLISH for p in found), found
         return [frames.parse_publish(p, self.version) for p in found]
@@ -184,7 +184,7 @@ class Peer(Sink):
         return self.send(frames.publish(topic, payload, **options), settle=settle)
 
     def subscribe(self, *filters: tuple[str, int], props: bytes = b"") -> list[int]:
-        """Subscribe; the results in SUBACK. What else came stays to be taken."""
+        """Subscribe; the results in SUBACK. Other packets stay for the next `take`."""
         self.take()
         self.send(frames.subscribe(9, *filters, version=self.version, props=props))
         suback = next(p for p in self.received if p.kind == 9)
@@ -297,7 +297,7 @@ class Gateway:
         return Gateway(self.folder, self.options, self.clock, fsync=self.fsync, rules=rules)
 
     def crash(self, folder: Path) -> Gateway:
-        """What a start finds after a kill -9 at this moment, in a folder of its own."""
+        """A gateway over a copy of the files, as a start after kill -9 at this moment finds them."""
         # A file without its name yet may come and go while this copies; a start removes those anyway.
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("*.new"))
         return Gateway(folder, self.options, self.clock, fsync=self.fsync)

@@ -24,7 +24,7 @@ MAX_PACKET = 400
 
 @dataclass
 class Seen:
-    """What a stream came to."""
+    """The content of a stream."""
 
     records: list[tuple[bytes, bytes, bytes, int]] = field(default_factory=list)
     """(topic, properties, payload, flags) of what was appended."""

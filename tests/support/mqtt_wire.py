@@ -356,11 +356,11 @@ class Gate:
         return wire
 
     def refused(self, data: bytes, version: int | None = None) -> bytes:
-        """What a connection that sends only this gets until it is closed."""
+        """The bytes that a connection which sends only `data` gets until it is closed."""
         return self.wire(version).send(data).until_closed()
 
     def fails(self, *packets: bytes, **options: Any) -> bytes:
-        """What a connected client that sends this gets until it is closed."""
+        """The bytes that a connected client which sends these gets until it is closed."""
         return self.connect(**options).send(*packets).until_closed()
 
     def close(self) -> None:
@@ -369,7 +369,7 @@ class Gate:
             wire.close()
 
     def retained(self, topic: str) -> list[Message]:
-        """What a new subscription finds retained under a topic."""
+        """The retained messages that a new subscription of a topic gets."""
         wire = self.connect()
         wire.subscribe((topic, 2))
         found = [wire.parse_publish(packet) for packet in wire.ping() if packet.kind == 3]

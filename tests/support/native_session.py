@@ -185,7 +185,7 @@ class Client:
             self.session.receive(pong, len(pong))
 
     def take(self) -> list[tuple[int, int, bytes]]:
-        """What has come since the last call."""
+        """The frames received since the last call."""
         self.world.settle()
         found, self.frames = self.frames, []
         return found
@@ -269,7 +269,7 @@ def keyed(handle: int, sequence: int, messages: list[tuple[str, bytes]]) -> byte
 
 
 def assert_harmed_nobody(client: Client) -> None:
-    """Whatever this one sent: it was answered with whole frames, and others are served when it is gone."""
+    """After any input, the client was answered with whole frames, and others are served when it is gone."""
     for kind, _, payload in client.take():
         assert kind in _ANSWERS, hex(kind)
         if kind in _JSON:

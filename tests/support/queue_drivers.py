@@ -1,5 +1,5 @@
-"""What a model of queues is held against: penstock in one process with a clock that is moved, or any broker
-that pika reaches, in real time. Both have one queue, `q`, and the one its dead letters go to."""
+"""Brokers to compare with a model of queues: penstock in one process with a simulated clock, or any
+broker that pika reaches, in real time. Both have one queue, `q`, and its dead-letter queue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Driver(Protocol):
         """Ready in the queue, and in that of its dead letters."""
 
     def deliveries(self) -> dict[str, list[Got]]:
-        """What each consumer ever got."""
+        """All messages that each consumer got."""
 
     def wait(self) -> None: ...
     def restart(self) -> None: ...

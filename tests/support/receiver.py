@@ -34,7 +34,7 @@ class Got:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer; `raw` is sent instead of HTTP, `wait` is waited for first."""
+    """An answer; `raw` replaces the HTTP bytes, `wait` is awaited first."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)

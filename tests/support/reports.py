@@ -1,4 +1,4 @@
-"""What a run says of failures: at once and in short, for a log that is cut or whose end never comes.
+"""Early and short reports of failures, for a log that is cut off or never ends.
 
 A plug-in of pytest, named by `tests/conftest.py`. In CI a failure is a line when it happens, besides the
 report at the end. A test that is not over in time fails with a line for each other thread, not with their

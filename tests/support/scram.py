@@ -16,7 +16,7 @@ class ScramClient:
         self.bare = f"n={name},r={nonce}"
         self.password = password
         self.signature = b""
-        """What the server has to prove itself with, after `final`."""
+        """The signature that must prove the server, after `final`."""
 
     def first(self) -> bytes:
         """The first message."""

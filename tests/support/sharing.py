@@ -1,4 +1,4 @@
-"""What members of a group that share messages were given and promised, and whether that was allowed.
+"""The deliveries and acknowledgements of group members, and whether they were allowed.
 
 A ledger sees each delivery, and hears what a member is about to say before it says it. So what it finds is a
 fault whatever the network does meanwhile: what a member has seen and said nothing of, it holds.
@@ -48,7 +48,7 @@ class Ledger:
 
     @property
     def done(self) -> set[int]:
-        """What may be through."""
+        """The messages that may be settled."""
         return self.settled | self.in_doubt
 
     def came(self, member: str, number: int, redelivered: bool) -> None:

@@ -27,7 +27,7 @@ def iceberg_scan(uri: str) -> DataScan:
 
 
 def rows_of(uri: str) -> pa.Table:
-    """What a reader of the format that is none of ours finds."""
+    """The rows that another project's reader of the format finds."""
     kind, _, path = uri.partition(":")
     if kind == "delta":
         return DeltaTable(path).to_pyarrow_table()

@@ -371,7 +371,7 @@ def test_a_message_about_users_shows_no_password() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-# What is made from the declarations
+# Texts made from the declarations
 
 
 def test_what_is_shown_reads_back_as_the_same_configuration(tmp_path: Path) -> None:

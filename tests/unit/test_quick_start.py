@@ -1,4 +1,4 @@
-"""What a user waits for first: `import penstock` and `penstock --help` take little CPU time."""
+"""The first waits of a user: `import penstock` and `penstock --help` take little CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says of tests that fail or hang (`tests.support.reports`)."""
+"""The report of failed or hung tests (`tests.support.reports`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is loaded to send and receive, which is what `import penstock` costs a program that starts often.
+"""The modules that sending and receiving import: the cost of `import penstock` in a short program.
 
 Names, not times: these are what took long when it was measured, and bench.compare_sdk has the figures.
 """
@@ -30,7 +30,7 @@ LATE = {
     "random",
     "urllib.parse",
 }
-"""What few programs need, or none before they connect; asyncio has none of it."""
+"""Modules that few programs need, or none before they connect; asyncio loads none of them."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a start loads: nothing that only gateways with tokens or expiring certificates need."""
+"""The modules that a start loads: none that only gateways with tokens or expiring certificates need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the configuration of several workers means for each of them."""
+"""The effect of a configuration with several workers on each worker."""
 
 from __future__ import annotations
 

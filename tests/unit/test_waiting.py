@@ -1,4 +1,4 @@
-"""What tests must not leave to a library: how long it waits."""
+"""Waiting times that tests must set themselves and not leave to a library."""
 
 from __future__ import annotations
 

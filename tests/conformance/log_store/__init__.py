@@ -1,1 +1,1 @@
-"""What every store of the log must do; see `penstock.subscriptions.log_store.port`."""
+"""The tests that every log store must pass; see `penstock.subscriptions.log_store.port`."""

@@ -1,7 +1,7 @@
 """The port `LogStore` as plainly as it can be said: lists in memory. The suite's second subject.
 
 It has nothing of the embedded log: no files, no batches, no segments, other positions (steps of ten), its own
-rules for what is lost in a crash. What passes here and there is in the port, and not in one of them.
+rules for losses in a crash. A test that passes here and there tests the port, and not one of the stores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEP = 10
 
 @dataclass
 class Disk:
-    """What survives the process."""
+    """The state that survives the process."""
 
     records: list[StoredRecord] = field(default_factory=list)
     tables: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class NaiveStore:
         self._now = copy.deepcopy(disk)
         self.kept = copy.deepcopy(disk)
         self.failing = False
-        # What was not persistent died with the process, but for feeds that keep everything.
+        # # Records that were not persistent died with the process, except in feeds that keep everything.
         self._now.records = [self._survivor(stored) for stored in self._now.records]
         self._now.next_position += 1000 * STEP
 

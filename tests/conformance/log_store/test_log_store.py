@@ -1,4 +1,4 @@
-"""What the port `LogStore` promises, one test per promise; see `penstock.subscriptions.log_store.port`."""
+"""The promises of the port `LogStore`, one test each; see `penstock.subscriptions.log_store.port`."""
 
 from __future__ import annotations
 

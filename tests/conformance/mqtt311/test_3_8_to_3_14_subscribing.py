@@ -28,7 +28,7 @@ def test_mqtt311_3_8_3_3__subscribe_without_a_filter_closes(gate: Gate) -> None:
 
 
 def test_mqtt311_3_8_3_4__reserved_bits_and_qos_3_close(gate: Gate) -> None:
-    """What are options in 5.0 are among them."""
+    """MQTT 3.1.1 reserves the bits that are subscription options in 5.0."""
     for options in (3, 4, 8, 0x10, 0x20, 0x40, 0x80):
         assert gate.fails(f.subscribe(1, ("t", options))) == b""
 

@@ -57,7 +57,7 @@ def test_mqtt5_1_5_5_1__a_variable_byte_integer_that_is_longer_than_it_need_be_i
     assert gate.fails(b"\xc0\x80\x00") == MALFORMED
     assert gate.fails(f.packet(3, 0, f.text("t") + b"\x80\x00")) == MALFORMED
     assert gate.fails(f.packet(8, 2, b"\0\1\x83\x00\x0b\x81\x00" + f.text("t") + b"\0")) == MALFORMED
-    # What the gateway sends is minimal too: a block of 127 and one of 128 bytes.
+    # The gateway sends minimal lengths too: a block of 127 and one of 128 bytes.
     sub = gate.subscriber(unique)
     pub = gate.connect()
     for size in (122, 123):
@@ -97,7 +97,7 @@ def test_mqtt5_2_1_3_1__reserved_flags_that_are_set_end_the_connection(
 
 
 def test_mqtt5_2_2_1_2__qos_0_has_no_packet_id(gate: Gate, unique: str) -> None:
-    """What stands where a packet id would be is the property length, both ways."""
+    """The property length stands in place of a packet id, in both directions."""
     sub = gate.subscriber(unique)
     gate.connect().send(f.packet(3, 0, f.text(unique) + b"\0" + b"\0\1payload"))
     assert encode(sub.next()) == f.packet(3, 0, f.text(unique) + b"\0" + b"\0\1payload")

@@ -49,7 +49,7 @@ def test_mqtt5_3_12_4_1__a_ping_is_answered(gate: Gate) -> None:
 
 
 def test_mqtt5_3_14_0_1__no_disconnect_before_connack(gate: Gate) -> None:
-    """What is wrong before it is told in CONNACK or not at all."""
+    """The gateway reports an earlier fault in CONNACK or not at all."""
     for packet in (
         b"\xe0\0",
         b"\xc0\0",

@@ -487,7 +487,7 @@ def test_mqtt5_3_1_4_4__clean_start_is_processed_at_a_take_over(gate: Gate, uniq
 def test_mqtt5_3_1_4_5__connack_0_answers_an_accepted_connect(gate: Gate) -> None:
     wire = gate.wire().send(f.connect("", version=5))
     assert wire.answer(2).codes == [0]
-    # What was sent behind CONNECT without waiting is processed after it.
+    # The gateway processes packets that were sent after CONNECT without waiting.
     wire = gate.wire().send(f.connect("", version=5) + b"\xc0\0")
     assert [wire.next().kind, wire.next().kind] == [2, 13]
 

@@ -194,7 +194,7 @@ def test_mqtt5_3_2_2_21__the_servers_keep_alive_counts_where_one_is_told(tmp_pat
 
 
 def test_mqtt5_3_2_2_22__the_clients_keep_alive_counts_where_none_is_told(gate: Gate) -> None:
-    """Whatever is sent counts as a sign of life; 0 is for ever."""
+    """Every packet counts as a sign of life; 0 means no limit."""
     ever, short = gate.connect(keep_alive=0), gate.connect(keep_alive=1)
     assert "server_keep_alive" not in short.connack.props
     lively = gate.connect(keep_alive=2)

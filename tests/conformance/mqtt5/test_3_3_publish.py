@@ -17,7 +17,7 @@ HANDLING = (0x00, 0x10, 0x20)
 
 
 def forwarded(gate: Gate, unique: str, block: bytes) -> Message:
-    """What a subscriber gets of a message with these properties."""
+    """The message that a subscriber gets when it is published with these properties."""
     sub = gate.subscriber(unique)
     gate.connect().publish(unique, b"payload", block=block)
     return sub.message()
@@ -95,7 +95,7 @@ def test_mqtt5_3_3_1_8__without_retain_nothing_that_is_retained_changes(gate: Ga
 
 
 def handled(gate: Gate, unique: str, handling: int) -> list[list[bytes]]:
-    """What is retained that comes at a first SUBSCRIBE and at a second one of the same filter."""
+    """The retained messages after a first SUBSCRIBE, and after a second one with the same filter."""
     gate.connect().published(f"{unique}/a", b"a", retain=True).published(f"{unique}/b", b"b", retain=True)
     sub = gate.connect()
     found = []

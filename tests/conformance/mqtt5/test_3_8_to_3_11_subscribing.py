@@ -154,7 +154,7 @@ def test_mqtt5_3_8_4_7__a_code_tells_the_qos_granted_or_the_failure(gate: Gate, 
 def test_mqtt5_3_8_4_8__delivered_at_the_lower_qos(
     gate: Gate, unique: str, published: int, granted: int
 ) -> None:
-    """What is live, what waited, and what is retained."""
+    """Live, waiting and retained messages."""
     live = gate.subscriber((unique, granted))
     pub = gate.connect()
     pub.publish(unique, b"x", qos=published, packet_id=1, retain=True)

@@ -120,7 +120,7 @@ class Compacting(Broker):
         return consumer.got
 
     def stored(self) -> list[int]:
-        """What of the stream is in the files."""
+        """The stream's records in the files."""
         return [
             record.lsn
             for segment in segments(Folder(self.path))

@@ -80,7 +80,7 @@ class World:
             called.clear()
 
     def publish_due(self) -> list[bytes]:
-        """What comes now."""
+        """Publish the messages that are due now."""
         came: list[bytes] = []
         while taken := self.take():
             with self.log.unit():
@@ -244,7 +244,7 @@ def test_an_index_that_cannot_be_read_now_is_read_from_its_segment(
 
 
 def find(world: World, place: int) -> tuple[bytes | None, bool]:
-    """What `find` tells: the body of the record, and whether the disk answered."""
+    """The result of `find`: the body of the record, and whether the disk answered."""
     told: list[tuple[bytes | None, bool]] = []
     world.log.delays.find(
         world.due, place, lambda record, answered: told.append((record.body if record else None, answered))

@@ -150,7 +150,7 @@ def test_a_move_under_way_ends_with_the_log(tmp_path: Path, has_begun: bool) -> 
     tended(log)
     log.delays.mover.move(segment)
     if has_begun:
-        # What it reads next comes when the log is closing already.
+        # The result of its next read arrives after the log began to close.
         pool, held = log.reader._pool, threading.Event()
         pool.submit(lambda: None).result()
         for _ in range(2):

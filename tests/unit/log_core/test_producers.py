@@ -16,7 +16,7 @@ DAY_S = 86_400
 
 
 def send(log: Log, name: bytes, first: int, last: int, epoch: int | None = None) -> int:
-    """What a front end does with what a producer sends; the LSN it answers with."""
+    """Append a producer's messages as a front end does; the LSN of the answer."""
     producers = log.producers
     if epoch is None:
         known = producers.admit_sequence(name, last)

@@ -1,4 +1,4 @@
-"""What left memory comes back: batches, feed entries, positions by time."""
+"""Reads of evicted data: batches, feed entries, positions by time."""
 
 from __future__ import annotations
 

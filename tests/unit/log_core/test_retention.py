@@ -1,4 +1,4 @@
-"""Which segments go, and that checkpoints, queues and retention keep what they need."""
+"""Retention deletes segments, and leaves those that checkpoints, queues and limits need."""
 
 from __future__ import annotations
 

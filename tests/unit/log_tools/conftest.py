@@ -1,4 +1,4 @@
-"""What the tests of `penstock log` share: a folder as a broker leaves it, and the command itself."""
+"""Fixtures of the tests of `penstock log`: a broker's data folder, and the command itself."""
 
 from __future__ import annotations
 

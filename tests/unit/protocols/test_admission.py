@@ -1,4 +1,4 @@
-"""Who may connect: counts and rates per address, trusted proxies, PROXY headers."""
+"""Admission of connections: counts and rates per address, trusted proxies, PROXY headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done for many at a time, from one timer: one that fails ends neither the others nor the timer."""
+"""Timers that serve many objects: one that fails ends neither the others nor the timer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def errors(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """What was logged; each error has its traceback."""
+    """The logged errors; each has its traceback."""
     caplog.set_level(logging.ERROR)
     return caplog
 
@@ -226,7 +226,7 @@ def test_a_lease_that_fails_as_it_ends_holds_up_no_other(
     ended: list[str] = []
 
     class Taken:
-        """What is leased."""
+        """A leased message."""
 
         def __init__(self, name: str) -> None:
             self.queue = self.name = name

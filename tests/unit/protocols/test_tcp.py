@@ -1,4 +1,4 @@
-"""What listening sockets, and so the connections that come in there, are set to."""
+"""The socket options of listeners, and so of the connections that they accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the router share: a broker over a log in a temporary folder, which they may restart."""
+"""Fixtures of the router's tests: a broker over a log in a temporary folder, which tests may restart."""
 
 from __future__ import annotations
 

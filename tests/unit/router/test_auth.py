@@ -243,7 +243,7 @@ async def test_logins_wait_in_a_bounded_queue(world: World, monkeypatch: pytest.
 
 
 async def test_names_and_passwords_cannot_run_into_one_another(world: World) -> None:
-    """What is remembered for (ann, secret) must not be found for (anns, ecret)."""
+    """The cached result of (ann, secret) must not be found for (anns, ecret)."""
     world.users.set_user("anns", world.users._users["ann"].stored, ())
     await world.users.authenticate("ann", b"secret", True)
     assert await world.refused("anns", b"ecret") == "credentials"

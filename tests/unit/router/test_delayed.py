@@ -1,4 +1,4 @@
-"""What the router promises of delayed messages, whoever schedules them."""
+"""The router's promises for delayed messages, from any scheduler."""
 
 from __future__ import annotations
 

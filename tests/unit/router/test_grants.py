@@ -1,4 +1,4 @@
-"""What scopes allow: RabbitMQ's form, its globs, and nothing that is no scope."""
+"""The rights that scopes grant: RabbitMQ's form and its globs; an invalid scope grants none."""
 
 from __future__ import annotations
 

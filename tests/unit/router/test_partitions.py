@@ -1,4 +1,4 @@
-"""Whose records are whose: the log partition of each vhost."""
+"""The log partition of each vhost holds its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may do: names per vhost, keys per topic exchange, and who hears of a change."""
+"""A user's permissions: names per vhost, keys per topic exchange, and the notices of a change."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_client_id_in_a_pattern_makes_the_routes_its_own(world: World, authori
     authorizer.set_topic("guest", "/", "amq.topic", TopicPermission("^{client_id}\\."))
     for client, topic, allowed in ((one, "one/x", True), (one, "two/x", False), (two, "two/x", True)):
         assert publishes(world, client, topic) is allowed
-        # Who took the shared table before is asked about for each message.
+        # A client that took the shared table before is checked for each message.
         assert before.route(topic.encode()).per_message
         assert (world.vhost.publish(client, ENC_MQTT5, topic.encode()).lsn > 0) is allowed
     authorizer.set_topic("guest", "/", "amq.topic", TopicPermission("^one"))

@@ -1,4 +1,4 @@
-"""Which vhosts are over their backlog quota, and when they are looked at."""
+"""Vhosts over their backlog quota, and the times when they are measured."""
 
 from __future__ import annotations
 

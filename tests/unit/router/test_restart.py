@@ -1,4 +1,4 @@
-"""What survives a restart: durable things with their messages, and nothing else."""
+"""Durable objects survive a restart with their messages, and nothing else does."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _later(world: World, seconds: float) -> None:
 
 
 def _replay(world: World, exchange: str, key: str = "k") -> list[str]:
-    """What a new queue gets of what was published to an exchange since ever."""
+    """The messages that a new queue gets from the whole history of an exchange."""
     queue = world.queue("replayed", durable=True)
     told: list[bool] = []
     bound = world.vhost.bind_queue_since("replayed", exchange, key, world.actor, {ARGUMENT: "pos:1"})
@@ -135,7 +135,7 @@ def test_an_exchange_is_kept_shorter_than_its_vhost(world: World) -> None:
     _turn(world, lambda: _sealed(world) > 0)
     _turn(world, lambda: world.log.statistics()["segment_bytes"] < before - 30 * len(BODY))
     for _ in range(2):
-        # What stays is compressed, and found all the same.
+        # The remaining records are compressed and still found.
         assert [body[:8].split()[0] for body in _replay(world, "other")] == ["other"] * 30
         assert _replay(world, "short") == []
         world.restart()

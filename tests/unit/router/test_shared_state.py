@@ -44,7 +44,7 @@ class Two:
         return Broker.open(log, Tick(log, Loop()), options, shared=shared)  # type: ignore[arg-type]
 
     def say(self) -> None:
-        """What was told arrives."""
+        """Deliver the notices."""
         changes, self.told = self.told, []
         for change in changes:
             apply(self.one, self.mirror, change)

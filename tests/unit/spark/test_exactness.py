@@ -89,7 +89,7 @@ def test_queries_stay_exact_while_the_log_is_written_thinned_deleted_and_archive
                 if draw.random() < 0.3:
                     kept = sorted(draw.sample(lsns, min(5, len(lsns)))) if draw.random() < 0.8 else []
             case "keep house":
-                # What is not archived yet, the tier job holds.
+                # The tier job keeps records that are not archived yet.
                 log.leases.acquire("tier", "test", archived_to or 1, 3600)
                 keep_house(log)
             case "tier":

@@ -93,7 +93,7 @@ def test_a_commit_that_a_power_cut_tore_is_taken_back_and_made_again(
     harm(tmp_path)
     table = DeltaFormat(tmp_path)
     table.create(SCHEMA)
-    # What the job writes again goes where the table ends.
+    # The job's repeated rows go to the end of the table.
     assert table.position("log") == 20
     table.publish("log", write_files(tmp_path, [batch(20, 10)]), 20, 30)
     assert offsets(tmp_path) == list(range(30))

@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 
 def until_told(listener: Listener, kind: Any, rows: int) -> tuple[int, int]:
-    """What was told, when it is that much: datagrams on this machine arrive, at their time."""
+    """The reported progress once it has reached `rows`: local datagrams arrive with a delay."""
     while listener.totals()[kind][0] < rows:
         time.sleep(0.005)
     found = listener.totals()[kind]
@@ -137,7 +137,7 @@ class Stage:
 
 
 class FakeSpark:
-    """What `watched` asks of a session."""
+    """The part of a Spark session that `watched` uses."""
 
     @property
     def sparkContext(self) -> Any:

@@ -44,7 +44,7 @@ def stream(path: Path, **options: str) -> TrafficStream:
 
 
 def offsets(found: TrafficStream, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """What the tasks of a micro-batch read, after Spark has pickled them."""
+    """The offsets that the tasks of a micro-batch read, after Spark has pickled them."""
     fresh = TrafficStream(found.options, found.columns)
     reader, tasks = pickle.loads(pickle.dumps((fresh, list(found.partitions(start, end)))))
     assert all(isinstance(task, Task) for task in tasks)

@@ -30,7 +30,7 @@ class Taker(Consumer):
         self.name = name
         self.ranges: list[Range] = []
         self.fails = fails
-        """What it raises at: "void", "told", "deliver"."""
+        """The call that raises: "void", "told", "deliver"."""
         self.voided = 0
         self.heard: list[bool] = []
 

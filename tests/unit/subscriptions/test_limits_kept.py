@@ -1,4 +1,4 @@
-"""What was buried is so after a crash at any moment: its copy and its place are one unit of the log."""
+"""A dead-lettered message stays so after a crash: its copy and its settlement are one unit of the log."""
 
 from __future__ import annotations
 

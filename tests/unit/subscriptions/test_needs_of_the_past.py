@@ -1,4 +1,4 @@
-"""What queues with a past need of a segment is read by a thread; what cannot be read stays whole."""
+"""A thread finds the records of a segment that queues with a past need; unreadable segments are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many consumers, subscriptions and messages of one queue cost: as much each, however many there are."""
+"""The cost per consumer, subscription and message of one queue is the same at any number of them."""
 
 from __future__ import annotations
 

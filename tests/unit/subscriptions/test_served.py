@@ -1,4 +1,4 @@
-"""Who is served next, and that all who may be are woken: each test is for a mutant that no other noticed."""
+"""The order of service, and the wake-ups of all who may be served. Each test kills one mutant."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-// What docs/reference/native.md promises, asked for by the client in client.go. Prints a line for each chapter; anything
-// else that it prints is a failure that says what.
+// The client in client.go tests the promises of docs/reference/native.md. The program prints a line for each chapter;
+// any other line describes a failure.
 //
 // Usage: native ADDRESS TLS_ADDRESS AUTHORITY CERTIFICATE KEY
 package main

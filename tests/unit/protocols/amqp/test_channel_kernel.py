@@ -85,7 +85,7 @@ def test_a_message_from_mqtt_has_an_exchange_a_key_and_properties(world: World) 
 
 @pytest.mark.parametrize("others", [b"", b"\x01\x01\x03\0\3a/b\x08\0\1r\x09\0\2id\x26\0\1k\0\1v"])
 def test_the_expiry_of_a_message_from_mqtt_is_the_time_that_is_left(world: World, others: bytes) -> None:
-    """Whatever other properties stand before it; given back and delivered again it has less."""
+    """After any other properties; a message that was requeued has less time left."""
     client = consuming(world)
     client.call(
         1, commands.Queue.Bind(queue="q", exchange="amq.topic", routing_key="a.*"), commands.Queue.BindOk

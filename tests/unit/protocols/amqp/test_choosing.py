@@ -36,7 +36,7 @@ def held(client: Client, name: str) -> list[bytes]:
 
 
 def chosen(client: Client) -> dict[bytes, str]:
-    """Which queue each body went to; one each."""
+    """The queue that each body went to; one each."""
     found = [(body, name) for name in NAMES for body in held(client, name)]
     assert len(found) == len(dict(found))
     return dict(found)

@@ -116,7 +116,7 @@ def test_a_record_of_mqtt_is_translated() -> None:
 
 
 def test_the_copy_comes_into_the_log_with_the_end_of_its_original(tmp_path: Path) -> None:
-    """Whatever of the log a crash leaves: the message is in just one of the two queues."""
+    """At any cut of the log by a crash, the message is in exactly one of the two queues."""
     world = World(tmp_path / "data")
     client = world.client()
     for name, arguments in (

@@ -41,7 +41,7 @@ def bound(
 
 
 def got(client: Client, queue: str = "q") -> list[tuple[bytes, dict[str, Any]]]:
-    """What is in the queue now: bodies and headers."""
+    """The bodies and headers in the queue now."""
     found = []
     while True:
         client.send(1, Basic.Get(queue=queue, no_ack=True))

@@ -412,7 +412,7 @@ def test_a_worker_that_published_before_goes_on_acknowledging_during_an_alarm(wo
         worker.send(1, Basic.Ack(tag))
         worker.read()
     assert tags == [1, 2] and len(worker.bodies()) == 10 and not worker.session.blocked
-    # What comes in front of a publish is handled; the publish and what is behind it wait.
+    # Frames before a publish are handled; the publish and the frames after it wait.
     result = (Basic.Publish(routing_key="q"), ContentHeader(0, 1, Basic.Properties()), ContentBody(b"x"))
     worker.send(1, Basic.Ack(11), *result, Basic.Ack(12))
     assert worker.session.blocked

@@ -90,7 +90,7 @@ class Peer:
         return pamqp.frame.unmarshal(head + await self.reader.readexactly(size + 1))[2]
 
     mechanisms: tuple[str, ...] = ()
-    """What the server offered."""
+    """The mechanisms that the server offered."""
 
     async def login(self, password: str = "guest", heartbeat: int = 0, mechanism: str = "PLAIN") -> object:
         """Through the handshake; the last frame of the server."""

@@ -18,7 +18,7 @@ def ann(world: World) -> Client:
 
 
 def refused(world: World, **options: str) -> str:
-    """What is said to one connection more."""
+    """The refusal that one more connection gets."""
     client = Client(world, handshake=False, **options)
     client.start()
     client.send(0, commands.Connection.TuneOk(2047, 131072, 0))

@@ -14,7 +14,7 @@ def declare(client: Client, name: str, **arguments: object) -> None:
 
 
 def confirms(client: Client) -> list[tuple[bool, int]]:
-    """What became of each publish: (accepted, its number), in the order it was told."""
+    """The result of each publish: (accepted, its number), in the order of the confirms."""
     client.read()
     found: list[tuple[bool, int]] = []
     for _, frame in client.frames:

@@ -146,7 +146,7 @@ def ann(world: World) -> Client:
 
 
 def attempt(ann: Client, operation: Frame | str, *, transaction: bool = False) -> object:
-    """What is answered: a method, or None for a publish that was taken."""
+    """The answer: a method, or None for an accepted publish."""
     if isinstance(operation, str):
         if transaction:
             ann.call(1, commands.Tx.Select(), commands.Tx.SelectOk)

@@ -1,4 +1,4 @@
-"""What a named AMQP producer sends again: confirmed, not appended."""
+"""Repeated messages of a named AMQP producer are confirmed and not appended."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def declare(client: Client, length: int = 20) -> None:
 
 
 def bound_later(client: Client, queue: str) -> list[bytes]:
-    """What a queue gets that is declared, bound and read now."""
+    """The messages of a queue that is declared, bound and read now."""
     client.call(1, commands.Queue.Declare(queue=queue), commands.Queue.DeclareOk)
     client.call(1, commands.Queue.Bind(queue=queue, exchange="recent"), commands.Queue.BindOk)
     found = []

@@ -31,7 +31,7 @@ def test_a_consumer_that_may_not_read_any_more_is_cancelled(world: World) -> Non
     client.publish("", "q", b"2")
     client.publish("", "r", b"3")
     assert client.bodies() == [b"3"]
-    # What it had already is still its own.
+    # The client keeps the messages that it already had.
     client.send(1, commands.Basic.Ack(1))
     client.nothing()
 

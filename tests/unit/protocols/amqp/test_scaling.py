@@ -1,4 +1,4 @@
-"""What many consumers of AMQP clients cost: as much each, however many there are."""
+"""The cost per consumer of AMQP clients is the same at any number of consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which messages pass which filters."""
+"""The messages that pass each filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an import of definitions would change."""
+"""The changes that an import of definitions would make."""
 
 from __future__ import annotations
 

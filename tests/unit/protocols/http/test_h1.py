@@ -174,7 +174,7 @@ async def test_a_broken_chunk_is_no_end_of_a_message(host: Host, chunk: bytes) -
 
 
 def test_a_client_that_is_late_is_told_and_one_that_asks_nothing_is_not(host: Host) -> None:
-    """What is said unasked would be taken for the answer to the next request."""
+    """A client would take an unrequested message for the answer to its next request."""
     host.send(GET)
     host.answer()
     assert isinstance(host.session, H1Session)

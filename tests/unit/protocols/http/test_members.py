@@ -51,7 +51,7 @@ class Consumers:
         return self.world.broker.vhost("/").subscriptions.get("t", "s")
 
     def pull(self, member: Member, wanted: int = 100) -> list[Taken]:
-        """What it gets at once."""
+        """The messages that a member gets at once."""
         done: Any = Future()
         poll = Poll(self.subscription, wanted, done)
         member.begin(poll)
@@ -108,7 +108,7 @@ def test_the_slots_of_keys_are_those_of_the_native_protocol(http: Consumers) -> 
     http.sender.produce(1, b"without a key", sequence=len(keys))
     http.world.settle()
     cursor = http.subscription.cursor
-    # What is parked for want of credit is taken again.
+    # A message that is parked for lack of credit is taken again.
     http.subscription.seek(1)
     cursor = http.subscription.cursor
     assert cursor.take(100) == len(keys) + 1

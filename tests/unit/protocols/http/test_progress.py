@@ -1,4 +1,4 @@
-"""Who takes too little of its answers."""
+"""Clients that read too little of their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What worker 0 puts together: sums, and pages of metrics."""
+"""The totals of worker 0: sums, and pages of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of MQTT sessions share."""
+"""Fixtures of the tests of MQTT sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may not send, and the word it gets for it: table 1.5 of the front end's behaviour."""
+"""Forbidden input of a client, and its reason code: table 1.5 of the front end's behaviour."""
 
 from __future__ import annotations
 

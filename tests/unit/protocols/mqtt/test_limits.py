@@ -1,4 +1,4 @@
-"""What sessions and clients are held to: messages that wait, rates of CONNECT, of messages and of bytes."""
+"""Limits of sessions and clients: waiting messages, rates of CONNECT, of messages and of bytes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_oldest_of_too_many_are_dropped_counted_and_published(tmp_path: Path
 def test_the_newest_of_too_many_are_dropped_if_that_is_asked(
     tmp_path: Path, limit: dict[str, int], restarted: bool
 ) -> None:
-    """Every payload has one byte. What was kept stays kept over a restart, what was dropped stays dropped."""
+    """Every payload has one byte. A restart keeps the kept messages, and brings no dropped one back."""
     options = MqttOptions(queue_full="drop-newest", dead_letter_topic="lost", **limit)  # type: ignore[arg-type]
     gateway = Gateway(tmp_path / "data", options)
     retention_feed(gateway, "s").drop()
@@ -99,7 +99,7 @@ def test_the_newest_of_too_many_are_dropped_if_that_is_asked(
 
 @pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
 def test_a_limit_in_bytes_leaves_subscriptions_as_they_are(tmp_path: Path, policy: str) -> None:
-    """What waits below the limit keeps its QoS and the identifiers of the subscriptions that match."""
+    """Waiting messages below the limit keep their QoS and the identifiers of the matching subscriptions."""
     options = MqttOptions(max_queued_bytes=25, queue_full=policy)  # type: ignore[arg-type]
     gateway = Gateway(tmp_path / "data", options)
     peer = gateway.connect("s", 5, clean=False, props=EXPIRY)

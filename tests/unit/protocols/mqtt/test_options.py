@@ -1,4 +1,4 @@
-"""What the options of the section `mqtt` bound: levels, windows, how long sessions stay."""
+"""The limits in the options of the section `mqtt`: levels, windows, session expiry."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_subscriptions_come_back(lines: list[tuple[Filter, int]]) -> None:
             mine.change(known, line, identifier)
         else:
             mine.add(Subscription(line.topic, mine.terms_of(line, identifier), line.retain_handling))
-        # Who asks for the same has the same tag; the tag says what they ask for.
+        # Subscriptions with the same terms have the same tag; the tag stands for these terms.
         for one in mine.all.values():
             assert (one.terms.tag == 0) == one.topic.startswith("$share")
             assert not one.terms.tag or mine.by_tag[one.terms.tag] is one.terms

@@ -14,7 +14,7 @@ from tests.support.mqtt import Gateway, Peer
 
 
 class Figures:
-    """What connections counted, as the test says."""
+    """The counters of connections, with values that the test sets."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -133,7 +133,7 @@ EXPORTED = (
     "clients/inactive clients/expired store/messages/count store/messages/bytes subscriptions/count "
     "shared_subscriptions/count retained.messages/count heap/current heap/maximum"
 )
-"""What Prometheus exporters for Mosquitto, Telegraf and Home Assistant read below $SYS/broker/."""
+"""The topics below $SYS/broker/ that Telegraf, Home Assistant and Prometheus exporters read."""
 
 
 def test_what_exporters_for_mosquitto_read_is_there(gateway: Gateway, figures: Figures) -> None:
@@ -155,7 +155,7 @@ def test_what_the_log_keeps_is_stored(gateway: Gateway, figures: Figures) -> Non
 
 
 def test_payload_bytes_are_counted_both_ways_in_shared_runs_too(gateway: Gateway) -> None:
-    """What many sessions get alike is encoded once and copied: each of them counts its own bytes."""
+    """A message for many sessions is encoded once and copied: each session counts its own bytes."""
     peers = [gateway.connect(f"s{i}", 5) for i in range(6)]
     for peer in peers:
         peer.subscribe(("t", 0))

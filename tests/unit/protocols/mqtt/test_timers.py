@@ -14,7 +14,7 @@ START = 1_700_000_000.5
 
 
 class Session:
-    """What timers know of a client."""
+    """The part of a client that timers use."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""What 5.0 clients are told besides reason codes, and when they are told nothing."""
+"""The texts that 5.0 clients get besides reason codes, and when they get none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever waits for an answer gets one, and a refusal names the thing and a remedy."""
+"""Each waiting request gets an answer, and a refusal names the thing and a remedy."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def state(client: Client) -> dict[str, Any]:
 
 
 def counts(client: Client) -> tuple[int, int, int]:
-    """What waits, is out, and is done."""
+    """The numbers of waiting, delivered and settled messages."""
     told = state(client)
     return told["backlog"], told["unacked"], told["acknowledged"]
 
@@ -41,7 +41,7 @@ def commit(client: Client, body: bytes, ranges: list[tuple[int, int]]) -> str | 
 
 
 def published(world: World) -> list[bytes]:
-    """What is in `out`."""
+    """The messages in `out`."""
     client = Client(world)
     client.request("read", handle=1, topic="out", start="earliest")
     client.send(wire.credit(1, 1000, 1 << 20))
@@ -205,7 +205,7 @@ def test_what_is_due_after_a_seek_comes_in_its_time_and_once(world: World, kind:
 
 
 def test_after_a_seek_a_key_is_held_by_what_came_after_it_alone(world: World) -> None:
-    """What was out before holds nothing up, what came again does, until it is settled."""
+    """Earlier deliveries block no key; messages that came again do, until they are settled."""
     sender, first = producer(world), consumer(world, "key_shared", "a")
     keys = [f"k{i}" for i in range(20)]
     sender.send(keyed(1, 0, [(key, key.encode()) for key in keys]))

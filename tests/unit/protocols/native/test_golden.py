@@ -45,7 +45,7 @@ def test_a_client_s_records_are_the_reference_s() -> None:
 
 
 def taken(payload: bytes) -> list[Message]:
-    """What a client has of a DELIVER frame that answers no pull."""
+    """The messages that a client reads from a DELIVER frame that answers no pull."""
     inbox = Inbox(Message, None, 100, 1 << 20)
     assert inbox.deliver(payload) == (0, ())
     return inbox.take(100)

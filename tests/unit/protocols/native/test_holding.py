@@ -1,4 +1,4 @@
-"""What a consumer holds, over seeks, take-overs, timeouts and transactions: each test is for one mistake."""
+"""A consumer's unsettled deliveries over seeks, take-overs, timeouts and transactions; one fault per test."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def test_subscriptions_that_choose_among_all_have_so_many_consumers(
     assert client.request("subscribe", handle=2, **asked) == {"handle": 2}
 
 
-# What others have
+# State of other clients
 
 
 def test_names_of_producers_do_not_push_out_those_of_others(world: World) -> None:
@@ -336,7 +336,7 @@ def test_half_messages_of_one_user_leave_room_for_those_of_others(
     assert "transaction" in mine.prepare(1, b"d")
 
 
-# What others are sent
+# Messages to other clients
 
 
 def test_properties_that_no_amqp_client_could_be_given_are_refused(world: World) -> None:

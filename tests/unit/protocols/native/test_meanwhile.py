@@ -1,4 +1,4 @@
-"""What happens to a request, or to a delivery, while something else is under way."""
+"""A request or a delivery while something else is in progress."""
 
 from __future__ import annotations
 

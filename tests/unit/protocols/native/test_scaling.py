@@ -1,4 +1,4 @@
-"""What many pulls, deliveries and consumers of native clients cost: twice as many cost twice as much."""
+"""The cost of pulls, deliveries and consumers of native clients is proportional to their number."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ WAIT_S = 60.0
 
 
 class Refused(Exception):
-    """What became of it."""
+    """The refusal of a message."""
 
 
 class Batch:

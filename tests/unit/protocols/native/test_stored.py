@@ -46,7 +46,7 @@ def deliveries(client: Client) -> list[tuple[int, list[bytes]]]:
 
 
 def taken(payload: bytes) -> list[Record]:
-    """What a client has of a DELIVER_STORED frame."""
+    """The records that a client reads from a DELIVER_STORED frame."""
     inbox = Inbox(Record, None, 100, 1 << 20)
     inbox.deliver_stored(payload)
     return inbox.take(100)
@@ -274,7 +274,7 @@ def test_a_damaged_batch_is_noticed(world: World) -> None:
 def test_who_does_not_ask_for_it_gets_none(world: World) -> None:
     stored(world).produce(1, *BODIES)
     assert reads(Client(world)) == [(kinds.DELIVER, BODIES)]
-    # Who wants to save network gets what is smaller.
+    # A client that wants to save network gets the smaller form.
     (delivery,) = [kind for kind, _, _ in _frames_of(Client(world, capabilities=(kinds.STORED, kinds.ZSTD)))]
     assert delivery == kinds.DELIVER_PACKED
 
@@ -316,7 +316,7 @@ def filled(world: World, batches: int = 200) -> list[bytes]:
 def everything(
     world: World, count: int, credit: bytes = wire.credit(2, 1 << 30, 1 << 30), **place: str
 ) -> list[tuple[int, int, list[bytes]]]:
-    """What a new consumer of that many messages gets: type of frame, first tag, bodies."""
+    """The deliveries to a new consumer of that many messages: type of frame, first tag, bodies."""
     client = Client(world, capabilities=(kinds.STORED,))
     client.request(place.pop("do", "read"), handle=2, topic="t", start="earliest", **place)
     client.send(credit)
@@ -363,7 +363,7 @@ def test_who_comes_out_of_a_file_goes_on_in_it_though_memory_has_the_rest(tmp_pa
     assert joined(found) == bodies
     behind = max(first + len(some) for _, first, some in found if len(some) > 32)  # the last run of batches
     assert world.log.cache.tail_start + 1000 < closed.next_lsn < behind + 64
-    # Who begins in memory stays there.
+    # A reader that begins in memory stays there.
     before = world.log.resident.bytes
     client.request("read", handle=3, topic="t", start=f"pos:{world.log.cache.tail_start}")
     client.send(wire.credit(3, 1000, 1 << 20))

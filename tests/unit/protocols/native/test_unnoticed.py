@@ -10,7 +10,7 @@ from tests.support.native_session import Client, World
 
 
 def dead(world: World) -> list[bytes]:
-    """What is in the topic `dead`."""
+    """The messages in the topic `dead`."""
     reader = Client(world)
     reader.request("read", handle=1, topic="dead", start="earliest")
     reader.send(wire.credit(1, 1000, 1 << 20))

@@ -1,4 +1,4 @@
-"""What is sent next, and what answers mean for it; time is a number."""
+"""The next messages to send, and the effect of answers; time is a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which messages a filter lets through."""
+"""The messages that a filter passes."""
 
 from __future__ import annotations
 

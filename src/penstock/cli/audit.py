@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 from urllib.parse import urlencode
 
 from penstock.cli.client import ApiError, Client
-from penstock.cli.nouns import Nouns, argument, columns
+from penstock.cli.nouns import argument, columns, verbs_of
+from penstock.cli.parsing import Builder
 from penstock.cli.tables import print_list
 from penstock.errors import ConfigError
 
-__all__ = ["add_audit"]
+__all__ = ["COMMANDS"]
 
 _SHOWN = "time,user,peer,action,target,result,detail"
 _VERDICT = "worker,whole,entries,first,last,hash,broken"
 
 
-def add_audit(nouns: Nouns) -> None:
-    """Add the noun with its verbs."""
-    audit = nouns.add("audit", "who administered what")
+def _add_audit(parser: argparse.ArgumentParser) -> None:
+    audit = verbs_of(parser)
     audit(
         "list",
         _list,
@@ -83,3 +84,6 @@ def _verify(client: Client, parsed: argparse.Namespace) -> None:
                 broken.append(f"entry {seq} {'is not there' if found is None else 'has another hash'}")
     if broken:
         raise ApiError(f"the audit trail is broken: {'; '.join(broken)}", 0)
+
+
+COMMANDS: Final[dict[str, Builder]] = {"audit": _add_audit}

@@ -10,23 +10,19 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
-from typing import Any
+from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import add_target, runner
+from penstock.cli.parsing import Builder
 from penstock.cli.paths import AT_ONCE, base, progress
 from penstock.cli.tables import print_rows
 
-__all__ = ["add_bench"]
+__all__ = ["COMMANDS"]
 
 
-def add_bench(commands: Any) -> None:
-    """Add the command."""
-    bench = commands.add_parser(
-        "bench",
-        help="publish and pull some messages, and say how fast that was",
-        description="Publish and pull some messages over HTTP, and say how fast that was.",
-    )
+def _add_bench(bench: argparse.ArgumentParser) -> None:
+    bench.description = "Publish and pull some messages over HTTP, and say how fast that was."
     add_target(bench)
     bench.add_argument("--vhost", default="/", help="the vhost (default: /)")
     bench.add_argument("--messages", type=int, default=50_000, help="default: %(default)s")
@@ -95,3 +91,6 @@ def _pull(client: Client, path: str, parsed: argparse.Namespace) -> dict[str, An
             left -= len(messages)
             bar.update(len(messages))
     return _row(f"pull and ack, {AT_ONCE} at once", parsed.messages, times)
+
+
+COMMANDS: Final[dict[str, Builder]] = {"bench": _add_bench}

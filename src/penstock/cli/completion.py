@@ -1,4 +1,4 @@
-"""`penstock completion SHELL`: what a shell asks to complete a command line, made from the parser itself.
+"""`penstock completion SHELL`: what a shell needs to complete a command line, made from the parsers.
 
     source <(penstock completion bash)          in ~/.bashrc; zsh likewise
     penstock completion fish > ~/.config/fish/completions/penstock.fish
@@ -10,12 +10,14 @@ The scripts hold the words of every command, so nothing is started while somebod
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Final
 
-__all__ = ["SHELLS", "script"]
+from penstock.cli.commands import FOREIGN, MODULES
+from penstock.cli.parsing import Builder, parser_of
 
-SHELLS: Final = ("bash", "zsh", "fish")
+__all__ = ["COMMANDS"]
 
 _BASH: Final = """\
 _penstock() {
@@ -36,10 +38,26 @@ complete -o default -F _penstock penstock
 """
 
 
-def script(shell: str, parser: argparse.ArgumentParser, verbs: Iterable[str] = ()) -> str:
-    """The script for one of `SHELLS`; `verbs` are those of `rabbitmqctl`, which has a parser of its own."""
-    further: dict[tuple[str, ...], list[str]] = {("rabbitmqctl",): sorted(verbs)}
-    commands = [(path, words + further.get(path, [])) for path, words in _walk(parser, ())]
+def _add_completion(completion: argparse.ArgumentParser) -> None:
+    completion.description = (
+        "Print what a shell needs to complete commands: source <(penstock completion bash)"
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completion.set_defaults(run=_completion)
+
+
+def _completion(parsed: argparse.Namespace) -> int:
+    print(_script(parsed.shell), end="")
+    return 0
+
+
+def _script(shell: str) -> str:
+    commands: list[tuple[tuple[str, ...], list[str]]] = [((), [*MODULES, "--help", "--version"])]
+    for name, (module, _) in MODULES.items():
+        if name in FOREIGN:
+            commands.append(((name,), sorted(import_module(f"penstock.cli.{module}").VERBS)))
+        else:
+            commands += _walk(parser_of(name), (name,))
     if shell == "fish":
         return "".join(_fish(path, words) for path, words in commands)
     nodes = "|".join(_quoted(" " + " ".join(path)) for path, _ in commands if path)
@@ -87,3 +105,6 @@ def _fish(path: Sequence[str], words: Sequence[str]) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+COMMANDS: Final[dict[str, Builder]] = {"completion": _add_completion}

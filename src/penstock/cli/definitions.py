@@ -6,18 +6,19 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Final
 
 from penstock.cli.client import ApiError, Client
-from penstock.cli.nouns import Nouns, argument
+from penstock.cli.nouns import argument, verbs_of
+from penstock.cli.parsing import Builder
 from penstock.cli.tables import print_rows
 from penstock.errors import ConfigError
 
-__all__ = ["add_definitions"]
+__all__ = ["COMMANDS"]
 
 
-def add_definitions(nouns: Nouns) -> None:
-    """Add the noun with its verbs."""
-    definitions = nouns.add("definitions", "everything that was declared, out and in")
+def _add_definitions(parser: argparse.ArgumentParser) -> None:
+    definitions = verbs_of(parser)
     definitions(
         "export",
         _export,
@@ -78,3 +79,6 @@ def _import(client: Client, parsed: argparse.Namespace) -> None:
     ]
     rows += [{"what": "ignore", "list": name, "thing": "", "differs": ""} for name in found["unknown"]]
     print_rows(rows, ("what", "list", "thing", "differs"), "table")
+
+
+COMMANDS: Final[dict[str, Builder]] = {"definitions": _add_definitions}

@@ -6,20 +6,20 @@ import argparse
 from typing import Final
 
 from penstock.cli.client import Client, segment
-from penstock.cli.nouns import Nouns, argument, columns
+from penstock.cli.nouns import argument, columns, verbs_of
+from penstock.cli.parsing import Builder
 from penstock.cli.paths import AT_ONCE, Item, base, batches, progress
 from penstock.cli.tables import print_list, print_rows
 
-__all__ = ["add_dlq"]
+__all__ = ["COMMANDS"]
 
 _LEASE_MS: Final = 600_000
 
 
-def add_dlq(nouns: Nouns) -> None:
-    """Add the noun with its verbs."""
+def _add_dlq(parser: argparse.ArgumentParser) -> None:
     vhost = argument("--vhost", default="/", help="the vhost (default: /)")
     name = argument("name", metavar="NAME")
-    dlq = nouns.add("dlq", "dead letters")
+    dlq = verbs_of(parser)
     dlq("list", _list_dead, vhost, columns("name,messages,from"), help="queues that dead letters go to")
     most = argument("--max", type=int, default=1000, help="at most so many (default: %(default)s)")
     dlq("peek", _peek, vhost, name, most, columns("id,queue,reason,count,time,value"), help="look at some")
@@ -151,3 +151,6 @@ def _again(message: Item, queue: str) -> Item:
         **({"headers": headers} if headers else {}),
         "persistent": message.get("delivery_mode") == 2,
     }
+
+
+COMMANDS: Final[dict[str, Builder]] = {"dlq": _add_dlq}

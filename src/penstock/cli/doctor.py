@@ -8,6 +8,7 @@ Each finding says what is the matter and what to do. The exit code is 1 when the
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import resource
 import shlex
@@ -18,11 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from penstock.cli.client import ApiError, Client
+from penstock.cli.nouns import add_target
+from penstock.cli.parsing import Builder
+from penstock.cli.sources import add_sources, loaded
 
 if TYPE_CHECKING:
     from penstock.config import Config
 
-__all__ = ["Finding", "examine", "examine_gateway", "run"]
+__all__ = ["COMMANDS", "Finding", "examine", "examine_gateway"]
 
 _FILES: Final = 4096
 _PLAIN: Final = (
@@ -45,11 +49,20 @@ class Finding:
     remedy: str
 
 
-def run(config: Config, url: str) -> int:
-    """Print what is found; the exit code."""
-    found = list(examine(config))
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.description = (
+        "Say what is unsafe or wrong with the configuration, this machine, and the gateway that answers at "
+        "--url. The exit code is 1 when there is an error."
+    )
+    add_sources(doctor)
+    add_target(doctor)
+    doctor.set_defaults(run=_doctor)
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    found = list(examine(loaded(parsed).config))
     try:
-        with Client(url) as client:
+        with Client(parsed.url) as client:
             found += examine_gateway(client)
             print(f"gateway at {client.address}: answers")
     except ApiError as error:
@@ -215,3 +228,6 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
         elif hook["state"] == "broken":
             remedy = f"change its settings or the configuration: penstock webhooks show {words}"
             yield Finding("error", about, text, remedy)
+
+
+COMMANDS: Final[dict[str, Builder]] = {"doctor": _add_doctor}

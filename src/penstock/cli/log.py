@@ -13,31 +13,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.cli.parsing import Builder
+from penstock.cli.sources import add_sources, data_dir
 from penstock.errors import ConfigError, StartError
 
 if TYPE_CHECKING:
     from penstock.log_core.files.layout import Folder
 
-__all__ = ["DAMAGED", "add_log_commands"]
+__all__ = ["COMMANDS", "DAMAGED"]
 
 DAMAGED: Final = 3
 """Exit code: it was done, and something is damaged or lost."""
 
-Data = Callable[[argparse.Namespace], Path]
 
-
-def add_log_commands(
-    commands: Any, add_sources: Callable[[argparse.ArgumentParser], None], data: Data
-) -> None:
-    """Add `log` and its verbs to the parser of `penstock`.
-
-    `add_sources` adds the options of the configuration; `data` says which data folder they mean.
-    """
-    log = commands.add_parser(
-        "log",
-        help="look into a log on disk, check, mend, copy it",
-        description="Look into a log on disk, check it, mend it, carry it elsewhere. Exit code 3: "
-        "damage was found.",
+def _add_log(log: argparse.ArgumentParser) -> None:
+    log.description = (
+        "Look into a log on disk, check it, mend it, carry it elsewhere. Exit code 3: damage was found."
     )
     verbs = log.add_subparsers(title="what to do", metavar="WHAT", required=True)
 
@@ -53,7 +44,7 @@ def add_log_commands(
         add_sources(parser)
 
         def started(parsed: argparse.Namespace) -> int:
-            parsed.data_dir = parsed.dir if parsed.dir is not None else data(parsed)
+            parsed.data_dir = parsed.dir if parsed.dir is not None else data_dir(parsed)
             return run(parsed)
 
         parser.set_defaults(run=started)
@@ -322,3 +313,6 @@ def _moment(flag: str, value: str | None, default: int) -> int:
             remedy="write 2024-05-01T10:00:00Z, milliseconds since the epoch, or an interval ago: -15m",
         )
     return found.time_ms
+
+
+COMMANDS: Final[dict[str, Builder]] = {"log": _add_log}

@@ -12,16 +12,17 @@ from penstock.cli.client import ApiError, Client
 from penstock.cli.nouns import (
     Action,
     Item,
-    Nouns,
     argument,
     columns,
     filled,
     json_object,
     list_of,
     of_a_thing,
+    verbs_of,
 )
+from penstock.cli.parsing import Builder
 
-__all__ = ["add_things"]
+__all__ = ["COMMANDS"]
 
 _QUEUES: Final = "name,type,messages_ready,messages_unacknowledged,consumers,policy,state"
 
@@ -30,18 +31,8 @@ _VHOST: Final = argument("--vhost", default="/", help="the vhost (default: /)")
 _NAME: Final = argument("name", metavar="NAME")
 
 
-def add_things(nouns: Nouns) -> None:
-    """Add queues, exchanges, connections, users, vhosts and policies with their verbs."""
-    _add_queues(nouns)
-    _add_exchanges(nouns)
-    _add_connections(nouns)
-    _add_users(nouns)
-    _add_vhosts(nouns)
-    _add_policies(nouns)
-
-
-def _add_queues(nouns: Nouns) -> None:
-    queues = nouns.add("queues", "look at queues, make and delete them")
+def _add_queues(parser: argparse.ArgumentParser) -> None:
+    queues = verbs_of(parser)
     queues("list", list_of("queues/{vhost}"), _VHOST, columns(_QUEUES), help="list queues")
     queues("show", _show("queues/{vhost}/{name}"), _VHOST, _NAME, help="everything about a queue")
     queues(
@@ -57,8 +48,8 @@ def _add_queues(nouns: Nouns) -> None:
     queues("delete", _delete("queues/{vhost}/{name}"), _VHOST, _NAME, help="delete a queue and what is in it")
 
 
-def _add_exchanges(nouns: Nouns) -> None:
-    exchanges = nouns.add("exchanges", "look at exchanges and bindings")
+def _add_exchanges(parser: argparse.ArgumentParser) -> None:
+    exchanges = verbs_of(parser)
     exchanges("list", list_of("exchanges/{vhost}"), _VHOST, columns("name,type,durable,internal"))
     exchanges(
         "bindings",
@@ -69,8 +60,8 @@ def _add_exchanges(nouns: Nouns) -> None:
     )
 
 
-def _add_connections(nouns: Nouns) -> None:
-    connections = nouns.add("connections", "look at clients, close their connections")
+def _add_connections(parser: argparse.ArgumentParser) -> None:
+    connections = verbs_of(parser)
     shown = "name,user,vhost,protocol,state,channels,recv_oct,send_oct"
     connections("list", list_of("connections"), columns(shown), help="list connections")
     connections(
@@ -95,8 +86,8 @@ def _add_connections(nouns: Nouns) -> None:
     )
 
 
-def _add_users(nouns: Nouns) -> None:
-    users = nouns.add("users", "users, their tags and permissions")
+def _add_users(parser: argparse.ArgumentParser) -> None:
+    users = verbs_of(parser)
     users("list", list_of("users"), columns("name,tags,limits"), help="list users")
     users(
         "add",
@@ -121,8 +112,8 @@ def _add_users(nouns: Nouns) -> None:
     users("revoke", _delete("permissions/{vhost}/{name}"), _VHOST, _NAME, help="shut a vhost to a user")
 
 
-def _add_vhosts(nouns: Nouns) -> None:
-    vhosts = nouns.add("vhosts", "virtual hosts")
+def _add_vhosts(parser: argparse.ArgumentParser) -> None:
+    vhosts = verbs_of(parser)
     vhosts("list", list_of("vhosts"), columns("name,description,messages,tags,worker"), help="list vhosts")
     vhosts(
         "add",
@@ -132,13 +123,13 @@ def _add_vhosts(nouns: Nouns) -> None:
         argument(
             "--worker", type=int, metavar="N", help="which worker has it (default: one with the fewest)"
         ),
-        help="make a _VHOST, or describe it",
+        help="make a vhost, or describe it",
     )
     vhosts("delete", _delete("vhosts/{name}"), _NAME, help="delete a vhost with everything in it")
 
 
-def _add_policies(nouns: Nouns) -> None:
-    policies = nouns.add("policies", "policies of a vhost")
+def _add_policies(parser: argparse.ArgumentParser) -> None:
+    policies = verbs_of(parser)
     shown = "name,pattern,apply-to,definition,priority"
     policies("list", list_of("policies/{vhost}"), _VHOST, columns(shown), help="list policies")
     policies(
@@ -216,3 +207,13 @@ def _set_policy(client: Client, parsed: argparse.Namespace) -> None:
         "apply-to": parsed.apply_to,
     }
     client.request("PUT", filled("policies/{vhost}/{name}", parsed), body)
+
+
+COMMANDS: Final[dict[str, Builder]] = {
+    "queues": _add_queues,
+    "exchanges": _add_exchanges,
+    "connections": _add_connections,
+    "users": _add_users,
+    "vhosts": _add_vhosts,
+    "policies": _add_policies,
+}

@@ -9,31 +9,24 @@ import argparse
 import json
 import sys
 from io import TextIOBase
-from typing import Any, Final
+from typing import Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import Action, add_target, runner
+from penstock.cli.parsing import Builder
 from penstock.cli.paths import AT_ONCE, Item, base, batches, progress, subscription, subscription_path
 
-__all__ = ["add_messages"]
+__all__ = ["COMMANDS"]
 
 _LEASE_MS: Final = 60_000
 
 
-def add_messages(commands: Any) -> None:
-    """Add the verbs."""
-    _add_pub(commands)
-    _add_sub(commands)
-    _add_tail(commands)
-
-
-def _verb(commands: Any, name: str, text: str, description: str, action: Action) -> argparse.ArgumentParser:
-    """A verb with what all of them have."""
-    verb: argparse.ArgumentParser = commands.add_parser(name, help=text, description=description)
+def _begin(verb: argparse.ArgumentParser, description: str, action: Action) -> None:
+    """Give a verb what all of them have."""
+    verb.description = description
     add_target(verb)
     verb.add_argument("--vhost", default="/", help="the vhost (default: /)")
     verb.set_defaults(run=runner(action))
-    return verb
 
 
 def _add_output(verb: argparse.ArgumentParser) -> None:
@@ -42,9 +35,8 @@ def _add_output(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
 
 
-def _add_pub(commands: Any) -> None:
-    text = "Publish messages: the words given, or each line of standard input."
-    pub = _verb(commands, "pub", "publish messages", text, _pub)
+def _add_pub(pub: argparse.ArgumentParser) -> None:
+    _begin(pub, "Publish messages: the words given, or each line of standard input.", _pub)
     to = pub.add_mutually_exclusive_group(required=True)
     to.add_argument("--queue", help="into this queue")
     to.add_argument("--topic", help="into this topic")
@@ -61,9 +53,8 @@ def _add_pub(commands: Any) -> None:
     pub.add_argument("messages", nargs="*", metavar="MESSAGE")
 
 
-def _add_sub(commands: Any) -> None:
-    text = "Take messages of a queue or a subscription, print and acknowledge them."
-    sub = _verb(commands, "sub", "take messages and print them", text, _sub)
+def _add_sub(sub: argparse.ArgumentParser) -> None:
+    _begin(sub, "Take messages of a queue or a subscription, print and acknowledge them.", _sub)
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--queue")
     source.add_argument("--subscription", metavar="TOPIC/NAME", type=subscription)
@@ -72,9 +63,10 @@ def _add_sub(commands: Any) -> None:
     _add_output(sub)
 
 
-def _add_tail(commands: Any) -> None:
-    text = "Print what passes an exchange, MQTT topics or a topic, and take nothing from anybody."
-    tail = _verb(commands, "tail", "print what passes, and take nothing", text, _tail)
+def _add_tail(tail: argparse.ArgumentParser) -> None:
+    _begin(
+        tail, "Print what passes an exchange, MQTT topics or a topic, and take nothing from anybody.", _tail
+    )
     source = tail.add_mutually_exclusive_group(required=True)
     source.add_argument("--exchange")
     source.add_argument("--mqtt", metavar="FILTER", help="a topic filter of MQTT, such as a/+/b")
@@ -204,3 +196,6 @@ def _tail(client: Client, parsed: argparse.Namespace) -> None:
                 left -= 1
                 if left <= 0:
                     return
+
+
+COMMANDS: Final[dict[str, Builder]] = {"pub": _add_pub, "sub": _add_sub, "tail": _add_tail}

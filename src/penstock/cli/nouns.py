@@ -17,7 +17,6 @@ from penstock.cli.tables import Columns, print_list
 __all__ = [
     "Action",
     "Item",
-    "Nouns",
     "add_target",
     "argument",
     "columns",
@@ -26,6 +25,7 @@ __all__ = [
     "list_of",
     "of_a_thing",
     "runner",
+    "verbs_of",
 ]
 
 Item = dict[str, Any]
@@ -42,25 +42,18 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Nouns:
-    """Adds nouns; each answers a function that adds its verbs."""
+def verbs_of(parser: argparse.ArgumentParser) -> Callable[..., None]:
+    """The function that adds a verb to the parser of a noun."""
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
-    def __init__(self, commands: Any) -> None:
-        self._commands = commands
+    def verb(name: str, action: Action, *arguments: _Argument, help: str = "list them") -> None:
+        command = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        add_target(command)
+        for argument in arguments:
+            argument(command)
+        command.set_defaults(run=runner(action))
 
-    def add(self, noun: str, text: str) -> Callable[..., None]:
-        """A noun."""
-        parser = self._commands.add_parser(noun, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-
-        def verb(name: str, action: Action, *arguments: _Argument, help: str = "list them") -> None:
-            command = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
-            add_target(command)
-            for argument in arguments:
-                argument(command)
-            command.set_defaults(run=runner(action))
-
-        return verb
+    return verb
 
 
 _Argument = Callable[[argparse.ArgumentParser], None]

@@ -6,20 +6,19 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from penstock.cli.client import Client
 from penstock.cli.nouns import Item, add_target, runner
+from penstock.cli.parsing import Builder
 from penstock.cli.tables import print_rows
 
-__all__ = ["add_top"]
+__all__ = ["COMMANDS"]
 
 _TOP_S: Final = 2.0
 
 
-def add_top(commands: Any) -> None:
-    """Add the command."""
-    top = commands.add_parser("top", help="the gateway at work, anew every two seconds")
+def _add_top(top: argparse.ArgumentParser) -> None:
     add_target(top)
     top.add_argument("--once", action="store_true", help="print it once and end")
     top.add_argument("--rows", type=int, default=15, help="queues shown (default: %(default)s)")
@@ -67,3 +66,6 @@ def _print_top(overview: Item, queues: Sequence[Item], rows: int) -> None:
 def _busiest(queue: Item) -> tuple[float, int]:
     stats = queue["message_stats"]
     return stats["publish_details"]["rate"] + stats["deliver_get_details"]["rate"], queue["messages"]
+
+
+COMMANDS: Final[dict[str, Builder]] = {"top": _add_top}

@@ -7,43 +7,47 @@ import json
 from typing import Any, Final
 
 from penstock.cli.client import Client, segment
-from penstock.cli.nouns import Nouns, argument, columns
+from penstock.cli.nouns import argument, columns, verbs_of
+from penstock.cli.parsing import Builder
 from penstock.cli.paths import Item, base, subscription, subscription_path
 from penstock.cli.tables import print_list
 
-__all__ = ["add_topics"]
+__all__ = ["COMMANDS"]
 
 _TOPICS: Final = "name,messages,first_offset,next_offset,max_age,max_bytes"
 _SUBS: Final = "name,kind,paused,backlog,unacked,head_age_ms,consumers,acknowledged"
 
 
-def add_topics(nouns: Nouns) -> None:
-    """Add the nouns with their verbs."""
-    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
+_VHOST: Final = argument("--vhost", default="/", help="the vhost (default: /)")
+
+
+def _add_topics(parser: argparse.ArgumentParser) -> None:
     name = argument("name", metavar="NAME")
-    topics = nouns.add("topics", "streams: what is kept and read again")
-    topics("list", _list_topics, vhost, columns(_TOPICS), help="list topics")
-    topics("show", _show_topic, vhost, name, help="what a topic has")
+    topics = verbs_of(parser)
+    topics("list", _list_topics, _VHOST, columns(_TOPICS), help="list topics")
+    topics("show", _show_topic, _VHOST, name, help="what a topic has")
     topics(
         "create",
         _create_topic,
-        vhost,
+        _VHOST,
         name,
         argument("--max-age", metavar="AGE", help="what is older is dropped, for example 7D"),
         argument("--max-bytes", type=int, metavar="N", help="what is above is dropped, the oldest first"),
         help="make a topic",
     )
-    topics("delete", _delete_topic, vhost, name, help="delete a topic with its messages and subscriptions")
+    topics("delete", _delete_topic, _VHOST, name, help="delete a topic with its messages and subscriptions")
 
-    subs = nouns.add("subs", "subscriptions to topics")
+
+def _add_subs(parser: argparse.ArgumentParser) -> None:
+    subs = verbs_of(parser)
     one = argument("name", metavar="TOPIC/NAME", type=subscription)
     topic = argument("topic", metavar="TOPIC")
-    subs("list", _list_subs, vhost, topic, columns(_SUBS), help="list the subscriptions to a topic")
-    subs("show", _show_sub, vhost, one, help="where a subscription stands")
+    subs("list", _list_subs, _VHOST, topic, columns(_SUBS), help="list the subscriptions to a topic")
+    subs("show", _show_sub, _VHOST, one, help="where a subscription stands")
     subs(
         "create",
         _create_sub,
-        vhost,
+        _VHOST,
         one,
         argument("--kind", choices=("shared", "exclusive", "failover", "key_shared"), default="shared"),
         argument("--start", default="latest", help='"earliest", "latest", "pos:N", "-1h" or a time'),
@@ -51,10 +55,10 @@ def add_topics(nouns: Nouns) -> None:
         argument("--dead-letter", metavar="QUEUE", help="where messages go after that"),
         help="make a subscription",
     )
-    subs("seek", _seek, vhost, one, argument("to", metavar="TO", help="as --start"), help="go on elsewhere")
-    subs("pause", _post("pause"), vhost, one, help="nobody gets anything until it is resumed")
-    subs("resume", _post("resume"), vhost, one, help="the end of a pause")
-    subs("delete", _delete_sub, vhost, one, help="end a subscription")
+    subs("seek", _seek, _VHOST, one, argument("to", metavar="TO", help="as --start"), help="go on elsewhere")
+    subs("pause", _post("pause"), _VHOST, one, help="nobody gets anything until it is resumed")
+    subs("resume", _post("resume"), _VHOST, one, help="the end of a pause")
+    subs("delete", _delete_sub, _VHOST, one, help="end a subscription")
 
 
 def _topic_path(parsed: argparse.Namespace) -> str:
@@ -109,3 +113,6 @@ def _post(verb: str) -> Any:
 
 def _delete_sub(client: Client, parsed: argparse.Namespace) -> None:
     client.request("DELETE", subscription_path(parsed, parsed.name))
+
+
+COMMANDS: Final[dict[str, Builder]] = {"topics": _add_topics, "subs": _add_subs}

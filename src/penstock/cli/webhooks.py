@@ -6,23 +6,23 @@ import argparse
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.nouns import Nouns, argument, columns, json_object, list_of
+from penstock.cli.nouns import argument, columns, json_object, list_of, verbs_of
+from penstock.cli.parsing import Builder
 from penstock.cli.tables import print_list
 
-__all__ = ["add_webhooks"]
+__all__ = ["COMMANDS"]
 
 _SHOWN = "name,state,url,format,ordering,delivered,backlog,dead,last_status,last_error"
 _ATTEMPTS = "at,status,result,attempt,ms,ids,answer"
 
 
-def add_webhooks(nouns: Nouns) -> None:
-    """Add the noun with its verbs."""
+def _add_webhooks(parser: argparse.ArgumentParser) -> None:
     vhost = argument("--vhost", default="/", help="the vhost (default: /)")
     name = argument("name", metavar="NAME")
-    webhooks = nouns.add("webhooks", "messages pushed to URLs")
+    webhooks = verbs_of(parser)
     webhooks("list", list_of("webhooks/{vhost}"), vhost, columns(_SHOWN), help="list webhooks")
     webhooks("show", _show, vhost, name, help="settings and state of a webhook")
     webhooks(
@@ -135,3 +135,6 @@ def _time(ms: object) -> object:
     if not isinstance(ms, int):
         return ms
     return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+COMMANDS: Final[dict[str, Builder]] = {"webhooks": _add_webhooks}

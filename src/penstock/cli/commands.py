@@ -1,0 +1,71 @@
+"""The commands by name: where each is, and its line in the help.
+
+This module imports nothing, so that `penstock --help` costs hardly more than Python itself. The module of a
+command is imported when somebody names the command (`penstock.cli.parsing`).
+"""
+
+from __future__ import annotations
+
+__all__ = ["FOREIGN", "GROUPS", "MODULES", "overview"]
+
+GROUPS = {
+    "run a gateway": {
+        "serve": ("serve", "run the gateway until SIGTERM or SIGINT"),
+        "config": ("show_config", "show the configuration"),
+        "doctor": ("doctor", "say what is unsafe or wrong, and what to do"),
+        "log": ("log", "look into a log on disk, check, mend, copy it"),
+    },
+    "messages": {
+        "pub": ("messages", "publish messages"),
+        "sub": ("messages", "take messages and print them"),
+        "tail": ("messages", "print what passes, and take nothing"),
+        "dlq": ("dlq", "dead letters"),
+    },
+    "a running gateway": {
+        "top": ("top", "the gateway at work, anew every two seconds"),
+        "queues": ("manage", "look at queues, make and delete them"),
+        "exchanges": ("manage", "look at exchanges and bindings"),
+        "topics": ("topics", "streams: what is kept and read again"),
+        "subs": ("topics", "subscriptions to topics"),
+        "webhooks": ("webhooks", "messages pushed to URLs"),
+        "connections": ("manage", "look at clients, close their connections"),
+        "users": ("manage", "users, their tags and permissions"),
+        "vhosts": ("manage", "virtual hosts"),
+        "policies": ("manage", "policies of a vhost"),
+        "definitions": ("definitions", "everything that was declared, out and in"),
+        "audit": ("audit", "who administered what"),
+        "bench": ("bench", "publish and pull some messages, and say how fast that was"),
+    },
+    "tools": {
+        "rabbitmqctl": ("rabbitmqctl", "answer a verb of RabbitMQ's rabbitmqctl"),
+        "spark": ("spark", "run a pipeline over the log: into tables, reports, back into a gateway"),
+        "completion": ("completion", "print what a shell needs to complete commands"),
+    },
+}
+"""Command -> (module of penstock.cli, its line in the help), as the help groups them."""
+
+MODULES = {name: found for group in GROUPS.values() for name, found in group.items()}
+"""Command -> (module of penstock.cli, its line in the help)."""
+
+FOREIGN = ("rabbitmqctl", "spark")
+"""The commands whose words are not those of a parser of ours: their module has `run(words)` and `VERBS`."""
+
+
+def overview() -> str:
+    """The text of `penstock --help`."""
+    lines = [
+        "usage: penstock COMMAND ...",
+        "",
+        "One gateway for AMQP and MQTT clients that keeps everything they send in one log.",
+    ]
+    for title, group in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<13} {text}" for name, (_, text) in group.items())]
+    lines += [
+        "",
+        "options:",
+        "  -h, --help    show this help; behind a command, that of the command",
+        "  --version     show the version",
+        "",
+        "`penstock COMMAND --help` lists the verbs of a command, `penstock COMMAND VERB --help` its options.",
+    ]
+    return "\n".join(lines)

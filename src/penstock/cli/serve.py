@@ -1,0 +1,47 @@
+"""`penstock serve`: the gateway itself."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import Final
+
+from penstock.cli.parsing import Builder
+from penstock.cli.sources import add_sources, loaded
+
+__all__ = ["COMMANDS"]
+
+
+def _add_serve(serve: argparse.ArgumentParser) -> None:
+    serve.description = (
+        "Run the gateway. When it serves, one line 'ready amqp=HOST:PORT mqtt=HOST:PORT data=DIR' goes to "
+        "standard output; log lines go to standard error. SIGTERM or SIGINT stops it cleanly."
+    )
+    serve.epilog = (
+        "penstock config show lists all options; later sources overrule earlier ones: "
+        "file, environment PENSTOCK__SECTION__KEY, --set, --data and --log-level."
+    )
+    add_sources(serve)
+    serve.add_argument(
+        "--salvage", action="store_true", help="start on a damaged log, without what is lost (log.salvage)"
+    )
+    serve.set_defaults(run=_serve)
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    found = loaded(parsed)
+    config = found.config
+    from penstock import default_listeners, logs
+    from penstock.server import serve
+
+    logs.configure(config.server.log_level, config.server.log_format)
+    taken = default_listeners.taken(found)
+    config = default_listeners.without(config, taken)
+    if config.log.fsync == "never":
+        logging.getLogger("penstock.server").warning(
+            "log.fsync is never: confirmed messages are lost when the power fails"
+        )
+    return serve(config, lambda: default_listeners.without(loaded(parsed).config, taken))
+
+
+COMMANDS: Final[dict[str, Builder]] = {"serve": _add_serve}

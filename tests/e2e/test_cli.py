@@ -48,24 +48,24 @@ def penstock(
 
 
 def test_things_are_made_listed_and_deleted(gateway: Gateway) -> None:
-    penstock(gateway, "queues", "declare", "cli-q", "--type", "quorum", "--arguments", '{"x-max-length": 5}')
-    penstock(gateway, "policies", "set", "cli-p", "^cli-", '{"message-ttl": 1000}', "--priority", "2")
+    penstock(gateway, "queues", "create", "cli-q", "--type", "quorum", "--arguments", '{"x-max-length": 5}')
+    penstock(gateway, "policies", "create", "cli-p", "^cli-", '{"message-ttl": 1000}', "--priority", "2")
     table = penstock(gateway, "queues", "list", "--columns", "name,type,policy,messages").stdout.splitlines()
     assert table[0].split() == ["NAME", "TYPE", "POLICY", "MESSAGES"]
     assert "cli-q  quorum  cli-p   0" in table
     (queue,) = json.loads(penstock(gateway, "queues", "list", "-o", "json", "--columns", "name").stdout)
     assert queue == {"name": "cli-q"}
     assert json.loads(penstock(gateway, "queues", "show", "cli-q").stdout)["arguments"]["x-max-length"] == 5
-    penstock(gateway, "users", "add", "cli-u", "--tags", "monitoring", text="secret\n")
+    penstock(gateway, "users", "create", "cli-u", "--tags", "monitoring", text="secret\n")
     penstock(gateway, "users", "grant", "cli-u", "^a", "^b", "^c")
     assert "cli-u  /      ^a         ^b     ^c" in penstock(gateway, "users", "permissions").stdout
-    penstock(gateway, "vhosts", "add", "cli v", "--description", "of the command")
+    penstock(gateway, "vhosts", "create", "cli v", "--description", "of the command")
     assert "of the command" in penstock(gateway, "vhosts", "list").stdout
     for words in (
         ("vhosts", "delete", "cli v"),
         ("users", "revoke", "cli-u"),
         ("users", "delete", "cli-u"),
-        ("policies", "clear", "cli-p"),
+        ("policies", "delete", "cli-p"),
         ("queues", "purge", "cli-q"),
         ("queues", "delete", "cli-q"),
     ):
@@ -75,7 +75,7 @@ def test_things_are_made_listed_and_deleted(gateway: Gateway) -> None:
 
 
 def test_definitions_leave_and_come_back(gateway: Gateway, tmp_path: Path) -> None:
-    penstock(gateway, "queues", "declare", "kept")
+    penstock(gateway, "queues", "create", "kept")
     file = tmp_path / "definitions.json"
     penstock(gateway, "definitions", "export", str(file))
     penstock(gateway, "queues", "delete", "kept")
@@ -102,10 +102,10 @@ def test_definitions_leave_and_come_back(gateway: Gateway, tmp_path: Path) -> No
 def test_what_goes_wrong_is_one_line_with_the_remedy(gateway: Gateway) -> None:
     nowhere = penstock(gateway, "queues", "list", "--vhost", "nope", code=1).stderr
     assert nowhere == "penstock: error: there is no vhost 'nope'\n"
-    assert "no password for user 'guest'" in penstock(gateway, "users", "add", "guest", code=1).stderr
+    assert "no password for user 'guest'" in penstock(gateway, "users", "create", "guest", code=1).stderr
     missing = penstock(gateway, "queues", "show", "none", code=1).stderr
     assert missing == "penstock: error: there is no queue 'none' in vhost '/'\n"
-    assert "no policy 'x' in vhost '/'" in penstock(gateway, "policies", "clear", "x", code=1).stderr
+    assert "no policy 'x' in vhost '/'" in penstock(gateway, "policies", "delete", "x", code=1).stderr
     unknown = penstock(gateway, "users", "list", "--columns", "name,nope", code=2).stderr
     assert "no column 'nope'; there are hashing_algorithm, limits, name" in unknown
     nobody = f"http://nobody:x@127.0.0.1:{gateway.ports['management']}"

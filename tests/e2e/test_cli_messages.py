@@ -83,7 +83,7 @@ def test_a_topic_its_subscriptions_and_its_messages(run: Run, unique: str) -> No
 def test_lines_of_standard_input_are_published(
     run: Run, gateway: Gateway, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("queues", "declare", unique)
+    run("queues", "create", unique)
     monkeypatch.setattr(sys, "stdin", iter(f"{n}\n" for n in range(1200)))
     run("pub", "--queue", unique)
     assert run("sub", "--queue", unique, "--drain").split() == [str(n) for n in range(1200)]
@@ -95,9 +95,9 @@ def test_dead_letters_are_listed_and_go_back_where_they_came_from(
     run: Run, gateway: Gateway, unique: str
 ) -> None:
     dead = f"{unique}.dead"
-    run("queues", "declare", dead)
+    run("queues", "create", dead)
     arguments = json.dumps({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
-    run("queues", "declare", unique, "--arguments", arguments)
+    run("queues", "create", unique, "--arguments", arguments)
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -155,7 +155,7 @@ def test_bench_prints_what_it_measured_and_leaves_nothing_behind(run: Run) -> No
 def test_doctor_finds_nothing_wrong_with_the_defaults_and_names_what_is(
     run: Run, gateway: Gateway, tmp_path: Path, unique: str
 ) -> None:
-    run("queues", "declare", unique)
+    run("queues", "create", unique)
     run("pub", "--queue", unique, "x")
     data = ("--data", str(tmp_path / "data"))
     healthy = run("doctor", *data)
@@ -213,12 +213,31 @@ def test_what_reaches_no_queue_is_said(run: Run, unique: str) -> None:
     assert "2 of the messages reached no queue" in run.errors and "'amq.topic'" in run.errors
     run(*words, "--mandatory", code=1)
     assert f"with key '{unique}'" in run.errors
-    run("pub", "--queue", unique, "a", code=1)
-    assert f"there is no queue or stream '{unique}'" in run.errors
+    for more in ((), ("--mandatory",)):
+        run("pub", "--queue", unique, "a", *more, code=1)
+        assert f"there is no queue or stream '{unique}'" in run.errors
+        run("pub", "--topic", unique, "a", *more, code=1)
+        assert f"'{unique}'" in run.errors
+
+
+def test_an_exchange_is_made_bound_and_deleted(run: Run, unique: str) -> None:
+    run("exchanges", "create", unique, "--type", "topic")
+    assert json.loads(run("exchanges", "show", unique))["type"] == "topic"
+    run("queues", "create", unique)
+    run("exchanges", "bind", unique, unique, "--routing-key", "a.*/#")
+    run("pub", "--exchange", unique, "--routing-key", "a.*/#", "--mandatory", "bound")
+    assert run("sub", "--queue", unique, "--drain") == "bound\n"
+    run("exchanges", "unbind", unique, unique, "--routing-key", "other", code=1)
+    assert "is not bound" in run.errors
+    run("exchanges", "unbind", unique, unique, "--routing-key", "a.*/#")
+    run("pub", "--exchange", unique, "--routing-key", "a.*/#", "--mandatory", "lost", code=1)
+    run("exchanges", "delete", unique)
+    run("exchanges", "show", unique, code=1)
+    assert f"there is no exchange '{unique}'" in run.errors
 
 
 def test_tail_begins_where_it_is_told(run: Run, unique: str) -> None:
-    run("queues", "declare", unique)
+    run("queues", "create", unique)
     run("pub", "--queue", unique, "queued")
     run("pub", "--exchange", "amq.topic", "--routing-key", f"{unique}.x", "early")
     for words in (
@@ -252,7 +271,7 @@ def test_every_command_that_doctor_recommends_works_and_loses_nothing(
 ) -> None:
     api = Api(gateway)
     queue = f"{unique} it's"
-    run("queues", "declare", queue)
+    run("queues", "create", queue)
     run("pub", "--queue", queue, "a", "b")
     run("topics", "create", unique)
     run("subs", "create", f"{unique}/s", "--start", "earliest")

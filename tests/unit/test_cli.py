@@ -13,6 +13,8 @@ import pytest
 
 from penstock import __version__
 from penstock.cli import main
+from penstock.cli.commands import FOREIGN, GROUPS, MODULES, overview
+from penstock.cli.parsing import SYNONYMS, parser_of
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, StartError
 from penstock.log_core.log import Log
@@ -138,7 +140,7 @@ def test_a_log_is_inspected_and_verified(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("arguments", [[], ["config"], ["log"], ["serv"], ["serve", "--wrong"]])
 def test_a_wrong_command_line_ends_with_exit_code_2(arguments: list[str]) -> None:
-    assert run(*arguments).returncode == 2
+    assert main(arguments) == 2
 
 
 @pytest.mark.parametrize(
@@ -147,6 +149,79 @@ def test_a_wrong_command_line_ends_with_exit_code_2(arguments: list[str]) -> Non
 def test_an_interval_is_a_value(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words.split(), "--url", "http://guest:guest@127.0.0.1:1"]) == 1
     assert "no answer" in capsys.readouterr().err, "the command line was right, and nobody is there"
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        ("queu list", "'queues'"),
+        ("queues lst", "'list'"),
+        ("queues list --columms name", "'--columns'"),
+        ("pub --quue q x", "'--queue'"),
+        ("queues create q --type quorm", "'quorum'"),
+        ("list queues", "'penstock queues list'"),
+        ("declare queue q", "'penstock queues declare'"),
+        ("list_queues", "'penstock rabbitmqctl list_queues'"),
+        ("--versoin", "'--version'"),
+        ("log verfy", "'verify'"),
+        ("serve --slavage", "'--salvage'"),
+    ],
+)
+def test_a_misspelt_word_gets_the_nearest(words: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert f"did you mean {near}? `penstock" in said and said.count("\n") == 1
+
+
+def test_a_word_that_is_like_nothing_gets_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["zzz"],
+        ["queues", "zzz"],
+        ["queues", "list", "--zzz"],
+        ["queues"],
+        ["queues", "list", "x"],
+    ):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert "did you mean" not in said and "--help`" in said
+
+
+NOUNS = sorted(GROUPS["a running gateway"].keys() - {"top", "bench"})
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_verbs_have_the_same_synonyms_for_all_nouns(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = parser_of(noun).verbs().keys()
+    assert not verbs & {word for words in SYNONYMS.values() for word in words}, (
+        "each has one name in the help"
+    )
+    for verb in verbs & SYNONYMS.keys():
+        told = set()
+        for word in (verb, *SYNONYMS[verb]):
+            with pytest.raises(SystemExit):
+                main([noun, word, "--help"])
+            told.add(capsys.readouterr().out)
+        (text,) = told
+        assert text.startswith(f"usage: penstock {noun} {verb} ")
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_each_command_and_verb_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"  {name} " in overview()
+    if name in FOREIGN:
+        assert main(["help", name]) == main([name, "--help"]) == 0
+        assert f"penstock {name}" in capsys.readouterr().out
+        return
+    for words in ([name], *([name, verb] for verb in parser_of(name).verbs())):
+        with pytest.raises(SystemExit) as ended:
+            main(["help", *words])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: penstock {' '.join(words)} ")
+
+
+def test_a_routing_key_without_an_exchange_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pub", "--queue", "q", "--routing-key", "k", "x"]) == 2
+    assert "--exchange" in capsys.readouterr().err
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

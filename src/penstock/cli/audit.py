@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from penstock.cli.client import ApiError, Client
 from penstock.cli.nouns import argument, columns, verbs_of
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.tables import print_list
 from penstock.errors import ConfigError
 
@@ -18,7 +18,7 @@ _SHOWN = "time,user,peer,action,target,result,detail"
 _VERDICT = "worker,whole,entries,first,last,hash,broken"
 
 
-def _add_audit(parser: argparse.ArgumentParser) -> None:
+def _add_audit(parser: Parser) -> None:
     audit = verbs_of(parser)
     audit(
         "list",

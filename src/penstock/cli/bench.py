@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import add_target, runner
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.paths import AT_ONCE, base, progress
 from penstock.cli.tables import print_rows
 
 __all__ = ["COMMANDS"]
 
 
-def _add_bench(bench: argparse.ArgumentParser) -> None:
+def _add_bench(bench: Parser) -> None:
     bench.description = "Publish and pull some messages over HTTP, and say how fast that was."
     add_target(bench)
     bench.add_argument("--vhost", default="/", help="the vhost (default: /)")

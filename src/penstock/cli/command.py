@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words:
         print(overview(), file=sys.stderr)
         return 2
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
     if words[0] in ("-h", "--help"):
         print(overview())
         return 0
@@ -72,11 +74,10 @@ def _run(words: Sequence[str]) -> int:
 
         code: int = import_module(f"penstock.cli.{MODULES[name][0]}").run(rest)
         return code
-    from penstock.cli.parsing import parser_of
-    from penstock.errors import ConfigError
+    from penstock.cli.parsing import parser_of, unknown_command
 
     if name not in MODULES:
-        raise ConfigError(f"there is no command '{name}'", remedy="`penstock --help` lists the commands")
+        raise unknown_command(name, rest)
     parsed = parser_of(name).parse_args(rest)
     code = parsed.run(parsed)
     return code

@@ -24,7 +24,7 @@ GROUPS = {
     "a running gateway": {
         "top": ("top", "the gateway at work, anew every two seconds"),
         "queues": ("manage", "look at queues, make and delete them"),
-        "exchanges": ("manage", "look at exchanges and bindings"),
+        "exchanges": ("manage", "look at exchanges and bindings, make and delete them"),
         "topics": ("topics", "streams: what is kept and read again"),
         "subs": ("topics", "subscriptions to topics"),
         "webhooks": ("webhooks", "messages pushed to URLs"),

@@ -10,14 +10,14 @@ from typing import Final
 
 from penstock.cli.client import ApiError, Client
 from penstock.cli.nouns import argument, verbs_of
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.tables import print_rows
 from penstock.errors import ConfigError
 
 __all__ = ["COMMANDS"]
 
 
-def _add_definitions(parser: argparse.ArgumentParser) -> None:
+def _add_definitions(parser: Parser) -> None:
     definitions = verbs_of(parser)
     definitions(
         "export",

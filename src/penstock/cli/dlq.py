@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.cli.client import Client, segment
 from penstock.cli.nouns import argument, columns, verbs_of
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.paths import AT_ONCE, Item, base, batches, progress
 from penstock.cli.tables import print_list, print_rows
 
@@ -16,7 +16,7 @@ __all__ = ["COMMANDS"]
 _LEASE_MS: Final = 600_000
 
 
-def _add_dlq(parser: argparse.ArgumentParser) -> None:
+def _add_dlq(parser: Parser) -> None:
     vhost = argument("--vhost", default="/", help="the vhost (default: /)")
     name = argument("name", metavar="NAME")
     dlq = verbs_of(parser)

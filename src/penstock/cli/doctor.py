@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from penstock.cli.client import ApiError, Client
 from penstock.cli.nouns import add_target
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, loaded
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Finding:
     remedy: str
 
 
-def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+def _add_doctor(doctor: Parser) -> None:
     doctor.description = (
         "Say what is unsafe or wrong with the configuration, this machine, and the gateway that answers at "
         "--url. The exit code is 1 when there is an error."

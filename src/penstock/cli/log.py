@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, data_dir
 from penstock.errors import ConfigError, StartError
 
@@ -26,7 +26,7 @@ DAMAGED: Final = 3
 """Exit code: it was done, and something is damaged or lost."""
 
 
-def _add_log(log: argparse.ArgumentParser) -> None:
+def _add_log(log: Parser) -> None:
     log.description = (
         "Look into a log on disk, check it, mend it, carry it elsewhere. Exit code 3: damage was found."
     )
@@ -247,7 +247,7 @@ def _progress(total: int | None) -> Any:
 # Records
 
 
-def _add_dump(parser: argparse.ArgumentParser) -> None:
+def _add_dump(parser: Parser) -> None:
     when = "a time (2024-05-01T10:00:00Z, ms since the epoch) or an interval ago (-15m, -2h, -7D)"
     parser.add_argument("--first", type=int, default=0, metavar="POSITION", help="from this position on")
     parser.add_argument("--last", type=int, default=2**64 - 1, metavar="POSITION", help="up to this position")

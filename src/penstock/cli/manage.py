@@ -1,4 +1,4 @@
-"""Commands about what a gateway has: `penstock queues list`, `penstock users add NAME` and so on."""
+"""Commands about what a gateway has: `penstock queues list`, `penstock users create NAME` and so on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Final
 
-from penstock.cli.client import ApiError, Client
+from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import (
     Action,
     Item,
@@ -20,7 +20,7 @@ from penstock.cli.nouns import (
     of_a_thing,
     verbs_of,
 )
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 
 __all__ = ["COMMANDS"]
 
@@ -31,13 +31,13 @@ _VHOST: Final = argument("--vhost", default="/", help="the vhost (default: /)")
 _NAME: Final = argument("name", metavar="NAME")
 
 
-def _add_queues(parser: argparse.ArgumentParser) -> None:
+def _add_queues(parser: Parser) -> None:
     queues = verbs_of(parser)
     queues("list", list_of("queues/{vhost}"), _VHOST, columns(_QUEUES), help="list queues")
     queues("show", _show("queues/{vhost}/{name}"), _VHOST, _NAME, help="everything about a queue")
     queues(
-        "declare",
-        _declare_queue,
+        "create",
+        _create_queue,
         _VHOST,
         _NAME,
         argument("--type", choices=("classic", "quorum", "stream"), default="classic"),
@@ -48,9 +48,22 @@ def _add_queues(parser: argparse.ArgumentParser) -> None:
     queues("delete", _delete("queues/{vhost}/{name}"), _VHOST, _NAME, help="delete a queue and what is in it")
 
 
-def _add_exchanges(parser: argparse.ArgumentParser) -> None:
+def _add_exchanges(parser: Parser) -> None:
     exchanges = verbs_of(parser)
     exchanges("list", list_of("exchanges/{vhost}"), _VHOST, columns("name,type,durable,internal"))
+    exchanges("show", _show("exchanges/{vhost}/{name}"), _VHOST, _NAME, help="everything about an exchange")
+    exchanges(
+        "create",
+        _create_exchange,
+        _VHOST,
+        _NAME,
+        argument("--type", default="direct", help="direct, fanout, topic or headers (default: %(default)s)"),
+        argument("--arguments", type=json_object, default={}, metavar="JSON", help="further arguments"),
+        help="make a durable exchange",
+    )
+    exchanges(
+        "delete", _delete("exchanges/{vhost}/{name}"), _VHOST, _NAME, help="delete an exchange, its bindings"
+    )
     exchanges(
         "bindings",
         list_of("bindings/{vhost}"),
@@ -58,9 +71,16 @@ def _add_exchanges(parser: argparse.ArgumentParser) -> None:
         columns("source,destination_type,destination,routing_key,arguments"),
         help="list bindings",
     )
+    binding = (
+        argument("--routing-key", default="", help="the key, or the pattern of keys, that it takes"),
+        argument("--arguments", type=json_object, default={}, metavar="JSON", help="for a headers exchange"),
+    )
+    queue = argument("queue", metavar="QUEUE")
+    exchanges("bind", _bind, _VHOST, _NAME, queue, *binding, help="let a queue have what an exchange gets")
+    exchanges("unbind", _unbind, _VHOST, _NAME, queue, *binding, help="take a binding back")
 
 
-def _add_connections(parser: argparse.ArgumentParser) -> None:
+def _add_connections(parser: Parser) -> None:
     connections = verbs_of(parser)
     shown = "name,user,vhost,protocol,state,channels,recv_oct,send_oct"
     connections("list", list_of("connections"), columns(shown), help="list connections")
@@ -86,12 +106,12 @@ def _add_connections(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_users(parser: argparse.ArgumentParser) -> None:
+def _add_users(parser: Parser) -> None:
     users = verbs_of(parser)
     users("list", list_of("users"), columns("name,tags,limits"), help="list users")
     users(
-        "add",
-        _add_user,
+        "create",
+        _create_user,
         _NAME,
         argument("--tags", default="", help="with commas between them"),
         argument("--password", help="asked for when not given"),
@@ -112,28 +132,28 @@ def _add_users(parser: argparse.ArgumentParser) -> None:
     users("revoke", _delete("permissions/{vhost}/{name}"), _VHOST, _NAME, help="shut a vhost to a user")
 
 
-def _add_vhosts(parser: argparse.ArgumentParser) -> None:
+def _add_vhosts(parser: Parser) -> None:
     vhosts = verbs_of(parser)
     vhosts("list", list_of("vhosts"), columns("name,description,messages,tags,worker"), help="list vhosts")
     vhosts(
-        "add",
-        _add_vhost,
+        "create",
+        _create_vhost,
         _NAME,
         argument("--description", default=""),
         argument(
             "--worker", type=int, metavar="N", help="which worker has it (default: one with the fewest)"
         ),
-        help="make a vhost, or describe it",
+        help="make a vhost, or change one",
     )
     vhosts("delete", _delete("vhosts/{name}"), _NAME, help="delete a vhost with everything in it")
 
 
-def _add_policies(parser: argparse.ArgumentParser) -> None:
+def _add_policies(parser: Parser) -> None:
     policies = verbs_of(parser)
     shown = "name,pattern,apply-to,definition,priority"
     policies("list", list_of("policies/{vhost}"), _VHOST, columns(shown), help="list policies")
     policies(
-        "set",
+        "create",
         _set_policy,
         _VHOST,
         _NAME,
@@ -141,9 +161,16 @@ def _add_policies(parser: argparse.ArgumentParser) -> None:
         argument("definition", metavar="JSON", type=json_object),
         argument("--priority", type=int, default=0),
         argument("--apply-to", default="all"),
-        help="make or change a policy",
+        help="make a policy, or change one",
     )
-    policies("clear", _delete("policies/{vhost}/{name}"), _VHOST, _NAME, help="take a policy back")
+    policies(
+        "delete",
+        _delete("policies/{vhost}/{name}"),
+        _VHOST,
+        _NAME,
+        help="take a policy back",
+        also=("clear",),
+    )
 
 
 # Actions
@@ -163,7 +190,7 @@ def _delete(path: str) -> Action:
     return action
 
 
-def _declare_queue(client: Client, parsed: argparse.Namespace) -> None:
+def _create_queue(client: Client, parsed: argparse.Namespace) -> None:
     arguments = {"x-queue-type": parsed.type, **parsed.arguments}
     if arguments["x-queue-type"] == "classic":
         del arguments["x-queue-type"]
@@ -171,11 +198,34 @@ def _declare_queue(client: Client, parsed: argparse.Namespace) -> None:
     client.request("PUT", filled("queues/{vhost}/{name}", parsed), body)
 
 
+def _create_exchange(client: Client, parsed: argparse.Namespace) -> None:
+    body = {"type": parsed.type, "durable": True, "arguments": parsed.arguments}
+    client.request("PUT", filled("exchanges/{vhost}/{name}", parsed), body)
+
+
+def _bind(client: Client, parsed: argparse.Namespace) -> None:
+    body = {"routing_key": parsed.routing_key, "arguments": parsed.arguments}
+    client.request("POST", filled("bindings/{vhost}/e/{name}/q/{queue}", parsed), body)
+
+
+def _unbind(client: Client, parsed: argparse.Namespace) -> None:
+    path = filled("bindings/{vhost}/e/{name}/q/{queue}", parsed)
+    for binding in client.get(path):
+        if (binding["routing_key"], binding["arguments"]) == (parsed.routing_key, parsed.arguments):
+            client.request("DELETE", f"{path}/{segment(binding['properties_key'])}")
+            return
+    raise ApiError(
+        f"queue '{parsed.queue}' is not bound to exchange '{parsed.name}' in that way",
+        404,
+        remedy="penstock exchanges bindings lists the bindings",
+    )
+
+
 def _close(client: Client, parsed: argparse.Namespace) -> None:
     of_a_thing("DELETE", client, "connections/{name}", parsed, **{"x-reason": parsed.reason})
 
 
-def _add_user(client: Client, parsed: argparse.Namespace) -> None:
+def _create_user(client: Client, parsed: argparse.Namespace) -> None:
     password = parsed.password
     if password is None:
         asked = f"password of {parsed.name}: "
@@ -192,7 +242,7 @@ def _grant(client: Client, parsed: argparse.Namespace) -> None:
     client.request("PUT", filled("permissions/{vhost}/{name}", parsed), body)
 
 
-def _add_vhost(client: Client, parsed: argparse.Namespace) -> None:
+def _create_vhost(client: Client, parsed: argparse.Namespace) -> None:
     body: Item = {"description": parsed.description}
     if parsed.worker is not None:
         body["worker"] = parsed.worker

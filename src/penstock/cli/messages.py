@@ -13,8 +13,9 @@ from typing import Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import Action, add_target, runner
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.paths import AT_ONCE, Item, base, batches, progress, subscription, subscription_path
+from penstock.errors import ConfigError
 
 __all__ = ["COMMANDS"]
 
@@ -29,21 +30,23 @@ def _begin(verb: argparse.ArgumentParser, description: str, action: Action) -> N
     verb.set_defaults(run=runner(action))
 
 
-def _add_output(verb: argparse.ArgumentParser) -> None:
+def _add_output(verb: Parser) -> None:
     """How much is printed, and how."""
     verb.add_argument("--max", type=int, help="end after so many")
     verb.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
 
 
-def _add_pub(pub: argparse.ArgumentParser) -> None:
+def _add_pub(pub: Parser) -> None:
     _begin(pub, "Publish messages: the words given, or each line of standard input.", _pub)
     to = pub.add_mutually_exclusive_group(required=True)
     to.add_argument("--queue", help="into this queue")
     to.add_argument("--topic", help="into this topic")
     to.add_argument("--exchange", help="through this exchange")
-    pub.add_argument("--routing-key", default="", help="for an exchange")
+    pub.add_argument("--routing-key", help="for an exchange (default: empty)")
     pub.add_argument(
-        "--mandatory", action="store_true", help="fail if an exchange passes a message to no queue"
+        "--mandatory",
+        action="store_true",
+        help="fail if a message reaches no queue; with --queue and --topic that always fails",
     )
     pub.add_argument("--key", help="the ordering key")
     pub.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
@@ -53,7 +56,7 @@ def _add_pub(pub: argparse.ArgumentParser) -> None:
     pub.add_argument("messages", nargs="*", metavar="MESSAGE")
 
 
-def _add_sub(sub: argparse.ArgumentParser) -> None:
+def _add_sub(sub: Parser) -> None:
     _begin(sub, "Take messages of a queue or a subscription, print and acknowledge them.", _sub)
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--queue")
@@ -63,7 +66,7 @@ def _add_sub(sub: argparse.ArgumentParser) -> None:
     _add_output(sub)
 
 
-def _add_tail(tail: argparse.ArgumentParser) -> None:
+def _add_tail(tail: Parser) -> None:
     _begin(
         tail, "Print what passes an exchange, MQTT topics or a topic, and take nothing from anybody.", _tail
     )
@@ -83,6 +86,11 @@ def _add_tail(tail: argparse.ArgumentParser) -> None:
 
 def _pub(client: Client, parsed: argparse.Namespace) -> None:
     headers = dict(_pair(text) for text in parsed.header)
+    if parsed.routing_key is not None and parsed.exchange is None:
+        raise ConfigError(
+            "--routing-key is for an exchange only",
+            remedy="leave it out, or name an exchange with --exchange",
+        )
     if parsed.queue is not None:
         path = f"{base(parsed)}/queues/{segment(parsed.queue)}/messages"
     elif parsed.topic is not None:
@@ -99,7 +107,7 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
             except ValueError as error:
                 raise ApiError(f"not JSON: {text[:100]}", 0) from error
         if parsed.exchange is not None:
-            found.setdefault("routing_key", parsed.routing_key)
+            found.setdefault("routing_key", parsed.routing_key or "")
         if parsed.key is not None:
             found.setdefault("key", parsed.key)
         if headers:
@@ -122,7 +130,8 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
     if lost:
         print(
             f"penstock: {lost} of the messages reached no queue: nothing is bound to exchange "
-            f"'{parsed.exchange}' with their routing keys. Bind a queue, or use --mandatory to fail instead.",
+            f"'{parsed.exchange}' with their routing keys. Bind a queue with penstock exchanges bind, or "
+            "use --mandatory to fail instead.",
             file=sys.stderr,
         )
 

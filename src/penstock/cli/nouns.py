@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.cli.client import DEFAULT_URL, ApiError, Client, segment
+from penstock.cli.parsing import SYNONYMS, Parser
 from penstock.cli.tables import Columns, print_list
 
 __all__ = [
@@ -42,16 +43,23 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def verbs_of(parser: argparse.ArgumentParser) -> Callable[..., None]:
-    """The function that adds a verb to the parser of a noun."""
+def verbs_of(parser: Parser) -> Callable[..., None]:
+    """The function that adds a verb to the parser of a noun; `also` are other names of the verb."""
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
-    def verb(name: str, action: Action, *arguments: _Argument, help: str = "list them") -> None:
+    def verb(
+        name: str,
+        action: Action,
+        *arguments: _Argument,
+        help: str = "list them",
+        also: Sequence[str] = (),
+    ) -> None:
         command = verbs.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
         add_target(command)
         for argument in arguments:
             argument(command)
         command.set_defaults(run=runner(action))
+        parser.synonyms |= dict.fromkeys((*SYNONYMS.get(name, ()), *also), name)
 
     return verb
 

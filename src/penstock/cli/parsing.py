@@ -1,28 +1,103 @@
-"""The parsers of the commands, each made from its module when it is asked for."""
+"""The parsers of the commands, each made from its module when it is asked for.
+
+A word that no parser knows is an error with the nearest word that it knows. Verbs that make, show and delete
+things have one name for all nouns (`SYNONYMS`), and the names that other tools have for them are taken, too.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Final, NoReturn
 
-from penstock.cli.commands import MODULES
+from penstock.cli.commands import GROUPS, MODULES
+from penstock.errors import ConfigError
 
-__all__ = ["Builder", "Parser", "parser_of"]
+__all__ = ["SYNONYMS", "Builder", "Parser", "nearest", "parser_of", "unknown_command"]
 
-Builder = Callable[[argparse.ArgumentParser], None]
+Builder = Callable[["Parser"], None]
 """Gives the parser of a command its arguments, and sets `run`: parsed -> exit code. A module of commands has
 `COMMANDS`: name -> builder."""
 
+SYNONYMS: Final = {
+    "create": ("declare", "add", "set", "new"),
+    "delete": ("remove", "rm"),
+    "show": ("get", "describe", "info"),
+    "list": ("ls",),
+}
+"""Verb -> other names of it."""
+
 
 class Parser(argparse.ArgumentParser):
-    """An interval such as "-1h" is a value, as a negative number is, and no unknown option."""
+    """Knows synonyms and near words. An interval such as "-1h" is a value, as a negative number is."""
 
     def __init__(self, *words: Any, **more: Any) -> None:
         super().__init__(*words, **more)
         self._negative_number_matcher = re.compile(r"-[0-9]+(\.[0-9]+|[A-Za-z])?$")
+        self.synonyms: dict[str, str] = {}
+        """Other names of its verbs."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse. Each parser refuses the words that it does not know itself: it knows what is near.
+
+        Raises:
+            ConfigError: the words are wrong.
+
+        """
+        words = sys.argv[1:] if args is None else list(args)
+        verbs = self.verbs()
+        at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
+        if verbs and at < len(words):
+            words[at] = self.synonyms.get(words[at], words[at])
+        self._check_options(words[:at] if verbs else words)
+        if verbs and at == len(words) and not {"-h", "--help"} & {*words}:
+            self.error(f"a verb is missing; {self.prog} has {', '.join(verbs)}")
+        parsed, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            self.error(f"it has no place for {' '.join(unknown)}")
+        return parsed, unknown
+
+    def verbs(self) -> dict[str, argparse.ArgumentParser]:
+        """The parsers of its verbs by name; empty when it has none."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return dict(action.choices)
+        return {}
+
+    def error(self, message: str, near: str = "") -> NoReturn:
+        """Refuse the words. Raises ConfigError."""
+        raise ConfigError(message, remedy=f"{near}`{self.prog} --help` says more")
+
+    def _check_options(self, words: Sequence[str]) -> None:
+        for word in words:
+            if word == "--":
+                return
+            name = word.partition("=")[0]
+            if not name.startswith("--") or " " in name:
+                continue
+            options = [one for action in self._actions for one in action.option_strings]
+            if not any(one.startswith(name) for one in options):
+                self.error(f"there is no option '{name}'", nearest(name, options))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(one) for one in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
+            said = f"there is no verb '{value}' of `{self.prog}`"
+        else:
+            said = f"{'/'.join(action.option_strings) or action.dest}: '{value}' is not allowed"
+        self.error(f"{said}, but {', '.join(known)}", nearest(str(value), known))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A question that names the known word that is most like `word`, and a space; empty when none is."""
+    near = difflib.get_close_matches(word, list(known), 1, 0.6)
+    return f"did you mean '{near[0]}'? " if near else ""
 
 
 def parser_of(name: str) -> Parser:
@@ -32,3 +107,18 @@ def parser_of(name: str) -> Parser:
     build: Builder = import_module(f"penstock.cli.{module}").COMMANDS[name]
     build(parser)
     return parser
+
+
+def unknown_command(name: str, rest: Sequence[str]) -> ConfigError:
+    """The error about a command that there is not: it names what was probably meant."""
+    from penstock.cli.rabbitmqctl import VERBS
+
+    kind = "option" if name.startswith("-") else "command"
+    hint = nearest(name, (*MODULES, "--help", "--version"))
+    if name in VERBS:
+        hint = f"did you mean 'penstock rabbitmqctl {name}'? "
+    elif rest and name in {*SYNONYMS, *(word for words in SYNONYMS.values() for word in words)}:
+        nouns = difflib.get_close_matches(rest[0], GROUPS["a running gateway"], 1, 0.6)
+        if nouns:
+            hint = f"did you mean 'penstock {nouns[0]} {name}'? "
+    return ConfigError(f"there is no {kind} '{name}'", remedy=f"{hint}`penstock --help` lists the commands")

@@ -6,13 +6,13 @@ import argparse
 import logging
 from typing import Final
 
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, loaded
 
 __all__ = ["COMMANDS"]
 
 
-def _add_serve(serve: argparse.ArgumentParser) -> None:
+def _add_serve(serve: Parser) -> None:
     serve.description = (
         "Run the gateway. When it serves, one line 'ready amqp=HOST:PORT mqtt=HOST:PORT data=DIR' goes to "
         "standard output; log lines go to standard error. SIGTERM or SIGINT stops it cleanly."

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, loaded
 
 __all__ = ["COMMANDS"]
 
 
-def _add_config(config: argparse.ArgumentParser) -> None:
+def _add_config(config: Parser) -> None:
     topics = config.add_subparsers(title="what to show", metavar="WHAT", required=True)
     show = topics.add_parser("show", help="the values in force, as a TOML file with secrets masked")
     add_sources(show)

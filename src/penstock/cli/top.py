@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.cli.client import Client
 from penstock.cli.nouns import Item, add_target, runner
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.tables import print_rows
 
 __all__ = ["COMMANDS"]
@@ -18,7 +18,7 @@ __all__ = ["COMMANDS"]
 _TOP_S: Final = 2.0
 
 
-def _add_top(top: argparse.ArgumentParser) -> None:
+def _add_top(top: Parser) -> None:
     add_target(top)
     top.add_argument("--once", action="store_true", help="print it once and end")
     top.add_argument("--rows", type=int, default=15, help="queues shown (default: %(default)s)")

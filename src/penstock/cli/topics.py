@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from penstock.cli.client import Client, segment
 from penstock.cli.nouns import argument, columns, verbs_of
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.paths import Item, base, subscription, subscription_path
 from penstock.cli.tables import print_list
 
@@ -21,7 +21,7 @@ _SUBS: Final = "name,kind,paused,backlog,unacked,head_age_ms,consumers,acknowled
 _VHOST: Final = argument("--vhost", default="/", help="the vhost (default: /)")
 
 
-def _add_topics(parser: argparse.ArgumentParser) -> None:
+def _add_topics(parser: Parser) -> None:
     name = argument("name", metavar="NAME")
     topics = verbs_of(parser)
     topics("list", _list_topics, _VHOST, columns(_TOPICS), help="list topics")
@@ -38,7 +38,7 @@ def _add_topics(parser: argparse.ArgumentParser) -> None:
     topics("delete", _delete_topic, _VHOST, name, help="delete a topic with its messages and subscriptions")
 
 
-def _add_subs(parser: argparse.ArgumentParser) -> None:
+def _add_subs(parser: Parser) -> None:
     subs = verbs_of(parser)
     one = argument("name", metavar="TOPIC/NAME", type=subscription)
     topic = argument("topic", metavar="TOPIC")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import argument, columns, json_object, list_of, verbs_of
-from penstock.cli.parsing import Builder
+from penstock.cli.parsing import Builder, Parser
 from penstock.cli.tables import print_list
 
 __all__ = ["COMMANDS"]
@@ -19,15 +19,15 @@ _SHOWN = "name,state,url,format,ordering,delivered,backlog,dead,last_status,last
 _ATTEMPTS = "at,status,result,attempt,ms,ids,answer"
 
 
-def _add_webhooks(parser: argparse.ArgumentParser) -> None:
+def _add_webhooks(parser: Parser) -> None:
     vhost = argument("--vhost", default="/", help="the vhost (default: /)")
     name = argument("name", metavar="NAME")
     webhooks = verbs_of(parser)
     webhooks("list", list_of("webhooks/{vhost}"), vhost, columns(_SHOWN), help="list webhooks")
     webhooks("show", _show, vhost, name, help="settings and state of a webhook")
     webhooks(
-        "set",
-        _set,
+        "create",
+        _create,
         vhost,
         name,
         argument(
@@ -36,7 +36,7 @@ def _add_webhooks(parser: argparse.ArgumentParser) -> None:
             type=_settings,
             help="settings, or @FILE: see docs/reference/webhooks.md",
         ),
-        help="make or change a webhook; prints its secret if one was made",
+        help="make a webhook, or change one; prints its secret if one was made",
     )
     webhooks("delete", _do("DELETE", ""), vhost, name, help="end a webhook")
     webhooks("pause", _do("POST", "/pause"), vhost, name, help="send nothing until it is resumed")
@@ -93,7 +93,7 @@ def _show(client: Client, parsed: argparse.Namespace) -> None:
     _print(client.get(_path(parsed)))
 
 
-def _set(client: Client, parsed: argparse.Namespace) -> None:
+def _create(client: Client, parsed: argparse.Namespace) -> None:
     _print(client.request("PUT", _path(parsed), parsed.settings))
 
 

@@ -54,10 +54,12 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--global", dest="everywhere", action="store_true")
     parser.add_argument("verb", nargs="?", default="help")
     parser.add_argument("words", nargs="*")
+    if words[:1] in (["-h"], ["--help"]):
+        words = ["help"]
     try:
         parsed = parser.parse_intermixed_args(list(words))
         if parsed.verb == "help":
-            print("\n".join(sorted(VERBS)))
+            print("usage: penstock rabbitmqctl [--url URL] VERB ...\n\n" + "\n".join(sorted(VERBS)))
             return 0
         verb = VERBS.get(parsed.verb)
         if verb is None:

@@ -1,4 +1,4 @@
-"""Hashes of passwords: made with scrypt, and RabbitMQ's salted SHA-256, SHA-512 and MD5 taken as they are.
+"""Hashes of passwords: made with scrypt; those of RabbitMQ and Mosquitto are taken as they are.
 
 Stored as text, one line per form:
 
@@ -6,13 +6,15 @@ Stored as text, one line per form:
     sha256:SALTED                base64 of a 4-byte salt and SHA-256(salt + password), as RabbitMQ exports it
     sha512:SALTED                the same with SHA-512
     md5:SALTED                   the same with MD5, from very old RabbitMQ
+    mosquitto-sha512:SALT$HASH   base64 of a salt and of SHA-512(password + salt), Mosquitto's `$6$`
+    mosquitto-pbkdf2:N$SALT$HASH N rounds of PBKDF2-HMAC-SHA-512, 64 bytes, Mosquitto's `$7$`
 
 A new hash has a verifier for SCRAM-SHA-256 behind it, `;scram:` and what `scram.Verifier` writes. It
 costs less to try passwords against than scrypt does; the file that holds both is readable for the gateway
 only.
 
 A scrypt hash takes some 50 ms and 16 MiB: never verify on the event loop. Source: RFC 7914; RabbitMQ's
-rabbit_password.
+rabbit_password; Mosquitto's mosquitto_passwd(1).
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ from penstock.router.authentication.scram import Verifier, make_verifier
 
 __all__ = [
     "DUMMY",
+    "MOSQUITTO_ALGORITHMS",
     "exported_hash",
     "hash_password",
     "imported_hash",
+    "is_own",
     "is_slow",
     "rabbitmq_hash",
     "verifier_of",
@@ -52,6 +56,14 @@ _OWN_HASH: Final = re.compile(
     r"(;scram:[1-9][0-9]{3,5}:[A-Za-z0-9+/]{22}==(:[A-Za-z0-9+/]{43}=){2})?"
 )
 """The text that `hash_password` writes behind its kind; the parameters bound the cost of a login."""
+
+MOSQUITTO_ALGORITHMS: Final = {
+    "6": "mosquitto_password_hashing_sha512",
+    "7": "mosquitto_password_hashing_pbkdf2",
+}
+"""`hashing_algorithm` of a line `NAME:$KIND$REST` of a password file; `password_hash` is REST."""
+_MOSQUITTO_HASH: Final = re.compile(r"(?:([1-9][0-9]{0,6})\$)?([A-Za-z0-9+/=]{4,128})\$([A-Za-z0-9+/]{86}==)")
+"""Rounds (of PBKDF2), salt, hash. The rounds bound the cost of a login."""
 
 
 def hash_password(password: bytes) -> str:
@@ -92,16 +104,20 @@ def rabbitmq_hash(exported: str, algorithm: str = "") -> str:
 def exported_hash(stored: str) -> tuple[str, str]:
     """(password_hash, hashing_algorithm) as RabbitMQ's definitions have them; ours has a name of its own."""
     kind, _, rest = stored.partition(":")
+    if kind in ("mosquitto-sha512", "mosquitto-pbkdf2"):
+        return rest, f"mosquitto_password_hashing_{kind.removeprefix('mosquitto-')}"
     return rest, _OWN_ALGORITHM if kind == "scrypt" else _ALGORITHM + (kind or "sha256")
 
 
 def imported_hash(exported: str, algorithm: str = "") -> str:
-    """The stored form of a hash of RabbitMQ's or of ours, as `exported_hash` gives them.
+    """The stored form of a hash of RabbitMQ's, Mosquitto's or ours, as `exported_hash` gives them.
 
     Raises:
         ValueError: it is not such a hash.
 
     """
+    if algorithm in MOSQUITTO_ALGORITHMS.values():
+        return _mosquitto_hash(exported, algorithm)
     if algorithm != _OWN_ALGORITHM:
         return rabbitmq_hash(exported, algorithm)
     if _OWN_HASH.fullmatch(exported) is None:
@@ -109,9 +125,26 @@ def imported_hash(exported: str, algorithm: str = "") -> str:
     return f"scrypt:{exported}"
 
 
+def _mosquitto_hash(exported: str, algorithm: str) -> str:
+    kind = algorithm.removeprefix("mosquitto_password_hashing_")
+    found = _MOSQUITTO_HASH.fullmatch(exported)
+    if found is None or (found[1] is not None) != (kind == "pbkdf2"):
+        raise ValueError(f"it is none of {algorithm}")
+    try:
+        base64.b64decode(found[2], validate=True)
+    except binascii.Error as error:
+        raise ValueError("the salt of a password_hash is base64") from error
+    return f"mosquitto-{kind}:{exported}"
+
+
+def is_own(stored: str) -> bool:
+    """Whether it was made here: verifying it takes as long as verifying `DUMMY`."""
+    return stored.startswith("scrypt:")
+
+
 def is_slow(stored: str) -> bool:
     """Whether verifying it takes long enough to keep it off the event loop."""
-    return stored.startswith("scrypt:")
+    return stored.startswith(("scrypt:", "mosquitto-pbkdf2:"))
 
 
 def verify_password(stored: str, password: bytes) -> bool:
@@ -121,6 +154,11 @@ def verify_password(stored: str, password: bytes) -> bool:
         log2_n, r, p, salt, key = rest.split(":")
         derived = _derive(password, base64.b64decode(salt), int(log2_n), int(r), int(p))
         return hmac.compare_digest(derived, base64.b64decode(key))
+    if kind.startswith("mosquitto-"):
+        *rounds, salt, key = rest.split("$")
+        return hmac.compare_digest(
+            _mosquitto(password, base64.b64decode(salt), rounds), base64.b64decode(key)
+        )
     raw = base64.b64decode(rest)
     digest = hashlib.new(kind, raw[:_SALT_SIZE] + password).digest()
     return hmac.compare_digest(digest, raw[_SALT_SIZE:])
@@ -128,6 +166,12 @@ def verify_password(stored: str, password: bytes) -> bool:
 
 def _derive(password: bytes, salt: bytes, log2_n: int = _LOG2_N, r: int = _R, p: int = _P) -> bytes:
     return hashlib.scrypt(password, salt=salt, n=1 << log2_n, r=r, p=p, maxmem=_MEMORY_MAX, dklen=32)
+
+
+def _mosquitto(password: bytes, salt: bytes, rounds: list[str]) -> bytes:
+    if not rounds:
+        return hashlib.sha512(password + salt).digest()
+    return hashlib.pbkdf2_hmac("sha512", password, salt, int(rounds[0]))
 
 
 def _text(data: bytes) -> str:

@@ -24,6 +24,7 @@ from penstock.router.authentication.login_limit import LoginLimit
 from penstock.router.authentication.passwords import (
     DUMMY,
     hash_password,
+    is_own,
     is_slow,
     rabbitmq_hash,
     verifier_of,
@@ -151,8 +152,8 @@ class Users:
         right = await self._verify(username, stored, password)
         # A blank password logs nobody in; nor does one without a hash. Decided after the work was done.
         if user is None or not user.stored or not password or not right:
-            if not is_slow(stored):
-                # An imported hash takes no time: the refusal takes as long as one of an unknown user.
+            if not is_own(stored):
+                # An imported hash takes less time: the refusal takes as long as one of an unknown user.
                 await self._verify(username, DUMMY, password)
             self._limit.failed(peer, username)
             raise AuthenticationRefused(username, "credentials")

@@ -18,7 +18,10 @@ from penstock.router.authentication import users as auth
 from penstock.router.authentication.login_limit import LoginLimit
 from penstock.router.authentication.passwords import (
     DUMMY,
+    MOSQUITTO_ALGORITHMS,
+    exported_hash,
     hash_password,
+    imported_hash,
     is_slow,
     rabbitmq_hash,
     verify_password,
@@ -35,6 +38,15 @@ class User:
     password: str | None = None
     password_hash: str | None = None
     tags: tuple[str, ...] = ()
+
+
+MOSQUITTO_LINES = (
+    "dora:$6$Uh6QGiHhDBHB/TOC$"
+    "2El5xVN/tpcSVrQbnd5m1N55kt07kOnWvfoo7auQ/h0lu8PYkoQO0gu0ENnF4VCa4lQQ/e0OHBAyhyM1GA5k3A==",
+    "paul:$7$101$TEQOBIctlfBtLsdr$"
+    "gmZDTqKHmbBqfNGXfFJJcwIKL7z8wtsUWzcsi3B+MtbznuLiyMIMD4z3iY+liN+7aOi28hpCJGHv/nllVViY7A==",
+)
+"""As mosquitto_passwd 2.0.11 wrote them for the password s3cret."""
 
 
 def exported(password: bytes, digest: str = "sha256") -> str:
@@ -262,6 +274,26 @@ async def test_hashes_from_rabbitmq_are_taken_as_they_are() -> None:
     assert (await world.users.authenticate("b", b"two", False)).username == "b"
     assert await world.refused("a", b"two") == "credentials"
     world.users.close()
+
+
+@pytest.mark.parametrize("line", MOSQUITTO_LINES)
+async def test_hashes_from_mosquitto_are_taken_as_they_are(line: str, world: World) -> None:
+    name, _, hashed = line.partition(":")
+    _, kind, rest = hashed.split("$", 2)
+    stored = imported_hash(rest, MOSQUITTO_ALGORITHMS[kind])
+    assert exported_hash(stored) == (rest, MOSQUITTO_ALGORITHMS[kind])
+    world.users.set_user(name, stored, ())
+    assert (await world.users.authenticate(name, b"s3cret", False)).username == name
+    assert await world.refused(name, b"S3cret") == "credentials"
+
+
+@pytest.mark.parametrize("line", MOSQUITTO_LINES)
+def test_a_damaged_hash_from_mosquitto_is_refused(line: str) -> None:
+    _, kind, rest = line.partition(":")[2].split("$", 2)
+    other = next(one for one in MOSQUITTO_ALGORITHMS if one != kind)
+    for damaged, as_kind in ((rest[:-1], kind), (f"0${rest}", kind), (rest, other), (f"9999999${rest}", "6")):
+        with pytest.raises(ValueError, match="mosquitto_password_hashing"):
+            imported_hash(damaged, MOSQUITTO_ALGORITHMS[as_kind])
 
 
 def test_a_damaged_password_hash_is_refused() -> None:

@@ -124,7 +124,7 @@ class QueueMachine(RuleBasedStateMachine):
     def agrees(self) -> None:
         """Eventually; at once where time stands still."""
         expected = (len(self.model.ready), len(self.model.dead)), self.model.got
-        deadline = self.driver.spent_s() + self.driver.patience_s
+        deadline = self.driver.spent_s() + self.driver.timeout_s
         while True:
             deliveries = self.driver.deliveries()
             told = {name: [got[:2] for got in gots] for name, gots in deliveries.items()}

@@ -29,9 +29,9 @@ class Driver(Protocol):
     """A broker."""
 
     def spent_s(self) -> float:
-        """A clock that says how long one has waited for what was promised, `patience_s` of it at most."""
+        """A clock that says how long one has waited for what was promised, `timeout_s` of it at most."""
 
-    patience_s: float
+    timeout_s: float
     can_restart: bool
 
     def declare(self, arguments: Arguments) -> None: ...
@@ -79,7 +79,7 @@ class Inside:
     """penstock without sockets; the time is the test's."""
 
     can_restart = True
-    patience_s = 10.0
+    timeout_s = 10.0
 
     def __init__(self, folder: Path) -> None:
         self._world = World(folder)
@@ -109,7 +109,7 @@ class Inside:
 
     def get(self, dead: bool) -> Got | None:
         self._client.send(1, Basic.Get(queue="dead" if dead else "q"))
-        deadline = self.spent_s() + self.patience_s
+        deadline = self.spent_s() + self.timeout_s
         while not self._client.frames:  # it may come from the disk
             assert self.spent_s() < deadline
             self._world.tick.schedule()
@@ -175,7 +175,7 @@ class Outside:
     """A broker behind a port, through pika."""
 
     can_restart = False
-    patience_s = LIMIT_S
+    timeout_s = LIMIT_S
 
     def __init__(self, port: int) -> None:
         self._connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))

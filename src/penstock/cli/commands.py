@@ -37,6 +37,7 @@ GROUPS = {
         "bench": ("bench", "publish and pull some messages, and say how fast that was"),
     },
     "tools": {
+        "migrate": ("migrate", "move from RabbitMQ or Mosquitto"),
         "rabbitmqctl": ("rabbitmqctl", "answer a verb of RabbitMQ's rabbitmqctl"),
         "spark": ("spark", "run a pipeline over the log: into tables, reports, back into a gateway"),
         "completion": ("completion", "print what a shell needs to complete commands"),

@@ -74,7 +74,12 @@ class Administration:
             lsn = self._users.delete_user(name)
             for member in self._broker.connections.of(user=name):
                 member.force_close(f"user '{name}' is deleted")
-            lsn = max(lsn, self._authorizer.forget_user(name), self._broker.tokens.forget_user(name))
+            lsn = max(
+                lsn,
+                self._authorizer.forget_user(name),
+                self._broker.tokens.forget_user(name),
+                self._broker.web_sessions.forget_user(name),
+            )
         self._schedule()
         return lsn
 

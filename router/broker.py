@@ -28,6 +28,7 @@ from penstock.router.arguments import decode_table, encode_table
 from penstock.router.audit import Audit, AuditOptions
 from penstock.router.authentication.tokens import Tokens
 from penstock.router.authentication.users import AuthOptions, Users
+from penstock.router.authentication.web_sessions import WebSessions
 from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Authorizer
 from penstock.router.errors import AccessRefused, AuthenticationRefused, NotFound
@@ -117,6 +118,7 @@ class Broker:
         """The audit log. Each worker has one of its own actions."""
         self.users.on_refused.append(self._login_refused)
         self.tokens = Tokens(self.shared, self.users)
+        self.web_sessions = WebSessions(self.shared, self.users)
         self.authorizer = Authorizer(self.shared)
         self.connections = Connections(self.users.limits, tick.after)
         """The connections of all front ends."""

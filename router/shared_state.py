@@ -1,4 +1,5 @@
-"""State that all workers of a gateway share: users, permissions, tokens, and which worker owns each vhost.
+"""State that all workers of a gateway share: users, permissions, tokens, sessions of web pages, and which
+worker owns each vhost.
 
 Worker 0 has it in its log and announces every change of a row (`Said`). Each other worker has a copy in
 memory (`Mirror`). It gets the whole copy when it starts or has lost worker 0, and then row by row. `apply`
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARED", "Change", "Mirror", "Said", "apply"]
 
-SHARED: Final = ("vhost", "user", "permission", "topic_permission", "token")
+SHARED: Final = ("vhost", "user", "permission", "topic_permission", "token", "web_session")
 """The tables, in the order in which their rows need one another."""
 
 _DURABLE: Final = 1
@@ -130,6 +131,8 @@ def _set(broker: Broker, table: str, key: bytes, row: dict[str, object]) -> None
             broker.authorizer.set_topic(user, vhost, exchange, TopicPermission(**row))  # type: ignore[arg-type]
         case "token":
             broker.tokens.restored(key, row)
+        case "web_session":
+            broker.web_sessions.restored(key, row)
 
 
 def _remove(broker: Broker, table: str, key: bytes, row: dict[str, object]) -> None:
@@ -146,3 +149,5 @@ def _remove(broker: Broker, table: str, key: bytes, row: dict[str, object]) -> N
             broker.authorizer.clear_topic(str(row["user"]), str(row["vhost"]), str(row["exchange"]))
         case "token":
             broker.tokens.restored(key, None)
+        case "web_session":
+            broker.web_sessions.restored(key, None)

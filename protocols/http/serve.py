@@ -12,6 +12,7 @@ from penstock.protocols.http import health, problems
 from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.data.openapi import document as openapi
+from penstock.protocols.http.management import sessions
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.node import overview
@@ -63,7 +64,7 @@ def _is_open(request: Request) -> bool:
 
 def _is_open_management(request: Request) -> bool:
     """The same, of the listener of the management API."""
-    return _is_open(request) or overview.is_open(request)
+    return _is_open(request) or overview.is_open(request) or sessions.is_open(request)
 
 
 def _is_open_page(request: Request) -> bool:

@@ -346,6 +346,14 @@ class Users:
         user = self._users.get(name)
         return "" if user is None else user.stored
 
+    def stamp(self, name: str) -> bytes:
+        """Another one for each password and tags that a user has; empty for no such user."""
+        user = self._users.get(name)
+        if user is None:
+            return b""
+        said = "\0".join([user.stored, *sorted(user.tags)])
+        return hashlib.blake2b(wire(said), digest_size=16).digest()
+
     def limits(self, name: str) -> Limits:
         """The limits of a user (`limits.USER_LIMITS`); none for no such user."""
         user = self._users.get(name)

@@ -89,8 +89,8 @@ def begin(gateway: Gateway, queue: str, headers: dict[str, str]) -> Callable[[],
     return ended
 
 
-def user(api: Api, name: str, password: str) -> None:
-    status = api.status("PUT", f"users/{name}", {"password": password, "tags": "management"})
+def user(api: Api, name: str, password: str, tags: str = "management") -> None:
+    status = api.status("PUT", f"users/{name}", {"password": password, "tags": tags})
     assert status in (201, 204)
     rights = {"configure": ".*", "write": ".*", "read": ".*"}
     assert api.status("PUT", f"permissions/%2F/{name}", rights) in (201, 204)
@@ -103,7 +103,18 @@ def token(gateway: Gateway, name: str) -> dict[str, str]:
     return {"authorization": f"Bearer {made.json()['token']}"}
 
 
-@pytest.mark.parametrize("how", ["revoked token", "changed password", "deleted user"])
+def session(gateway: Gateway, name: str) -> dict[str, str]:
+    """The cookie of a page that the listener of the data plane would have served."""
+    url = f"http://127.0.0.1:{gateway.ports['management']}/api/login"
+    answer = httpx.post(url, json={"username": name, "password": "first"}, timeout=90)
+    assert answer.status_code == 200, answer.text
+    (value,) = answer.cookies.values()
+    return {"cookie": f"penstock-{gateway.ports['http']}={value}"}
+
+
+@pytest.mark.parametrize(
+    "how", ["revoked token", "changed password", "deleted user", "logout", "changed tags"]
+)
 def test_what_waits_ends_with_its_login(gateway: Gateway, api: Api, unique: str, how: str) -> None:
     name = unique
     user(api, name, "first")
@@ -111,6 +122,8 @@ def test_what_waits_ends_with_its_login(gateway: Gateway, api: Api, unique: str,
     if how == "changed password":
         encoded = base64.b64encode(f"{name}:first".encode()).decode()
         headers = {"authorization": f"Basic {encoded}"}
+    elif how in ("logout", "changed tags"):
+        headers = session(gateway, name)
     else:
         headers = token(gateway, name)
     ended = begin(gateway, unique, headers)
@@ -119,6 +132,13 @@ def test_what_waits_ends_with_its_login(gateway: Gateway, api: Api, unique: str,
         assert time.monotonic() < within, "the poll and the WebSocket do not wait"
     if how == "changed password":
         user(api, name, "second")
+    elif how == "changed tags":
+        user(api, name, "first", "monitoring")
+    elif how == "logout":
+        value = headers["cookie"].partition("=")[2]
+        port = gateway.ports["management"]
+        out = {"cookie": f"penstock-{port}={value}"}
+        assert httpx.delete(f"http://127.0.0.1:{port}/api/login", headers=out, timeout=90).status_code == 204
     elif how == "revoked token":
         url = f"http://127.0.0.1:{gateway.ports['http']}/v1/tokens/t"
         assert httpx.delete(url, auth=(name, "first"), timeout=90).status_code == 204

@@ -116,6 +116,9 @@ NOT_NOTED: Final = frozenset(
             for source in ("queues/{}", "streams/{}/subscriptions/{}")
             for verb in ("pull", "ack", "nack", "extend")
         ),
+        # Logins. Those that were refused are noted, by whichever way they came.
+        ("POST", "/api/login"),
+        ("DELETE", "/api/login"),
         # They change nothing here.
         ("POST", "/api/queues/{}/{}/actions"),
         ("POST", "/api/rebalance/queues"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.server.app import HttpApp
-from penstock.protocols.http.server.login import bearer
+from penstock.protocols.http.server.login import bearer, session_of
 from penstock.protocols.http.server.messages import HttpError, Request
 from penstock.protocols.http.shared.traffic import Messages, check_accepting, kept
 from penstock.router.authorization.identity import Actor, Identity
@@ -52,6 +52,7 @@ class Access:
         broker.on_permissions_changed.append(self._permissions_changed)
         broker.users.on_changed.append(self._credentials_changed)
         broker.tokens.on_ended.append(self._credentials_changed)
+        broker.web_sessions.on_ended.append(self._credentials_changed)
 
     def identity(self, request: Request) -> Identity:
         """The caller."""
@@ -103,14 +104,16 @@ class Access:
         """While a request waits: it is refused when its user's rights are taken back, or its login ends.
 
         `check` raises PenstockError or HttpError when the rights are gone; without one it is about what is
-        pulled. A login ends with the time of its token, and when the token is revoked, the password changed
-        or the user deleted.
+        pulled. A login ends with the time of its token, and when the token is revoked, the session of its
+        page has ended, the password is changed or the user deleted.
         """
         grants = self.identity(request).grants
         token = bearer(request.headers.get("authorization", ""))
         timer: Timer | None = None
         left_s: Callable[[], float] | None = None
-        if grants is not None:
+        if (session := session_of(request)) is not None:
+            left_s = partial(self.broker.web_sessions.left_s, session)
+        elif grants is not None:
             left_s = partial(_left_s, grants)
         elif token is not None:
             left_s = partial(self.broker.tokens.left_s, token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import application, logins, webhooks
+from penstock.protocols.http.management import application, logins, sessions, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
 from penstock.protocols.http.management.node import certificates, feature_flags, health, overview
@@ -25,6 +25,7 @@ _GROUPS = (
     application,
     feature_flags,
     logins,
+    sessions,
     certificates,
     queues,
     exchanges,

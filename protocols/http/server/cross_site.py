@@ -23,8 +23,11 @@ _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _API: Final = ("/api", "/v1")
 _FORM_TYPES: Final = ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
 """The types that a page may send to another origin without being asked first (Fetch, CORS-safelisted)."""
-_UPLOAD: Final = "/api/definitions"
-"""RabbitMQ's management page uploads a file here, by a form of its own."""
+_FORMS: Final = (
+    ("multipart/form-data", "/api/definitions"),
+    ("application/x-www-form-urlencoded", "/api/login"),
+)
+"""RabbitMQ's management page sends forms of its own here: a file, and a login."""
 
 
 def check_page(request: Request) -> None:
@@ -49,7 +52,7 @@ def check_page(request: Request) -> None:
         return
     if request.method not in _SAFE and _has_body(headers, request):
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind in _FORM_TYPES and not (kind == "multipart/form-data" and path.startswith(_UPLOAD)):
+        if kind in _FORM_TYPES and not any(kind == form and path.startswith(at) for form, at in _FORMS):
             raise HttpError(
                 415,
                 "unsupported_media_type",

@@ -26,7 +26,7 @@ from penstock.protocols.http.server.cross_site import check_page
 from penstock.protocols.http.server.eager_start import begin
 from penstock.protocols.http.server.h1 import H1Session
 from penstock.protocols.http.server.h2 import PREFACE, H2Session
-from penstock.protocols.http.server.login import bearer, credentials
+from penstock.protocols.http.server.login import bearer, credentials, session_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, log_failed
 from penstock.protocols.http.server.progress import STALLED, Progress
 from penstock.protocols.http.server.routes import Routes
@@ -35,6 +35,7 @@ from penstock.protocols.http.server.workers import (
     LOCAL,
     PART,
     PEER,
+    SECURE,
     TOKEN,
     USER,
     Forwarder,
@@ -113,6 +114,8 @@ class HttpConnection(Connection):
         """The credentials that were right last, for a local request or not, when, and whose they are."""
         self._loopback = False
         """Rules about loopback hold for the peer; known from its first request on."""
+        self._secure = False
+        """The connection has TLS; known then, too."""
         self.requests = 0
         """Requests so far."""
 
@@ -197,11 +200,13 @@ class HttpConnection(Connection):
         if self.requests == 0:
             self.greeted()
             self._loopback = self.local
+            self._secure = self.transport is not None and bool(self.transport.get_extra_info("ssl_object"))
         if self.user is None:
             # A body that came with the head is not counted as before the login, nor is more of it read.
             self.hold("login")
         # A name that somebody else can point to this machine says nothing about where the request comes from.
         request.local = self._loopback and own_host(request.headers.get("host", ""), self.context.host_names)
+        request.secure = self._secure
         self.requests += 1
         quick = self._app.routes.read_known(request) and self._quick < _QUICK_MAX
         if quick and self._forwarder is not None and not self.internal:
@@ -350,8 +355,11 @@ class HttpConnection(Connection):
             if request.identity is None:
                 raise HttpError(401, "not_authorized", "Login failed")
         request.local = LOCAL in request.headers
+        request.secure = SECURE in request.headers
         request.peer_host = request.headers.get(PEER, "")
         request.part = request.headers.get(PART, "")
+        if (session := session_of(request)) is not None:
+            self._broker.web_sessions.used(session)
 
     async def _go(self, request: Request, worker: int) -> None:
         """Have another worker go on with the connection, from this request on."""
@@ -361,11 +369,20 @@ class HttpConnection(Connection):
         self.hand_over(worker, [replayed(request)], said=0)
 
     async def _login(self, request: Request) -> Identity:
+        if (session := session_of(request)) is not None:
+            return self._of_session(session, request)
         header, users = request.headers.get("authorization", ""), self._broker.users
         if self._known is not None and self._known[0] == (header, request.local, users.changes):
             return self._known[1]
         with users.attempt("http", request.peer_host):
             return await self._log_in(request, header)
+
+    def _of_session(self, session: str, request: Request) -> Identity:
+        """The user of a page. One that has ended is nobody's fault, and is in no count and no audit trail."""
+        identity = self._broker.web_sessions.authenticate(session, request.local)
+        if identity is None:
+            raise HttpError(401, "not_authorized", "the session has ended; log in again")
+        return identity
 
     async def _log_in(self, request: Request, header: str) -> Identity:
         users = self._broker.users

@@ -1,6 +1,11 @@
 """The credentials of a request: HTTP Basic (RFC 7617), or a token as Bearer (RFC 6750): the gateway's
 own, or one of OAuth 2, which Basic takes as a password, too.
 
+A page of the gateway logs in by `POST /api/login` and sends a cookie from then on (`web_sessions`), which
+counts where there is no Authorization header. Cookies are sent to every port of a host, so its name has the
+port: the pages of two gateways on one machine do not log each other out. Under TLS the prefix `__Host-` keeps
+anybody who answers for the same host without TLS from setting it (RFC 6265bis 4.1.3.2).
+
 A connection remembers the credentials that were right last, until any user is changed (`Users.changes`), so
 that a changed password or a deleted user counts at once.
 """
@@ -10,10 +15,11 @@ from __future__ import annotations
 import base64
 import binascii
 from typing import Final
+from urllib.parse import urlsplit
 
-from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.server.messages import HttpError, Request
 
-__all__ = ["bearer", "credentials"]
+__all__ = ["bearer", "cookie_name", "credentials", "session_of"]
 
 _MAX: Final = 12 << 10
 """Bytes of credentials; a token of OAuth 2 may be long."""
@@ -52,3 +58,25 @@ def credentials(header: str) -> tuple[str, bytes]:
     if not colon:
         raise HttpError(401, "not_authorized", "the Basic credentials cannot be read")
     return username, password
+
+
+def cookie_name(request: Request) -> str:
+    """The name of the cookie with the session, for the page that makes the request."""
+    try:
+        port = urlsplit(f"//{request.headers.get('host', '')}").port or ""
+    except ValueError:
+        port = ""
+    return f"__Host-penstock-{port}" if request.secure else f"penstock-{port}"
+
+
+def session_of(request: Request) -> str | None:
+    """The session that a request is made in; None: it has none, or logs in otherwise."""
+    header = request.headers.get("cookie")
+    if header is None or "authorization" in request.headers:
+        return None
+    wanted = cookie_name(request)
+    for pair in header.split(";"):
+        name, _, value = pair.strip().partition("=")
+        if name == wanted:
+            return value
+    return None

@@ -216,6 +216,8 @@ class Request:
     peer_host: str = ""
     local: bool = False
     """Rules about loopback hold for the client."""
+    secure: bool = False
+    """It came by TLS."""
     segments: Sequence[str] = ()
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)

@@ -33,15 +33,27 @@ if TYPE_CHECKING:
     from penstock.protocols.workers.replication import Leader
     from penstock.router.broker import Broker
 
-__all__ = ["LOCAL", "PART", "PEER", "TOKEN", "USER", "Forwarder", "Handler", "identity_of", "replayed"]
+__all__ = [
+    "LOCAL",
+    "PART",
+    "PEER",
+    "SECURE",
+    "TOKEN",
+    "USER",
+    "Forwarder",
+    "Handler",
+    "identity_of",
+    "replayed",
+]
 
 PART: Final = "penstock-part"
 _ALL: Final = "all"
 USER: Final = "penstock-user"
 TOKEN: Final = "penstock-token"
 LOCAL: Final = "penstock-local"
+SECURE: Final = "penstock-secure"
 PEER: Final = "penstock-peer"
-_OURS: Final = frozenset({PART, USER, TOKEN, LOCAL, PEER})
+_OURS: Final = frozenset({PART, USER, TOKEN, LOCAL, SECURE, PEER})
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -389,6 +401,8 @@ def _head(request: Request, part: str, body: bytes, kind: str) -> bytes:
             lines.append(f"{TOKEN}: {orjson.dumps(said).hex()}")
     if request.local:
         lines.append(f"{LOCAL}: 1")
+    if request.secure:
+        lines.append(f"{SECURE}: 1")
     lines.append(f"{PEER}: {request.peer_host}")
     if part:
         lines.append(f"{PART}: {part}")

@@ -27,7 +27,7 @@ def compact_json(request: Request, value: object) -> Response:
     tag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
     headers = [
         ("etag", tag),
-        ("vary", "accept-encoding, authorization"),
+        ("vary", "accept-encoding, authorization, cookie"),
         ("cache-control", "private, no-cache"),
     ]
     known = request.headers.get("if-none-match", "")

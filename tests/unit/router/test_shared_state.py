@@ -77,6 +77,9 @@ def change_all(two: Two) -> None:
     admin.set_permission("ann", "b", Permission(read="x"))
     admin.set_topic_permission("ann", "b", "amq.topic", TopicPermission(write="w", read="r"))
     two.token, _, _ = two.zero.tokens.issue("ann", "t", 60)  # type: ignore[attr-defined]
+    ann = two.zero.users.identity("ann")
+    assert ann is not None
+    two.session, _ = two.zero.web_sessions.begin(ann)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("way", ["say", "say_all"])
@@ -96,6 +99,7 @@ def test_what_worker_0_has_changed_holds_in_the_other(two: Two, way: str) -> Non
     assert not two.one.authorizer.allow(ann, "b", "read", "y")
     assert not two.one.authorizer.allow_topic(ann, "b", "write", "amq.topic", b"other")
     assert two.one.tokens.authenticate(two.token, True).username == "ann"  # type: ignore[attr-defined]
+    assert two.one.web_sessions.authenticate(two.session, True) == ann  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("way", ["say", "say_all"])
@@ -108,6 +112,7 @@ def test_what_worker_0_has_taken_away_is_gone_in_the_other(two: Two, way: str) -
     two.one.on_permissions_changed.append(lambda user, vhost: heard.append(f"{user} in {vhost}"))
     two.one.users.on_changed.append(lambda: heard.append("users"))
     two.one.tokens.on_ended.append(lambda: heard.append("tokens"))
+    two.one.web_sessions.on_ended.append(lambda: heard.append("session"))
     admin = two.zero.administration
     admin.clear_topic_permission("ann", "b")
     admin.clear_vhost_limits("b")
@@ -116,6 +121,9 @@ def test_what_worker_0_has_taken_away_is_gone_in_the_other(two: Two, way: str) -
     admin.put_user("ann", "other hash")
     getattr(two, way)()
     assert heard.pop() == "users"
+    two.zero.web_sessions.end(two.session)  # type: ignore[attr-defined]
+    getattr(two, way)()
+    assert heard.pop() == "session"
     two.zero.tokens.issue("ann", "u", 60)
     two.zero.tokens.revoke("ann", "u")
     getattr(two, way)()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NotFound,
         Refused,
         StaleDelivery,
+        Unroutable,
         WrongContext,
     )
     from penstock.sdk.half import Group, Question
@@ -65,6 +66,7 @@ __all__ = [
     "Schema",
     "StaleDelivery",
     "Table",
+    "Unroutable",
     "WrongContext",
     "__version__",
     "connect",

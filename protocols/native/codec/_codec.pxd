@@ -15,6 +15,7 @@ cdef class Codec:
     cdef Appender appender
     cdef public RouteTable table        # of the user who is logged in; None before
     cdef public bytes user
+    cdef public bint tells_routed       # confirms say which batches went nowhere
     cdef public uint32_t frame_max
     cdef readonly Py_ssize_t want       # whole size of the incomplete frame in front; 0: not known, or it fits
     cdef public bint halted             # no further frame is looked at

@@ -52,6 +52,8 @@ class Codec:
     table: RouteTable | None
     """Of the user who is logged in; None: nobody is, and every frame goes to the host."""
     user: bytes
+    tells_routed: bool
+    """The peer wants to know of each confirmed batch whether a queue or subscription gets it."""
     frame_max: int
     """The largest frame taken, in bytes, the size field not counted."""
     want: int
@@ -105,8 +107,13 @@ class Codec:
         """Whether what these records are published to by name, a topic or queue, is not there (any more)."""
     def route(self, key: bytes) -> Route:
         """Where records with this key block go."""
-    def expect(self, id: int, sequence: int, count: int, position: int, lsn: int, synced: bool) -> None:
-        """Confirm a batch when `lsn` is written, or synced."""
+    def expect(
+        self, id: int, sequence: int, count: int, position: int, lsn: int, synced: bool, routed: bool
+    ) -> None:
+        """Confirm a batch, or a part of it, when `lsn` is written, or synced.
+
+        `routed`: a queue or subscription gets it, or nobody knows yet.
+        """
     def take_waits(self) -> tuple[int, int]:
         """(LSN that must be written, LSN that must be synced) for what was pushed since; 0 = none."""
     def confirm(self, written: int, synced: int) -> bool:

@@ -168,6 +168,7 @@ cdef class Codec:
         cdef uint64_t sequence, first, lsn
         cdef uint32_t count
         cdef uint8_t acks
+        cdef bint unrouted
         cdef int checked
         cdef const uint8_t* records = p + BATCH_HEAD
         cdef Py_ssize_t size = n - BATCH_HEAD
@@ -200,6 +201,8 @@ cdef class Codec:
         if checked != OK:
             self.host.refused(id, sequence, count, CHECKS[checked])
             return 0
+        route = self.table.lookup(<const uint8_t*>PyBytes_AS_STRING(producer.key), PyBytes_GET_SIZE(producer.key))
+        unrouted = self.tells_routed and not route.routed and not route.per_message and route.error is None
         if producer.name:
             position = self.host.admit(producer, sequence, count)
             if position is None:
@@ -208,9 +211,9 @@ cdef class Codec:
                 if acks != ACKS_NONE:
                     first = position if position > 0 else 0
                     lsn = first + count - 1 if first else -position
-                    self.confirms.push(id, sequence, count, first, lsn, acks == ACKS_FSYNC, True)
+                    # Where it went is not known any more: what is told is where it would go now.
+                    self.confirms.push(id, sequence, count, first, lsn, acks == ACKS_FSYNC, True, unrouted)
                 return 0
-        route = self.table.lookup(<const uint8_t*>PyBytes_AS_STRING(producer.key), PyBytes_GET_SIZE(producer.key))
         if route.error is not None:
             self.host.refused(id, sequence, count, route.error)
             return 0
@@ -234,7 +237,7 @@ cdef class Codec:
         if producer.name:
             self.host.note(producer, sequence, count, first)
         if acks != ACKS_NONE:
-            self.confirms.push(id, sequence, count, first, lsn, acks == ACKS_FSYNC, False)
+            self.confirms.push(id, sequence, count, first, lsn, acks == ACKS_FSYNC, False, unrouted)
         return 0
 
     def check_records(self, bytes records not None, uint32_t count):
@@ -255,8 +258,9 @@ cdef class Codec:
 
     # Confirms
 
-    def expect(self, uint32_t id, uint64_t sequence, uint32_t count, uint64_t position, uint64_t lsn, bint synced):
-        self.confirms.push(id, sequence, count, position, lsn, synced, False)
+    def expect(self, uint32_t id, uint64_t sequence, uint32_t count, uint64_t position, uint64_t lsn, bint synced,
+               bint routed):
+        self.confirms.push(id, sequence, count, position, lsn, synced, False, self.tells_routed and not routed)
 
     def take_waits(self):
         return self.confirms.take_waits()

@@ -1,6 +1,7 @@
 """The output of a producer: batches that grow as their frames, and what becomes of their messages."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from penstock.protocols.native.codec._records import MessageId
@@ -22,6 +23,8 @@ class Pending:
     name: bytes | None
     whole: asyncio.Future[list[MessageId]] | None
     """The future that waits for all of it."""
+    mandatory: Callable[[], BaseException] | None
+    """Makes the exception of its messages that go nowhere; None: they are sent like the others."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def seal(self, handle: int, sequence: int, acks: int) -> None:
@@ -34,9 +37,15 @@ class Pending:
     def records(self) -> bytes:
         """A copy of its records as they stand in its frame."""
 
-    def done(self, position: int) -> None:
-        """It is confirmed: its first message is at `position`, 0: nobody knows where. Only the first word
-        counts, also of `failed`."""
+    def sent_again(self) -> None:
+        """Forget the parts that were confirmed over a connection that is lost."""
+
+    def done(self, position: int, count: int, routed: bool | None) -> bool:
+        """Its next `count` messages are confirmed; whether all of them are, or it was done before.
+
+        The first of them is at `position`, 0: nobody knows where. `routed`: whether a queue or subscription
+        gets them, None: that is not known. Only the first word counts, also of `failed`.
+        """
 
     def failed(self, error: BaseException, *, quietly: bool = False) -> None:
         """It was refused. Unless somebody asks for the exception the loop's handler gets it when the batch
@@ -61,6 +70,8 @@ class Gathering:
     frame_max: int
     """The largest frame that may be sent."""
     loop: asyncio.AbstractEventLoop
+    mandatory: Callable[[], BaseException] | None
+    """`Pending.mandatory` of new batches."""
     is_plain: bool
     """Bodies are sent as they are, so that `plain` may take them."""
 

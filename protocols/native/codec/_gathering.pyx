@@ -45,8 +45,11 @@ cdef class Pending:
     cdef Py_ssize_t nbytes          # bodies and properties
     cdef int state
     cdef uint64_t position
-    cdef object error
+    cdef object error               # FAILED: of all its messages; DONE: of those that went nowhere
     cdef bint is_known              # somebody was told of the error
+    cdef Py_ssize_t told            # messages whose confirm came
+    cdef object routed              # of those that `unrouted` does not mark
+    cdef bytearray unrouted         # of each message whether it went nowhere; None: of none is it known
     cdef list waiting               # of Sent that have callbacks
     cdef readonly object loop
     cdef readonly bytes frame
@@ -54,7 +57,7 @@ cdef class Pending:
     cdef readonly uint64_t sequence
     cdef public int64_t due_ms
     cdef public bytes name
-    cdef public object whole
+    cdef public object whole, mandatory
 
     def __cinit__(self, loop):
         self.loop = loop
@@ -63,9 +66,10 @@ cdef class Pending:
         Py_XDECREF(self.made)
 
     def __del__(self):
-        if self.state == FAILED and not self.is_known:
+        if self.error is not None and not self.is_known:
+            became = "were not sent" if self.state == FAILED else "were sent, not all of them to a queue"
             self.loop.call_exception_handler({
-                "message": f"{self.count} messages were not sent, and nobody asked for their futures' exception",
+                "message": f"{self.count} messages {became}, and nobody asked for their futures' exception",
                 "exception": self.error,
             })
 
@@ -122,11 +126,30 @@ cdef class Pending:
     def records(self):
         return self.frame[HEAD + BATCH_HEAD:]
 
-    def done(self, uint64_t position):
-        if self.state == OPEN:
-            self.state = DONE
+    def sent_again(self):
+        self.told = 0
+        self.unrouted = None
+
+    def done(self, uint64_t position, Py_ssize_t count, routed):
+        cdef Py_ssize_t first = self.told
+        if self.state != OPEN:
+            return True
+        if not first:
             self.position = position
-            self.settle()
+            self.routed = None if routed is None else True
+        self.told = min(first + count, self.count)
+        if routed is False:
+            if self.unrouted is None:
+                self.unrouted = bytearray(self.count)
+            for i in range(first, self.told):
+                self.unrouted[i] = True
+        if self.told < self.count:
+            return False
+        self.state = DONE
+        if self.unrouted is not None and self.mandatory is not None:
+            self.error = self.mandatory()
+        self.settle()
+        return True
 
     def failed(self, error, *, bint quietly=False):
         if self.state == OPEN:
@@ -146,7 +169,7 @@ cdef class Pending:
         whole, self.whole = self.whole, None
         if whole.done():
             return 0
-        if self.state == DONE:
+        if self.error is None:
             whole.set_result([self.id(i) for i in range(self.count)])
         else:
             whole.set_exception(self.error)
@@ -155,8 +178,12 @@ cdef class Pending:
             self.is_known = True
         return 0
 
+    cdef bint is_unrouted(self, Py_ssize_t index) except -1:
+        return self.unrouted is not None and self.unrouted[index]
+
     cdef MessageId id(self, Py_ssize_t index):
-        return MessageId(self.position + index if self.position else 0, self.due_ms)
+        routed = False if self.is_unrouted(index) else self.routed
+        return MessageId(self.position + index if self.position else 0, self.due_ms, routed)
 
 
 @cython.freelist(256)
@@ -196,7 +223,15 @@ cdef class Sent:
             raise self._make_cancelled_error()
         if self.batch.state == OPEN:
             raise InvalidStateError("the message is not confirmed yet")
-        self.batch.is_known = True
+        error = self.error()
+        if error is not None:
+            self.batch.is_known = True
+        return error
+
+    cdef object error(self):
+        """The refusal of a message that is done; None: it was sent."""
+        if self.batch.state == DONE and not self.batch.is_unrouted(self.index):
+            return None
         return self.batch.error
 
     def _make_cancelled_error(self):
@@ -248,7 +283,7 @@ cdef class Sent:
             return "<Sent cancelled>"
         if self.batch.state == OPEN:
             return "<Sent pending>"
-        return f"<Sent {self.batch.error or self.batch.id(self.index)!r}>"
+        return f"<Sent {self.error() or self.batch.id(self.index)!r}>"
 
 
 cdef class Gathering:
@@ -257,7 +292,7 @@ cdef class Gathering:
     cdef Py_ssize_t batch_bytes, batch_messages
     cdef readonly Py_ssize_t buffer_bytes
     cdef public Py_ssize_t under_way, frame_max
-    cdef public object loop
+    cdef public object loop, mandatory
     cdef public bint is_plain
 
     def __cinit__(self, bytes usual not None, Py_ssize_t batch_bytes, Py_ssize_t batch_messages, Py_ssize_t buffer_bytes):
@@ -291,11 +326,16 @@ cdef class Gathering:
     def carries(self, Pending batch not None):
         return batch.used - HEAD - BATCH_HEAD + HEADS <= self.frame_max
 
+    cdef Pending new_batch(self):
+        cdef Pending batch = Pending.__new__(Pending, self.loop)
+        batch.mandatory = self.mandatory
+        return batch
+
     cpdef Sent add(self, bytes body, bytes block):
         cdef Sent sent
         cdef Pending batch = self.batch
         if batch is None:
-            batch = self.batch = Pending.__new__(Pending, self.loop)
+            batch = self.batch = self.new_batch()
         sent = Sent.__new__(Sent)
         sent.index = batch.count
         batch.put(body, block)
@@ -313,7 +353,7 @@ cdef class Gathering:
         return batch
 
     def whole(self, list bodies not None, Py_ssize_t at, bytes block not None):
-        cdef Pending batch = Pending.__new__(Pending, self.loop)
+        cdef Pending batch = self.new_batch()
         cdef Py_ssize_t end = at, last = min(len(bodies), at + max(self.batch_messages, 1))
         cdef Py_ssize_t one, size = 0, wire = 0
         while end < last and (end == at or size < self.batch_bytes):

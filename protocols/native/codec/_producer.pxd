@@ -20,8 +20,8 @@ cdef struct Confirm:            # a batch whose confirm waits
     uint64_t sequence
     uint32_t id
     uint32_t count
+    uint32_t flags
     bint synced                 # it waits for the disk
-    bint repeated               # it had been appended before
 
 
 cdef class Producer:
@@ -37,7 +37,7 @@ cdef class Confirms:
     cdef uint64_t wait_written, wait_synced
 
     cdef int push(self, uint32_t id, uint64_t sequence, uint32_t count, uint64_t position, uint64_t lsn,
-                  bint synced, bint repeated) except -1
+                  bint synced, bint repeated, bint unrouted) except -1
     cdef uint64_t encode(self, OutBuffer out, uint64_t written, uint64_t synced) except? 0xFFFFFFFFFFFFFFFF
     cdef tuple take_waits(self)
     cdef list drop(self)

@@ -6,7 +6,8 @@ Owns what happens per produced message. All integers are big-endian.
     PRODUCE    sequence u64 | acks u8 | compression u8 | reserved u16 = 0 | count u32 | count records
                (compression 1, zstd, or 2, LZ4: they are packed, see `packing`)
       record   properties size u32 | body size u32 | properties | body
-    CONFIRM    sequence u64 | position u64 | count u32 | flags u32 (1: it had been appended before)
+    CONFIRM    sequence u64 | position u64 | count u32 | flags u32 (1: it had been appended before, 2: no queue
+               and no subscription gets it)
 
 A batch is checked whole before anything of it is appended. Confirms leave in the order of the batches.
 """
@@ -29,6 +30,8 @@ cdef enum:
     # The most that fits the content header frame of an AMQP client with the usual frame_max of 131,072: it may close the
     # connection on a larger one, and then meets the message again.
     PROPERTIES_MAX = 131052
+    FLAG_REPEATED = 1
+    FLAG_UNROUTED = 2
 
 CHECKS = ("ok", "malformed", "reserved_header", "foreign_user", "properties_size")
 
@@ -122,7 +125,7 @@ cdef class Confirms:
         free(self.pending)
 
     cdef int push(self, uint32_t id, uint64_t sequence, uint32_t count, uint64_t position, uint64_t lsn,
-                  bint synced, bint repeated) except -1:
+                  bint synced, bint repeated, bint unrouted) except -1:
         cdef Py_ssize_t room, n = self.pending_end - self.pending_first, i
         cdef Confirm* grown
         cdef Confirm* entry
@@ -149,7 +152,7 @@ cdef class Confirms:
         entry.position = position
         entry.lsn = lsn
         entry.synced = synced
-        entry.repeated = repeated
+        entry.flags = (FLAG_REPEATED if repeated else 0) | (FLAG_UNROUTED if unrouted else 0)
         self.pending_end += 1
         if synced:
             self.wait_synced = max(self.wait_synced, lsn)
@@ -176,7 +179,7 @@ cdef class Confirms:
             store64(p + HEAD, entry.sequence)
             store64(p + HEAD + 8, entry.position)
             store32(p + HEAD + 16, entry.count)
-            store32(p + HEAD + 20, entry.repeated)
+            store32(p + HEAD + 20, entry.flags)
             out.commit(HEAD + 24)
             confirmed += entry.count
             self.pending_first += 1

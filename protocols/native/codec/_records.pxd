@@ -50,6 +50,7 @@ cdef inline uint8_t* put_record(uint8_t* p, bytes block, bytes body) noexcept:
 cdef class MessageId:
     cdef readonly uint64_t position
     cdef readonly int64_t due_ms
+    cdef readonly object routed
 
 
 cdef class Record:

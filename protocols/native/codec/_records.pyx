@@ -43,9 +43,10 @@ def encode_records(list bodies not None, list props not None):
 
 
 cdef class MessageId:
-    def __cinit__(self, uint64_t position, int64_t due_ms=0):
+    def __cinit__(self, uint64_t position, int64_t due_ms=0, routed=None):
         self.position = position
         self.due_ms = due_ms
+        self.routed = routed
 
     def __richcmp__(self, other, int op):
         if not isinstance(other, MessageId):
@@ -70,7 +71,7 @@ cdef class MessageId:
         return hash((self.position, self.due_ms))
 
     def __reduce__(self):
-        return MessageId, (self.position, self.due_ms)
+        return MessageId, (self.position, self.due_ms, self.routed)
 
     def __str__(self):
         return f"pos:{self.position}"

@@ -60,6 +60,8 @@ CAPABILITIES: Final = (
 ZSTD: Final = "zstd"
 LZ4: Final = "lz4"
 """The capabilities of compressed batches."""
+ROUTED: Final = "routed"
+"""The capability of confirms that say which messages went nowhere."""
 STORED: Final = "stored"
 """The capability of batches as they are stored."""
 KEY_HEADER: Final = "x-key"

@@ -8,6 +8,7 @@ at 0; a batch does not cross that.
 from __future__ import annotations
 
 import struct
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
@@ -267,7 +268,11 @@ class Producing:
             )
             self.refused(producer.id, sequence, len(records), error)
         elif acks != _ACKS_NONE:
-            session.codec.expect(producer.id, sequence, len(records), first, last, acks == _ACKS_FSYNC)
+            runs = groupby(route.routed or not session.codec.tells_routed for route, _ in ways)
+            for routed, run in runs:
+                count = len(list(run))
+                session.codec.expect(producer.id, sequence, count, first, last, acks == _ACKS_FSYNC, routed)
+                first += count
 
     def _way(self, key: bytes, props: bytes, body: bytes) -> tuple[Route, Record]:
         session = self._session
@@ -343,7 +348,8 @@ class Producing:
                 session.broker.delayed.cancel_named(session.vhost, session.identity, name)
                 first, lsn = self._schedule(producer.key, due_ms, records, count, name)
         if acks != _ACKS_NONE:
-            session.codec.expect(id, sequence, count, first, lsn, acks == _ACKS_FSYNC)
+            # By which bindings it goes is known when it is due.
+            session.codec.expect(id, sequence, count, first, lsn, acks == _ACKS_FSYNC, True)
 
     def _delay_name(self, key: bytes, named: bytes, count: int) -> bytes | None:
         """The key of the name of a delayed message; None: it has none. Raises RequestError."""

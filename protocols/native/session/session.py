@@ -54,7 +54,7 @@ _PASSWORD_MAX: Final = 12 << 10
 _PROBE_S: Final = 5.0
 """How long a peer has to show that it is there."""
 
-_OFFERED: Final = (*kinds.CAPABILITIES, "log", kinds.STORED)
+_OFFERED: Final = (*kinds.CAPABILITIES, "log", kinds.STORED, kinds.ROUTED)
 """Besides compression, which depends on what is installed."""
 
 
@@ -228,6 +228,7 @@ class Session:
         if isinstance(capabilities, list):
             self.codec.outgoing.packs = next((one for one in capabilities if one in available()), "")
             self.codec.outgoing.stores = kinds.STORED in capabilities
+            self.codec.tells_routed = kinds.ROUTED in capabilities
         if not isinstance(versions, list) or VERSION not in versions:
             raise RequestError(
                 "version",

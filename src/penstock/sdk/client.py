@@ -69,6 +69,7 @@ class Client(Connecting):
         buffer_bytes: int = 32 << 20,
         create: bool = True,
         group: Group | None = None,
+        mandatory: bool = False,
     ) -> Producer[Sent]:
         """A producer to a topic, a queue, an exchange with a routing key, or an MQTT topic.
 
@@ -87,6 +88,7 @@ class Client(Connecting):
             buffer_bytes: The most under way; above it `send` waits and `send_nowait` raises BufferFull.
             create: Make the topic when there is none.
             group: For half messages: `Producer.prepare`.
+            mandatory: A message that no queue and no subscription gets raises Unroutable.
 
         """
         from penstock.sdk.producer import Producer
@@ -103,6 +105,7 @@ class Client(Connecting):
             batch_messages=batch_messages,
             buffer_bytes=buffer_bytes,
             group=group,
+            mandatory=mandatory,
             codec=codec_of(schema),
             key=key,
         )

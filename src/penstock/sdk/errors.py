@@ -11,6 +11,7 @@ PenstockError
     ├── Busy                the subscription has a consumer, and takes no other
     ├── BadBody             a body that is no value of its schema
     ├── WrongContext           called from another event loop, thread or process than the client's
+    ├── Unroutable          no queue and no subscription gets the message, and it is mandatory
     ├── Fenced              a newer producer of the same name has begun
     └── Refused             anything else that the gateway refused; its `code` says what
         ├── NotFound        there is no such topic, queue, exchange or subscription
@@ -41,6 +42,7 @@ __all__ = [
     "NotFound",
     "Refused",
     "StaleDelivery",
+    "Unroutable",
     "WrongContext",
     "from_wire",
     "too_large",
@@ -105,6 +107,12 @@ class WrongContext(ClientError):
     """It was called from another event loop, thread or process than the one that its client lives in."""
 
     code = "elsewhere"
+
+
+class Unroutable(ClientError):
+    """No queue and no subscription gets the message, which its producer sends as mandatory."""
+
+    code = "unroutable"
 
 
 class Fenced(ClientError):

@@ -298,7 +298,7 @@ class Link(asyncio.Protocol):
 
         if compression is not None:
             _check_here(compression)
-        wanted = [kinds.STORED] if stored else []
+        wanted = [kinds.ROUTED, *([kinds.STORED] if stored else [])]
         capabilities = [*kinds.CAPABILITIES, *wanted, *([compression] if compression else [])]
         hello = {"versions": [1], "client": f"penstock-python/{__version__}", "capabilities": capabilities}
         login: dict[str, Any] = {"mechanism": "EXTERNAL", "vhost": target.vhost}

@@ -17,7 +17,7 @@ from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._gathering import MESSAGE_BYTES, Gathering
 from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.composing import Composer, delay_name, due_ms
-from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, too_large
+from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, Unroutable, too_large
 from penstock.sdk.message import PLAIN, MessageId
 from penstock.sdk.send_window import SendWindow
 from penstock.sdk.unconfirmed import Unconfirmed
@@ -69,7 +69,10 @@ class Producer(Generic[T]):
         numbered: bool = False,
         codec: Codec[T] | None = None,
         key: Callable[[T], bytes | str | None] | None = None,
+        mandatory: bool = False,
     ) -> None:
+        if mandatory and acks == "none":
+            raise ValueError('nobody says what becomes of messages with acks="none": leave out mandatory')
         if acks not in _ACKS:
             raise ValueError(f"acks is one of {', '.join(_ACKS)}, not {acks!r}")
         if name is not None:
@@ -102,6 +105,9 @@ class Producer(Generic[T]):
         self._linger_s = linger_ms / 1000
         self._composer = Composer(self.place, codec, key, client.tracing, lambda: client.user)
         self._gathering = Gathering(PLAIN, batch_bytes, batch_messages, buffer_bytes)
+        self._mandatory = mandatory
+        if mandatory:
+            self._gathering.mandatory = self._unroutable
         self._gathering.is_plain = self._composer.is_plain and not numbered
         self._send_window = SendWindow(self._gathering)
         self._unconfirmed = Unconfirmed(
@@ -139,6 +145,12 @@ class Producer(Generic[T]):
     async def resume(self, link: Link) -> None:
         """There is a connection: open the handle there, and send again what is not confirmed."""
         handle = self.handle
+        self._unconfirmed.tells_routed = kinds.ROUTED in link.welcome["capabilities"]
+        if self._mandatory and not self._unconfirmed.tells_routed:
+            raise ClientError(
+                "this gateway does not say whether a queue gets a message",
+                remedy="leave mandatory out, or update the gateway",
+            )
         answer = await link.request(
             "open_producer", handle=handle, name=self.name, epoch=self.epoch, **self._place
         )
@@ -352,6 +364,7 @@ class Producer(Generic[T]):
 
         """
         self.check()
+        self._check_optional("a half message is committed")
         if self._answering is None:
             raise ClientError(
                 "a producer without a group cannot prepare messages",
@@ -401,6 +414,20 @@ class Producer(Generic[T]):
                 remedy="use it with async with, or await its open()",
             )
 
+    def _check_optional(self, when: str) -> None:
+        """Raises ClientError: messages are mandatory, and which bindings count is known when `when`."""
+        if self._mandatory:
+            raise ClientError(
+                f"the producer to {self.place} is mandatory=True, and bindings count when {when}",
+                remedy="send this by a producer without mandatory",
+            )
+
+    def _unroutable(self) -> Unroutable:
+        return Unroutable(
+            f"no queue and no subscription gets what is sent to {self.place}",
+            remedy="bind a queue there with this routing key, or leave mandatory out",
+        )
+
     def encoded(
         self,
         body: Any,
@@ -411,6 +438,7 @@ class Producer(Generic[T]):
         properties: Mapping[str, Any] | None,
     ) -> tuple[bytes, bytes]:
         """Body and properties of a message that a transaction sends. Raises TypeError, ValueError."""
+        self._check_optional("a transaction is committed")
         headers, span = self._composer.traced(headers)
         with span:
             return self._composer.message(body, key, headers, ttl_s, True, properties or {})
@@ -474,6 +502,7 @@ class Producer(Generic[T]):
             raise ClientError(
                 "a named producer cannot delay messages", remedy="open a producer without a name for these"
             )
+        self._check_optional("a delayed message is due")
         self.check()
         self._flush()
         batch = self._gathering.whole([body], 0, block)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Unconfirmed"]
 
 _CONFIRM: Final = struct.Struct(">QQII")
+_UNROUTED: Final = 2
+"""The flag of a CONFIRM: no queue and no subscription gets these messages."""
 _BATCH: Final = struct.Struct(">QBBHI")
 _DUE: Final = struct.Struct(">q")
 _NUMBERS: Final = 2**31
@@ -38,6 +40,8 @@ class Unconfirmed:
         self._send_window = window
         self._acks = acks
         self._wraps = wraps
+        self.tells_routed = False
+        """The gateway says which messages went nowhere."""
         self._batches: dict[int, Pending] = {}
         self._void: deque[int] = deque()
         """Numbers of frames that were sent behind one that was refused: the gateway refuses them, too."""
@@ -69,6 +73,7 @@ class Unconfirmed:
         """There is a new connection: send all again, in their order."""
         self._void.clear()
         for batch in list(self._batches.values()):
+            batch.sent_again()
             self._transmit(batch, link, handle)
 
     def _transmit(self, batch: Pending, link: Link, handle: int) -> None:
@@ -99,7 +104,8 @@ class Unconfirmed:
                 link.send(kinds.PRODUCE, handle, head + records)
         if self._acks == kinds.ACKS_NONE:
             # Nobody confirms these.
-            self._confirmed(batch.sequence, 0)
+            self._taken(batch.sequence)
+            batch.done(0, batch.count, None)
 
     def _taken(self, sequence: int) -> Pending | None:
         """The batch of that number, which is not under way any more."""
@@ -116,13 +122,13 @@ class Unconfirmed:
 
     def confirmed(self, payload: bytes) -> None:
         """A CONFIRM frame came."""
-        sequence, position, _, _ = _CONFIRM.unpack(payload)
-        self._confirmed(sequence, position)
-
-    def _confirmed(self, sequence: int, position: int) -> None:
-        batch = self._taken(sequence)
-        if batch is not None:
-            batch.done(position)
+        sequence, position, count, flags = _CONFIRM.unpack(payload)
+        batch = self._batches.get(sequence)
+        if batch is None:
+            return
+        routed = not flags & _UNROUTED if self.tells_routed and not batch.due_ms else None
+        if batch.done(position, count, routed):
+            self._taken(sequence)
 
     def refused(self, told: dict[str, Any], link: Link | None, handle: int) -> ClientError:
         """The error that a REFUSED frame told.

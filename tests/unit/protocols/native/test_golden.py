@@ -102,9 +102,12 @@ def test_half_messages_are_prepared_and_asked_about(world: World) -> None:
 
 def test_the_gateway_makes_confirms_like_the_golden_one(world: World) -> None:
     client = Client(world)
-    client.session.codec.expect(1, 0, 3, 4711, 4713, True)
-    client.session.codec.confirm(4713, 4713)
-    assert client.out.take() == FRAMES["confirm"]
+    codec = client.session.codec
+    for tells_routed, name in ((False, "confirm"), (True, "confirm_unrouted")):
+        codec.tells_routed = tells_routed
+        codec.expect(1, 0, 3, 4711, 4713, True, False)
+        codec.confirm(4713, 4713)
+        assert client.out.take() == FRAMES[name]
 
 
 def test_there_is_one_of_every_type_of_frame() -> None:

@@ -36,7 +36,7 @@ class Batch:
 
     def done(self) -> None:
         assert self.pending is not None
-        self.pending.done(100)
+        assert self.pending.done(100, 3, True)
 
     def failed(self, *, quietly: bool = False) -> None:
         assert self.pending is not None
@@ -187,7 +187,7 @@ async def test_whoever_waits_for_the_whole_batch_gets_all_ids() -> None:
     assert batch.pending is not None
     whole = batch.pending.whole = asyncio.get_running_loop().create_future()
     batch.pending.due_ms = 5
-    batch.pending.done(0)
+    assert batch.pending.done(0, 3, None)
     assert await whole == [MessageId(0, 5)] * 3
     refused = Batch()
     assert refused.pending is not None
@@ -195,6 +195,44 @@ async def test_whoever_waits_for_the_whole_batch_gets_all_ids() -> None:
     refused.failed()
     with pytest.raises(Refused):
         await whole
+
+
+async def test_a_batch_that_is_confirmed_in_parts_is_done_with_the_last() -> None:
+    batch = Batch()
+    assert batch.pending is not None
+    assert not batch.pending.done(100, 1, True) and not batch.sent[0].done()
+    batch.pending.sent_again()
+    assert not batch.pending.done(200, 1, False)
+    assert batch.pending.done(201, 2, True) and batch.pending.done(300, 3, False)
+    ids = [await one for one in batch.sent]
+    assert ids == [MessageId(200), MessageId(201), MessageId(202)]
+    assert [one.routed for one in ids] == [False, True, True]
+
+
+async def test_of_mandatory_messages_those_that_go_nowhere_raise() -> None:
+    batch = Batch()
+    assert batch.pending is not None
+    batch.pending.mandatory = lambda: Refused("nowhere")
+    batch.pending.done(100, 2, True)
+    batch.pending.done(102, 1, False)
+    assert [(await one).routed for one in batch.sent[:2]] == [True, True]
+    with pytest.raises(Refused, match="nowhere"):
+        await batch.sent[2]
+    assert repr(batch.sent[2]) == "<Sent Refused('nowhere')>"
+
+
+@pytest.mark.parametrize("looked", [0, 2])
+async def test_a_mandatory_message_that_nobody_looks_at_is_told_once(looked: int) -> None:
+    batch = Batch()
+    assert batch.pending is not None
+    batch.pending.mandatory = lambda: Refused("nowhere")
+    batch.pending.done(100, 2, True)
+    batch.pending.done(102, 1, False)
+    assert isinstance(batch.sent[looked].exception(), Refused) == (looked == 2)
+    batch.pending = None
+    batch.sent.clear()
+    gc.collect()
+    assert [str(one["exception"]) for one in batch.told] == ([] if looked else ["nowhere"])
 
 
 def test_nobody_makes_one() -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from penstock import errors
+from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec.errors import code_of
 from penstock.protocols.native.options import LOGIN_MAX
 from penstock.protocols.native.session.session import State
 from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Permission
+from penstock.sdk.message import properties_block
 from penstock.subscriptions.queue.queue import Queue
 from tests.reference import native_frames as wire
 from tests.support.logs import held_readers
@@ -318,7 +320,45 @@ def test_what_an_exchange_has_no_binding_for_is_confirmed(world: World) -> None:
     client = Client(world)
     client.request("open_producer", handle=1, exchange="amq.topic", routing_key="nobody")
     client.produce(1, b"routed nowhere")
-    assert [kind for kind, _, _ in client.take()] == [0x12]
+    ((kind, _, payload),) = client.take()
+    assert (kind, payload[20:]) == (0x12, bytes(4))
+
+
+def test_a_client_that_asks_is_told_what_went_nowhere(world: World) -> None:
+    client = Client(world, capabilities=(kinds.ROUTED,))
+    client.request("declare_queue", queue="q")
+    client.request("bind", queue="q", exchange="amq.topic", routing_key="k")
+    client.request("bind", queue="q", exchange="amq.headers", arguments={"kind": "wanted"})
+    wanted = properties_block(None, {"kind": "wanted"}, None, True)
+
+    def told(
+        exchange: str, key: str, *records: tuple[bytes, bytes], **named: object
+    ) -> list[tuple[int, int]]:
+        """Records and flags of each confirm."""
+        client.request("open_producer", handle=1, exchange=exchange, routing_key=key, **named)
+        client.send(wire.produce(1, 0, 2, list(records)))
+        confirms = [struct.unpack(">QQII", payload) for kind, _, payload in client.take() if kind == 0x12]
+        client.request("close", handle=1)
+        positions = [position for _, position, _, _ in confirms]
+        counts = [count for _, _, count, _ in confirms]
+        assert positions == [positions[0] + sum(counts[:at]) for at in range(len(counts))]
+        return [(count, flags) for _, _, count, flags in confirms]
+
+    plain = (PLAIN, b"m")
+    assert told("amq.topic", "nobody", plain, plain) == [(2, 2)]
+    assert told("amq.topic", "k", plain, plain) == [(2, 0)]
+    assert told("", "q", plain) == [(1, 0)]
+    headers = [plain, plain, (wanted, b"a"), plain, (wanted, b"b")]
+    assert told("amq.headers", "", *headers) == [(2, 2), (1, 0), (1, 2), (1, 0)]
+    assert told("amq.topic", "nobody", plain, name="p") == [(1, 2)]
+    again = {"name": "p", "epoch": 1}
+    assert told("amq.topic", "nobody", plain, **again) == [(1, 3)]
+    assert told("amq.topic", "k", plain, **again) == [(1, 1)], "it is told where it would go now"
+    due = struct.pack(">QBBHIq", 0, 2, 0, 0, 1, int(world.clock() * 1000) + 60_000)
+    client.request("open_producer", handle=2, exchange="amq.topic", routing_key="nobody")
+    client.send(wire.frame(0x11, 2, due + wire.records([plain])))
+    ((_, _, payload),) = client.take()
+    assert payload[20:] == bytes(4), "bindings count when it is due"
 
 
 def test_what_a_named_producer_sends_again_is_appended_once(world: World) -> None:
@@ -586,7 +626,7 @@ def test_a_transaction_that_cannot_be_done_does_nothing(world: World, wrong: str
 
 def test_the_log_that_fails_refuses_what_waits_and_ends_the_connection(world: World) -> None:
     client = opened(world)
-    client.session.codec.expect(1, 0, 5, 10**9, 10**9, True)
+    client.session.codec.expect(1, 0, 5, 10**9, 10**9, True, True)
     client.session.durable(False)
     world.clients.remove(client)
     client.frames += wire.frames(client.out.take())

@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Any, Final, Literal, TextIO
 
-__all__ = ["as_json", "configure", "fields"]
+__all__ = ["as_json", "configure", "fields", "level", "set_level"]
 
 _FIELDS: Final = "penstock_fields"
 _PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -63,8 +63,18 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("penstock").setLevel(level.upper())
+    set_level(level)
     logging.captureWarnings(True)
+
+
+def level() -> str:
+    """The least severe level of penstock's own loggers that is logged, in lower case."""
+    return logging.getLevelName(logging.getLogger("penstock").getEffectiveLevel()).lower()
+
+
+def set_level(level: str) -> None:
+    """Log from this level on ("debug", "info", "warning", "error"), in penstock's own loggers."""
+    logging.getLogger("penstock").setLevel(level.upper())
 
 
 class _StandardError(logging.StreamHandler[TextIO]):

@@ -94,7 +94,7 @@ class Reloader:
             return
         before, self._config = self._config, config
         changed = _changed(before, config)
-        logging.getLogger("penstock").setLevel(config.server.log_level.upper())
+        logs.set_level(config.server.log_level)
         if LIMITS.intersection(changed):
             self._limits(config)
         if self._tls is not None:

@@ -13,13 +13,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
 
-from penstock.cli import main
 from tests.support.brokers import ROOT, Gateway
+from tests.support.commands import Run
 from tests.support.data_plane import until
 from tests.support.management import SETTINGS, Api
 
@@ -38,23 +37,6 @@ def run(
 ) -> Iterator[Run]:
     monkeypatch.setenv("PENSTOCK_URL", f"http://guest:guest@127.0.0.1:{gateway.ports['management']}")
     yield Run(capsys)
-
-
-class Run:
-    """Runs commands in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str, code: int = 0) -> str:
-        found = main(words)
-        said = self._capsys.readouterr()
-        assert found == code, (words, said)
-        self.errors = said.err
-        return said.out
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self(*words, "-o", "json"))
 
 
 def test_a_topic_its_subscriptions_and_its_messages(run: Run, unique: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock import logs
 from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.server.pending_audit import View, audited
 from penstock.protocols.http.shared.traffic import kept
@@ -70,6 +71,7 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", f"{_BINDINGS}/e/{{destination}}/{{props}}"): ("binding.remove", ""),
     ("DELETE", "/api/connections/{name}"): ("connection.close", "connection"),
     ("DELETE", "/api/connections/username/{user}"): ("connection.close-of-user", ""),
+    ("PUT", "/api/nodes/{node}/log-level"): ("log-level.set", "log_level"),
     ("PUT", "/api/nodes/{node}/memory-high-watermark"): ("memory-limit.set", "memory_limit"),
     ("PUT", "/api/nodes/{node}/application"): ("application.set", "accepting"),
     ("POST", "/v1/tokens"): ("token.issue", ""),
@@ -268,6 +270,9 @@ class Noting:
             if live.name == names["name"]:
                 return {"user": live.info.user, "vhost": live.info.vhost}
         return None
+
+    def _log_level(self, _: Names) -> Any:
+        return {"level": logs.level()}
 
     def _memory_limit(self, _: Names) -> Any:
         memory = self._registry.memory

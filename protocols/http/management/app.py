@@ -6,7 +6,7 @@ from penstock.protocols.http.audit import handlers as audit
 from penstock.protocols.http.management import application, logins, sessions, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
-from penstock.protocols.http.management.node import certificates, feature_flags, health, overview
+from penstock.protocols.http.management.node import certificates, feature_flags, health, log_level, overview
 from penstock.protocols.http.management.resources import (
     connections,
     exchanges,
@@ -24,6 +24,7 @@ _GROUPS = (
     health,
     application,
     feature_flags,
+    log_level,
     logins,
     sessions,
     certificates,

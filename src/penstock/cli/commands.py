@@ -39,6 +39,7 @@ GROUPS = {
     "tools": {
         "migrate": ("migrate", "move from RabbitMQ or Mosquitto"),
         "rabbitmqctl": ("rabbitmqctl", "answer a verb of RabbitMQ's rabbitmqctl"),
+        "rabbitmq-diagnostics": ("rabbitmqctl.checks", "answer a check of RabbitMQ's rabbitmq-diagnostics"),
         "spark": ("spark", "run a pipeline over the log: into tables, reports, back into a gateway"),
         "completion": ("completion", "print what a shell needs to complete commands"),
     },
@@ -48,7 +49,7 @@ GROUPS = {
 MODULES = {name: found for group in GROUPS.values() for name, found in group.items()}
 """Command -> (module of penstock.cli, its line in the help)."""
 
-FOREIGN = ("rabbitmqctl", "spark")
+FOREIGN = ("rabbitmqctl", "rabbitmq-diagnostics", "spark")
 """The commands whose words are not those of a parser of ours: their module has `run(words)` and `VERBS`."""
 
 
@@ -60,12 +61,12 @@ def overview() -> str:
         "One gateway for AMQP and MQTT clients that keeps everything they send in one log.",
     ]
     for title, group in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {name:<13} {text}" for name, (_, text) in group.items())]
+        lines += ["", f"{title}:", *(f"  {name:<21} {text}" for name, (_, text) in group.items())]
     lines += [
         "",
         "options:",
-        "  -h, --help    show this help; behind a command, that of the command",
-        "  --version     show the version",
+        "  -h, --help            show this help; behind a command, that of the command",
+        "  --version             show the version",
         "",
         "`penstock COMMAND --help` lists the verbs of a command, `penstock COMMAND VERB --help` its options.",
     ]

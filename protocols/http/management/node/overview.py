@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
+from penstock import logs
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import (
     LISTENER_PROTOCOLS,
@@ -387,6 +388,7 @@ class _Overview:
             "applications": [{"name": PRODUCT, "description": PRODUCT, "version": api.version}],
             "contexts": self._contexts(),
             "log_files": ["<stderr>"],
+            "log_level": logs.level(),
             "db_dir": str(api.data_dir.absolute()),
             "config_files": [],
             "net_ticktime": 60,

@@ -1,13 +1,22 @@
 """`penstock rabbitmqctl VERB ...`: what operators' scripts call, answered in rabbitmqctl's words and formats.
 
-`command` reads the words and knows the exit codes, `call` is what a verb is given; `things`, `node` and
-`admin` have the verbs.
+`command` reads the words and knows the exit codes. `call` is what a verb is given. `formats` prints tables,
+and `help` the help. `admin`, `things`, `node`, `state` and `starting` have the verbs. `checks` has those of
+`penstock rabbitmq-diagnostics`.
 
-Source: RabbitMQ's rabbitmqctl as observed (3.10).
+Source: RabbitMQ's rabbitmqctl and rabbitmq-diagnostics as observed (3.10.8).
 """
 
 from __future__ import annotations
 
-from penstock.cli.rabbitmqctl.command import VERBS, run
+from typing import Final
+
+from penstock.cli.rabbitmqctl import admin, node, starting, state, things
+from penstock.cli.rabbitmqctl.command import Tool
 
 __all__ = ["VERBS", "run"]
+
+_TOOL: Final = Tool("rabbitmqctl", state.GROUPS, node.GROUPS, starting.GROUPS, admin.GROUPS, things.GROUPS)
+
+VERBS: Final = _TOOL.verbs
+run: Final = _TOOL.run

@@ -7,9 +7,13 @@ import sys
 from typing import Final
 
 from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.rabbitmqctl.call import Call, Item, Missing, Usage, Verbs, object_of, or_missing
+from penstock.cli.rabbitmqctl.call import Call, Failure, Groups, Item, Usage, Verb, object_of, or_missing
 
-__all__ = ["VERBS"]
+__all__ = ["GROUPS"]
+
+_OF_POLICY: Final = (
+    "[--vhost <vhost>] [--priority <priority>] [--apply-to <apply_to>] <name> <pattern> <definition>"
+)
 
 
 def _add_user(call: Call) -> None:
@@ -95,7 +99,7 @@ def _known_vhost(call: Call) -> None:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Missing(f"Virtual host {call.parsed.vhost} does not exist", 69) from error
+        raise Failure(f"Virtual host {call.parsed.vhost} does not exist", 69) from error
 
 
 def _clear_permissions(call: Call) -> None:
@@ -166,6 +170,13 @@ def _trace(call: Call) -> None:
     print(f"Trace {'enabled' if is_on else 'disabled'} for vhost {call.parsed.vhost}")
 
 
+def _set_vhost_tags(call: Call) -> None:
+    tags = call.words[1:]
+    call.say(f'Setting tags for virtual host "{call.words[0]}" to [{", ".join(tags)}] ...')
+    or_missing(call, "Virtual host", lambda: call.client.get(f"vhosts/{call.path(0)}"))
+    call.client.request("PUT", f"vhosts/{call.path(0)}", {"tags": ",".join(tags)})
+
+
 def _delete_vhost(call: Call) -> None:
     call.say(f'Deleting vhost "{call.words[0]}" ...')
     or_missing(call, "Virtual host", lambda: call.client.request("DELETE", f"vhosts/{call.path(0)}"))
@@ -200,7 +211,7 @@ def _clear_policy(call: Call, kind: str = "policies") -> None:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Missing("Parameter does not exist", 69) from error
+        raise Failure("Parameter does not exist", 69) from error
 
 
 def _list_policies(call: Call, kind: str = "policies") -> None:
@@ -271,37 +282,98 @@ def _set_user_limits(call: Call) -> None:
         call.client.request("PUT", f"user-limits/{call.path(0)}/{segment(name)}", {"value": value})
 
 
-VERBS: Final[Verbs] = {
-    "add_user": (1, _add_user),
-    "delete_user": (1, _delete_user),
-    "change_password": (2, _change_password),
-    "set_user_tags": (1, _set_user_tags),
-    "clear_password": (1, _clear_password),
-    "authenticate_user": (1, _authenticate_user),
-    "list_users": (0, _list_users),
-    "set_permissions": (4, _set_permissions),
-    "clear_permissions": (1, _clear_permissions),
-    "list_permissions": (0, _list_permissions),
-    "list_user_permissions": (1, _list_user_permissions),
-    "set_topic_permissions": (4, _set_topic_permissions),
-    "clear_topic_permissions": (1, _clear_topic_permissions),
-    "list_topic_permissions": (0, _list_topic_permissions),
-    "list_user_topic_permissions": (1, _list_user_topic_permissions),
-    "add_vhost": (1, _add_vhost),
-    "delete_vhost": (1, _delete_vhost),
-    "list_vhosts": (0, _list_vhosts),
-    "trace_on": (0, _trace),
-    "trace_off": (0, _trace),
-    "set_policy": (3, _set_policy),
-    "clear_policy": (1, _clear_policy),
-    "list_policies": (0, _list_policies),
-    "set_operator_policy": (3, lambda call: _set_policy(call, "operator-policies")),
-    "clear_operator_policy": (1, lambda call: _clear_policy(call, "operator-policies")),
-    "list_operator_policies": (0, lambda call: _list_policies(call, "operator-policies")),
-    "set_vhost_limits": (1, _set_vhost_limits),
-    "clear_vhost_limits": (0, _clear_vhost_limits),
-    "list_vhost_limits": (0, _list_vhost_limits),
-    "list_user_limits": (0, _list_user_limits),
-    "clear_user_limits": (2, _clear_user_limits),
-    "set_user_limits": (2, _set_user_limits),
+GROUPS: Final[Groups] = {
+    "Users": {
+        "add_user": Verb(
+            _add_user,
+            "Makes a user without permissions; a password that is not given is read from standard input",
+            "<username> [<password>]",
+        ),
+        "authenticate_user": Verb(
+            _authenticate_user, "Says whether a user may log in with a password", "<username> [<password>]"
+        ),
+        "change_password": Verb(_change_password, "Changes the password of a user", "<username> <password>"),
+        "clear_password": Verb(_clear_password, "Takes the password of a user away", "<username>"),
+        "clear_user_limits": Verb(
+            _clear_user_limits, "Takes limits of a user back", "<username> <limit_name | all>"
+        ),
+        "delete_user": Verb(_delete_user, "Deletes a user and closes its connections", "<username>"),
+        "list_user_limits": Verb(
+            _list_user_limits, "Lists limits of users", "[--user <username>] [--global]"
+        ),
+        "list_users": Verb(_list_users, "Lists users and their tags"),
+        "set_user_limits": Verb(_set_user_limits, "Sets limits of a user", "<username> <definition>"),
+        "set_user_tags": Verb(_set_user_tags, "Sets the tags of a user", "<username> [<tag> ...]"),
+    },
+    "Access Control": {
+        "clear_permissions": Verb(
+            _clear_permissions, "Shuts a virtual host to a user", "[--vhost <vhost>] <username>"
+        ),
+        "clear_topic_permissions": Verb(
+            _clear_topic_permissions,
+            "Takes the topic permissions of a user back",
+            "[--vhost <vhost>] <username> [<exchange>]",
+        ),
+        "list_permissions": Verb(
+            _list_permissions, "Lists the permissions in a virtual host", "[--vhost <vhost>]"
+        ),
+        "list_topic_permissions": Verb(
+            _list_topic_permissions, "Lists the topic permissions in a virtual host", "[--vhost <vhost>]"
+        ),
+        "list_user_permissions": Verb(
+            _list_user_permissions, "Lists the permissions of a user in all virtual hosts", "<username>"
+        ),
+        "list_user_topic_permissions": Verb(
+            _list_user_topic_permissions, "Lists the topic permissions of a user", "<username>"
+        ),
+        "list_vhosts": Verb(_list_vhosts, "Lists virtual hosts", "[<column> ...]"),
+        "set_permissions": Verb(
+            _set_permissions,
+            "Says what a user may configure, write and read: regular expressions on names",
+            "[--vhost <vhost>] <username> <conf> <write> <read>",
+        ),
+        "set_topic_permissions": Verb(
+            _set_topic_permissions,
+            "Says which routing keys of an exchange a user may write and read",
+            "[--vhost <vhost>] <username> <exchange> <write> <read>",
+        ),
+    },
+    "Virtual hosts": {
+        "add_vhost": Verb(
+            _add_vhost, "Makes a virtual host", "<vhost> [--description <description>] [--tags <tags>]"
+        ),
+        "clear_vhost_limits": Verb(
+            _clear_vhost_limits, "Takes the limits of a virtual host back", "[--vhost <vhost>]"
+        ),
+        "delete_vhost": Verb(_delete_vhost, "Deletes a virtual host with everything in it", "<vhost>"),
+        "list_vhost_limits": Verb(
+            _list_vhost_limits, "Lists limits of virtual hosts", "[--vhost <vhost>] [--global]"
+        ),
+        "set_vhost_limits": Verb(
+            _set_vhost_limits, "Sets limits of a virtual host", "[--vhost <vhost>] <definition>"
+        ),
+        "set_vhost_tags": Verb(_set_vhost_tags, "Sets the tags of a virtual host", "<vhost> [<tag> ...]"),
+        "trace_off": Verb(_trace, "Ends the tracing of a virtual host", "[--vhost <vhost>]"),
+        "trace_on": Verb(_trace, "Traces the messages of a virtual host", "[--vhost <vhost>]"),
+    },
+    "Policies": {
+        "clear_operator_policy": Verb(
+            lambda call: _clear_policy(call, "operator-policies"),
+            "Takes an operator policy back",
+            "[--vhost <vhost>] <name>",
+        ),
+        "clear_policy": Verb(_clear_policy, "Takes a policy back", "[--vhost <vhost>] <name>"),
+        "list_operator_policies": Verb(
+            lambda call: _list_policies(call, "operator-policies"),
+            "Lists the operator policies of a virtual host",
+            "[--vhost <vhost>]",
+        ),
+        "list_policies": Verb(_list_policies, "Lists the policies of a virtual host", "[--vhost <vhost>]"),
+        "set_operator_policy": Verb(
+            lambda call: _set_policy(call, "operator-policies"),
+            "Makes an operator policy, or changes one",
+            _OF_POLICY,
+        ),
+        "set_policy": Verb(_set_policy, "Makes a policy, or changes one", _OF_POLICY),
+    },
 }

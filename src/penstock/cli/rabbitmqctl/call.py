@@ -1,29 +1,46 @@
-"""One call of `penstock rabbitmqctl`: its words, the gateway it asks, and how answers are printed."""
+"""One call of a verb: its words, the gateway it asks, and how answers are printed."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.rabbitmqctl.columns import COLUMNS
-from penstock.cli.tables import lookup, tabbed
+from penstock.cli.rabbitmqctl.formats import print_table
+from penstock.cli.tables import lookup
 
-__all__ = ["USAGE_ERROR", "Call", "Item", "Missing", "Usage", "Verbs", "object_of", "or_missing"]
+__all__ = [
+    "FAILED_CHECK",
+    "USAGE_ERROR",
+    "Call",
+    "Failure",
+    "Groups",
+    "Item",
+    "Usage",
+    "Verb",
+    "Verbs",
+    "object_of",
+    "or_missing",
+]
 
 USAGE_ERROR: Final = 64
 """The exit code of a call whose words are wrong, or name something that is not there."""
+FAILED_CHECK: Final = 69
+"""The exit code of a check that failed."""
 
 Item = dict[str, Any]
 
 
-class Missing(ApiError):
-    """Something is not there, for which rabbitmqctl has another exit code than for a user."""
+class Failure(ApiError):
+    """It could not be done, and rabbitmqctl has an exit code of its own for that."""
 
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message, 404)
+    def __init__(self, message: str, code: int, *, remedy: str = "") -> None:
+        super().__init__(message, 404, remedy=remedy)
         self.code = code
 
 
@@ -47,10 +64,40 @@ class Call:
         """A word as a segment of a path."""
         return segment(self.words[at])
 
+    def seconds(self, default: float) -> float:
+        """The value of --timeout. Raises Usage."""
+        text = self.parsed.timeout
+        try:
+            found = float("inf") if text == "infinity" else float(default if text is None else text)
+        except ValueError:
+            raise Usage(f"{text!r} is no number of seconds") from None
+        return found
+
+    @property
+    def is_json(self) -> bool:
+        return bool(self.parsed.formatter == "json")
+
     def say(self, text: str) -> None:
         """Messages besides the answer."""
-        if not (self.parsed.quiet or self.parsed.silent) and self.parsed.formatter == "table":
+        if not (self.parsed.quiet or self.parsed.silent) and self.parsed.formatter in (
+            "table",
+            "pretty_table",
+        ):
             print(text)
+
+    def node(self) -> Item:
+        """The node that speaks for the gateway: its worker, or the first of its workers."""
+        name = self.client.get("overview")["node"]
+        node: Item = self.client.get(f"nodes/{segment(name)}")
+        return node
+
+    def answer(self, item: Item, text: str) -> None:
+        """Print an answer that is no table: as JSON when that was asked for, otherwise as text."""
+        print(json.dumps(item) if self.is_json else text)
+
+    def passed(self, text: str) -> None:
+        """Tell that a check passed; as there, --silent does not silence that."""
+        self.answer({"result": "ok", "message": text}, text)
 
     def rows(
         self,
@@ -73,16 +120,35 @@ class Call:
             if unknown:
                 raise Usage(f"Info key(s) {','.join(unknown)} are not supported")
         values = [[lookup(item, names.get(column, column)) for column in columns] for item in items]
-        if self.parsed.formatter == "json":
+        form = self.parsed.formatter
+        if form == "json":
             print(json.dumps([dict(zip(columns, row, strict=True)) for row in values]))
             return
-        if headers and not (self.parsed.silent or self.parsed.no_table_headers) and values:
-            print("\t".join(columns))
-        tabbed(values)
+        # As there: --silent leaves the headers of a table out, but not those of CSV.
+        headers = headers and not (self.parsed.silent and form == "table")
+        print_table(form, columns if headers and not self.parsed.no_table_headers else (), values)
 
 
-Verbs = dict[str, tuple[int, Callable[[Call], None]]]
-"""By name: how many words a verb needs at least, and what it does."""
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """What a verb does, and its help."""
+
+    action: Callable[[Call], None]
+    text: str
+    """A sentence without its full stop."""
+    usage: str = ""
+    """Its words as rabbitmqctl writes them: <needed>, [<optional>]."""
+
+    @property
+    def least(self) -> int:
+        """How many words it needs."""
+        return re.sub(r"\[[^\]]*\]", "", self.usage).count("<")
+
+
+Verbs = dict[str, Verb]
+"""By name."""
+Groups = dict[str, Verbs]
+"""By the title in the help."""
 
 
 def or_missing(call: Call, kind: str, action: Callable[[], Any]) -> Any:

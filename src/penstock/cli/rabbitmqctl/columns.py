@@ -48,6 +48,7 @@ COLUMNS: Final[Mapping[str, frozenset[str]]] = {
         arguments destination_kind destination_name routing_key source_kind source_name
         """.split()
     ),
+    "list_feature_flags": frozenset("desc doc_url name provided_by stability state".split()),
     "list_vhosts": frozenset(
         """
         cluster_state default_queue_type description name tags tracing

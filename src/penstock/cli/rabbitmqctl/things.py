@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.cli.client import ApiError, segment
-from penstock.cli.rabbitmqctl.call import USAGE_ERROR, Call, Missing, Verbs
+from penstock.cli.rabbitmqctl.call import USAGE_ERROR, Call, Failure, Groups, Verb
 
-__all__ = ["VERBS"]
+__all__ = ["GROUPS", "LISTS"]
 
+_OF_VHOST: Final = "[--vhost <vhost>] [<column> ...]"
 _PROTOCOLS: Final = {"AMQP 0-9-1": "{0,9,1}"}
 """As rabbitmqctl prints them."""
 
@@ -79,6 +80,12 @@ def _close_connection(call: Call) -> None:
     call.client.request("DELETE", f"connections/{call.path(0)}", **{"x-reason": reason})
 
 
+def _close_all_user_connections(call: Call) -> None:
+    user, reason = call.words[0], call.word(1, "closed by rabbitmqctl")
+    call.say(f"Closing connections of user {user}, reason: {reason}...")
+    call.client.request("DELETE", f"connections/username/{call.path(0)}", **{"x-reason": reason})
+
+
 def _close_all_connections(call: Call) -> None:
     reason = call.word(0, "closed by rabbitmqctl")
     vhost = None if call.parsed.everywhere or call.parsed.vhost == "/" else call.parsed.vhost
@@ -119,7 +126,7 @@ def _delete_queue(call: Call) -> None:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Missing("Queue not found", USAGE_ERROR) from error
+        raise Failure("Queue not found", USAGE_ERROR) from error
     call.client.request("DELETE", path + query)
     print(f"Queue was successfully deleted with {ready} ready messages")
 
@@ -129,15 +136,39 @@ def _purge_queue(call: Call) -> None:
     call.client.request("DELETE", f"queues/{call.vhost}/{call.path(0)}/contents")
 
 
-VERBS: Final[Verbs] = {
-    "list_queues": (0, _list_queues),
-    "list_exchanges": (0, _list_exchanges),
-    "list_bindings": (0, _list_bindings),
-    "list_connections": (0, _list_connections),
-    "list_channels": (0, _list_channels),
-    "list_consumers": (0, _list_consumers),
-    "close_connection": (1, _close_connection),
-    "close_all_connections": (0, _close_all_connections),
-    "delete_queue": (1, _delete_queue),
-    "purge_queue": (1, _purge_queue),
+LISTS: Final[Groups] = {
+    "Monitoring, observability and health checks": {
+        "list_bindings": Verb(_list_bindings, "Lists the bindings of a virtual host", _OF_VHOST),
+        "list_channels": Verb(_list_channels, "Lists channels", "[<column> ...]"),
+        "list_connections": Verb(_list_connections, "Lists connections", "[<column> ...]"),
+        "list_consumers": Verb(_list_consumers, "Lists the consumers of a virtual host", _OF_VHOST),
+        "list_exchanges": Verb(_list_exchanges, "Lists the exchanges of a virtual host", _OF_VHOST),
+        "list_queues": Verb(_list_queues, "Lists the queues of a virtual host", _OF_VHOST),
+    }
+}
+"""The verbs that only look."""
+
+GROUPS: Final[Groups] = {
+    **LISTS,
+    "Operations": {
+        "close_all_connections": Verb(
+            _close_all_connections,
+            "Closes all connections, or those of a virtual host",
+            "[--vhost <vhost>] [--global] [<explanation>]",
+        ),
+        "close_all_user_connections": Verb(
+            _close_all_user_connections, "Closes the connections of a user", "<username> [<explanation>]"
+        ),
+        "close_connection": Verb(
+            _close_connection, "Closes a connection, by its name", "<connectionname> [<explanation>]"
+        ),
+    },
+    "Queues": {
+        "delete_queue": Verb(
+            _delete_queue, "Deletes a queue", "[--vhost <vhost>] <queue_name> [--if-empty] [--if-unused]"
+        ),
+        "purge_queue": Verb(
+            _purge_queue, "Drops the messages that are ready in a queue", "[--vhost <vhost>] <queue_name>"
+        ),
+    },
 }

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.errors import LogError
 
-__all__ = ["Answer", "Bounds", "Journal", "JournalFailed"]
+__all__ = ["Answer", "Bounds", "Follower", "Journal", "JournalFailed", "Trimmed"]
 
 Answer = Callable[[int, int | None, LogError | None], object]
 """`(index, offset, error)`: entry `index` is kept, at `offset` (None: it is not told); or nothing more is."""
@@ -19,6 +19,10 @@ Answer = Callable[[int, int | None, LogError | None], object]
 
 class JournalFailed(LogError):
     """The journal cannot be used any more, or not as it is."""
+
+
+class Trimmed(JournalFailed):
+    """The offset to read from is not there any more."""
 
 
 class Bounds(NamedTuple):
@@ -30,8 +34,25 @@ class Bounds(NamedTuple):
     """Of the next entry."""
 
 
+class Follower(Protocol):
+    """Reads one partition in order, for one thread."""
+
+    def poll(self, seconds: float) -> list[tuple[int, bytes]]:
+        """The next entries with their offsets; none after `seconds`. Raises Trimmed, JournalFailed."""
+
+    def bounds(self, seconds: float) -> Bounds:
+        """As of now. Raises JournalFailed: they are not told in time."""
+
+    def close(self) -> None:
+        """End."""
+
+
 class Journal(Protocol):
     """One partition."""
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
 
     def claim(self, raw: bytes) -> int:
         """Append a CLAIM and wait until it is kept; its offset. Raises JournalFailed."""
@@ -47,6 +68,12 @@ class Journal(Protocol):
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
+
+    def follow(self, first: int) -> Follower:
+        """Read from `first` on."""
+
+    def note(self, node: str, offset: int, text: str) -> None:
+        """Note, for others to see, that a node has read everything below `offset`; does not wait."""
 
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""

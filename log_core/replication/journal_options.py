@@ -21,6 +21,8 @@ class KafkaOptions:
     cert_file: str = ""
     key_file: str = ""
     compression: str = "none"
+    answer_timeout_s: float = 10.0
+    """Seconds after which a request counts as not answered."""
     allow_weak: bool = False
     options: dict[str, str] = field(default_factory=dict)
     """Further settings of librdkafka."""

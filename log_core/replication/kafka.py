@@ -11,31 +11,28 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import StartError
-from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed
+from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed, Trimmed
 from penstock.log_core.replication.journal_options import KafkaOptions
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-__all__ = ["Follower", "KafkaJournal", "Trimmed", "client_library"]
+__all__ = ["KafkaJournal", "client_library"]
 
 _LOG: Final = logging.getLogger("penstock.journal")
 
 _PARTITION: Final = 0
 _COPIES: Final = 3
 _IN_SYNC: Final = 2
-_ASK_S: Final = 10.0
 _CLAIM_S: Final = 30.0
+_NOTE_S: Final = 5.0
 _POLL_S: Final = 0.25
 _AGAIN_S: Final = 0.1
 _WARN_EACH_S: Final = 10.0
-
-
-class Trimmed(JournalFailed):
-    """The offset to read from is not there any more."""
 
 
 def client_library() -> Any:
@@ -58,7 +55,9 @@ class KafkaJournal:
         """Reach the brokers. Raises StartError: the library is missing, or they do not answer."""
         self._library = client_library()
         self._options = options
+        self._ask_s: Final = options.answer_timeout_s
         self._answer: Answer | None = None
+        self._noting: Future[Any] | None = None
         self._ends = False
         self._warned_at = -_WARN_EACH_S
         settings = options.client() | {
@@ -78,7 +77,7 @@ class KafkaJournal:
         try:
             self._producer = self._library.Producer(settings)
             self._admin = self._library.admin.AdminClient(options.client())
-            self._producer.list_topics(timeout=_ASK_S)
+            self._producer.list_topics(timeout=self._ask_s)
         except self._library.KafkaException as error:
             raise StartError(
                 f"Kafka does not answer at {', '.join(options.bootstrap_servers)}: {error.args[0].str()}",
@@ -98,7 +97,7 @@ class KafkaJournal:
         """Make the topic when it is missing, and check what the promises need of it. Raises StartError."""
         library, topic = self._library, self._options.topic
         try:
-            if topic not in self._producer.list_topics(timeout=_ASK_S).topics:
+            if topic not in self._producer.list_topics(timeout=self._ask_s).topics:
                 self._create()
             described = self._described()
             found = self._settings()
@@ -116,9 +115,9 @@ class KafkaJournal:
 
     def _described(self) -> Any:
         """The topic's partitions. A topic that was just made has its leader a moment later."""
-        deadline = time.monotonic() + _ASK_S
+        deadline = time.monotonic() + self._ask_s
         while True:
-            found = self._producer.list_topics(self._options.topic, timeout=_ASK_S).topics[
+            found = self._producer.list_topics(self._options.topic, timeout=self._ask_s).topics[
                 self._options.topic
             ]
             if found.error is None and all(it.error is None for it in found.partitions.values()):
@@ -133,10 +132,12 @@ class KafkaJournal:
         """The topic's settings. Another broker may hear of a new topic later than the one that made it."""
         admin = self._library.admin
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self._options.topic)
-        deadline = time.monotonic() + _ASK_S
+        deadline = time.monotonic() + self._ask_s
         while True:
             try:
-                return self._admin.describe_configs([resource], request_timeout=_ASK_S)[resource].result()
+                return self._admin.describe_configs([resource], request_timeout=self._ask_s)[
+                    resource
+                ].result()
             except self._library.KafkaException as error:
                 unknown = error.args[0].code() == self._library.KafkaError.UNKNOWN_TOPIC_OR_PART
                 if not unknown or time.monotonic() > deadline:
@@ -145,7 +146,7 @@ class KafkaJournal:
 
     def _create(self) -> None:
         library, topic = self._library, self._options.topic
-        brokers = len(self._producer.list_topics(timeout=_ASK_S).brokers)
+        brokers = len(self._producer.list_topics(timeout=self._ask_s).brokers)
         copies = min(_COPIES, brokers)
         new = library.admin.NewTopic(
             topic,
@@ -160,7 +161,7 @@ class KafkaJournal:
             },
         )
         try:
-            self._admin.create_topics([new], request_timeout=_ASK_S)[topic].result()
+            self._admin.create_topics([new], request_timeout=self._ask_s)[topic].result()
         except library.KafkaException as error:
             if error.args[0].code() != library.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -256,13 +257,31 @@ class KafkaJournal:
 
     # Reading
 
-    def follow(self, first: int, group: str) -> Follower:
-        """Read from `first` on. `group`: under its name the position is noted for others to see."""
-        return Follower(self._library, self._options, first, group)
+    def follow(self, first: int) -> _Follower:
+        """Read from `first` on."""
+        return _Follower(self._library, self._options, first)
+
+    def note(self, node: str, offset: int, text: str) -> None:
+        """Note, for others to see, that a node has read everything below `offset`; does not wait.
+
+        It is the offset of a consumer group, TOPIC.NODE. Readers have no part in it: a consumer with a commit
+        under way reads nothing and uses a whole core while the group's coordinator is away.
+        """
+        library = self._library
+        if self._noting is not None and not self._noting.done():
+            return
+        where = library.TopicPartition(self.topic, _PARTITION, offset, metadata=text)
+        group = library.ConsumerGroupTopicPartitions(f"{self.topic}.{node}", [where])
+        try:
+            [self._noting] = self._admin.alter_consumer_group_offsets(
+                [group], request_timeout=_NOTE_S
+            ).values()
+        except library.KafkaException as error:
+            _LOG.debug("the position was not noted: %s", error.args[0].str())
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
-        follower = self.follow(first, f"{self._options.topic}.gaps")
+        follower = self.follow(first)
         try:
             while first < end:
                 if self._ends:
@@ -277,12 +296,12 @@ class KafkaJournal:
 
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""
-        follower = self.follow(0, f"{self._options.topic}.bounds")
-        deadline = time.monotonic() + _ASK_S
+        follower = self.follow(0)
+        deadline = time.monotonic() + self._ask_s
         try:
             while True:
                 try:
-                    return follower.bounds(_ASK_S)
+                    return follower.bounds(self._ask_s)
                 except JournalFailed:  # a client that is new may not know the leader of a new topic yet
                     if self._ends or time.monotonic() > deadline:
                         raise
@@ -295,7 +314,7 @@ class KafkaJournal:
         library = self._library
         where = library.TopicPartition(self._options.topic, _PARTITION, before)
         try:
-            for future in self._admin.delete_records([where], request_timeout=_ASK_S).values():
+            for future in self._admin.delete_records([where], request_timeout=self._ask_s).values():
                 future.result()
         except library.KafkaException as error:
             raise JournalFailed(f"Kafka did not delete old entries: {error.args[0].str()}") from error
@@ -306,17 +325,17 @@ class KafkaJournal:
         self._thread.join()
 
 
-class Follower:
+class _Follower:
     """Reads one partition in order, for one thread."""
 
-    def __init__(self, library: Any, options: KafkaOptions, first: int, group: str) -> None:
+    def __init__(self, library: Any, options: KafkaOptions, first: int) -> None:
         self._library = library
         self._topic = options.topic
         self._told = ""
         self._consumer = library.Consumer(
             options.client()
             | {
-                "group.id": group,
+                "group.id": f"{self._topic}.readers",  # librdkafka wants one; nothing is noted for it
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
@@ -364,14 +383,6 @@ class Follower:
         if found is None:
             raise JournalFailed("Kafka does not tell its offsets in time")
         return Bounds(*found)
-
-    def note(self, offset: int, text: str) -> None:
-        """Note, for others to see, that everything below `offset` was read; does not wait."""
-        where = self._library.TopicPartition(self._topic, _PARTITION, offset, metadata=text)
-        try:
-            self._consumer.commit(offsets=[where], asynchronous=True)
-        except self._library.KafkaException as error:
-            _LOG.debug("the position was not noted: %s", error.args[0].str())
 
     def close(self) -> None:
         """End. The brokers are not told: a consumer's own close waits for ever when they are gone."""

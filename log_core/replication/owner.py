@@ -62,7 +62,6 @@ class Owner:
         self.gaps_read = 0
         self.answered_at = clock()
         """When the newest entry that was answered was sent: the owner's lease counts from it."""
-        self.sent_at = 0.0
         self.unanswered_bytes = 0
         self.nbytes = nbytes
         """Bytes of all entries ever appended to the journal."""
@@ -109,9 +108,8 @@ class Owner:
             raw = encode(kind, self.claim, index, name=name, payload=payload, offset=offset, total=total)
             self._journal.append(index, raw)
             self.last = index
-            self.sent_at = self._clock()
             first, whole = (name if begins else ""), (name if completes else "")
-            self._sent.append(_Sent(index, self.sent_at, self.nbytes, len(raw), first, whole))
+            self._sent.append(_Sent(index, self._clock(), self.nbytes, len(raw), first, whole))
             self.nbytes += len(raw)
             self.unanswered_bytes += len(raw)
             if kind == Kind.DROP:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
+import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,19 +17,22 @@ import pika
 import pytest
 
 from bench.kafka import Kafka, jars
+from penstock.cluster.settings import journal_options
+from penstock.config import load
+from penstock.errors import ConfigError
 from penstock.log_core.replication.entries import Kind, encode
 from penstock.log_core.replication.journal_options import KafkaOptions
 from penstock.log_core.replication.kafka import KafkaJournal
 from tests.cluster.faults import contents, run
-from tests.support.brokers import ROOT, BrokerMissing, Gateway, free_port
-from tests.support.cluster import make_brokers, make_nodes, wait_for_owner
+from tests.support.brokers import ROOT, BrokerMissing, Gateway
+from tests.support.cluster import Node, make_brokers, make_nodes, wait_for_owner
 
 JARS = ROOT / "build" / "kafka"
+MESSAGES = 500
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One broker; each test names a cluster of its own."""
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("kafka")
     try:
         [made] = make_brokers(folder, jars(JARS), 1)
@@ -36,6 +40,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         pytest.skip(str(missing))
     with made:
         yield made
+
+
+@pytest.fixture
+def broker(started: Kafka) -> Kafka:
+    """One broker that serves; each test names a cluster of its own."""
+    return started if started.running else started.start()
+
+
+@pytest.fixture(scope="module")
+def own_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a gateway that served alone, with MESSAGES messages in the queue `q`."""
+    with Gateway(tmp_path_factory.mktemp("alone")) as alone:
+        publish(alone.amqp_port, MESSAGES)
+    return alone.data_dir
 
 
 def publish(port: int, count: int) -> None:
@@ -57,51 +75,48 @@ def depth(port: int) -> int:
     return count
 
 
+def give(folder: Path, node: Node) -> None:
+    """A copy of the data folder for a node."""
+    shutil.copytree(folder, node.data_dir, dirs_exist_ok=True)
+
+
+def refusal(node: Node) -> str:
+    """The error of a node that cannot start."""
+    done = subprocess.run(node.command(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 @pytest.mark.timeout(300)
-def test_one_machine_becomes_a_cluster_and_a_cluster_one_machine(broker: Kafka, tmp_path: Path) -> None:
-    first, second = make_nodes(tmp_path, [broker], "ab", **{"cluster.name": "moved"})
-    alone = Gateway(tmp_path / "node-a", ports=(first.amqp_port, first.mqtt_port))
-    with alone:
-        publish(alone.amqp_port, 500)
+def test_one_machine_becomes_a_cluster_and_a_cluster_one_machine(
+    broker: Kafka, own_log: Path, tmp_path: Path
+) -> None:
+    first, second, foreign = make_nodes(tmp_path, [broker], "abc", **{"cluster.name": "moved"})
+    give(own_log, first)
+    give(own_log, foreign)
     with first, second:
         assert wait_for_owner([first, second]) is first, "the folder that holds a log is the first owner's"
-        assert depth(second.amqp_port) == 500
+        assert depth(second.amqp_port) == MESSAGES
         publish(second.amqp_port, 10)
-        first.kill_machine()
+        error = refusal(foreign)
+        assert "holds a log of its own" in error and "move the folder away" in error
+        assert contents(foreign.data_dir) == contents(own_log)
+        first.terminate()
         assert wait_for_owner([second]) is second
-        assert depth(second.amqp_port) == 510
     last = Gateway(tmp_path / "node-b", ports=(second.amqp_port, second.mqtt_port))
     with last:
-        assert depth(last.amqp_port) == 510
-
-
-@pytest.mark.timeout(300)
-def test_a_folder_with_a_log_of_its_own_is_not_touched(broker: Kafka, tmp_path: Path) -> None:
-    there, own = make_nodes(tmp_path, [broker], "ab", **{"cluster.name": "foreign"})
-    alone = Gateway(tmp_path / "node-b", ports=(own.amqp_port, own.mqtt_port))
-    with alone:
-        publish(alone.amqp_port, 20)
-    before = contents(own.data_dir)
-    with there:
-        wait_for_owner([there])
-        done = subprocess.run(own.command(), capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert "holds a log of its own" in done.stderr and "move the folder away" in done.stderr
-    assert contents(own.data_dir) == before
-    with alone:
-        assert depth(alone.amqp_port) == 20
+        assert depth(last.amqp_port) == MESSAGES + 10
 
 
 @pytest.mark.timeout(300)
 def test_a_first_owner_that_was_killed_while_it_sent_its_folder_loses_nothing(
-    broker: Kafka, tmp_path: Path
+    broker: Kafka, own_log: Path, tmp_path: Path
 ) -> None:
     """Its folder stays as it is, and no other node serves the part that Kafka has."""
     first, second = make_nodes(tmp_path, [broker], "ab", **{"cluster.name": "torn"})
-    alone = Gateway(tmp_path / "node-a", ports=(first.amqp_port, first.mqtt_port))
-    with alone:
-        publish(alone.amqp_port, 50)
-    before = contents(first.data_dir)
+    give(own_log, first)
+    before = contents(own_log)
     servers = (f"127.0.0.1:{broker.port}",)
     journal = KafkaJournal(
         KafkaOptions(bootstrap_servers=servers, topic="penstock.torn.log", allow_weak=True)
@@ -113,9 +128,9 @@ def test_a_first_owner_that_was_killed_while_it_sent_its_folder_loses_nothing(
     journal.hint(encode(Kind.FILE, 0, 1, name=name, payload=content[:100], total=100))
     journal.hint(encode(Kind.RELEASE, 0, 0))
     journal.close()
+    second.launch()
     with second:
-        done = subprocess.run(first.command(), capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 1 and "holds a log of its own" in done.stderr
+        assert "holds a log of its own" in refusal(first)
         deadline = time.monotonic() + 60
         while "has not sent" not in second.log_text():
             assert time.monotonic() < deadline, second.log_tail()
@@ -135,10 +150,15 @@ def test_a_cluster_loses_nothing_when_its_owner_fails(broker: Kafka, tmp_path: P
 
 @pytest.mark.timeout(300)
 def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path) -> None:
-    owner, standby, orphan = make_nodes(tmp_path, [broker], "abc", **{"cluster.name": "waits"})
+    settings = {"cluster.name": "waits", "server.drain_timeout_s": "1"}
+    owner, standby, orphan = make_nodes(tmp_path, [broker], "abc", **settings)
     with owner:
         wait_for_owner([owner])
+        standby.launch()
+        orphan.launch()
         with standby, orphan:
+            for node in (standby, orphan):
+                node.wait_until_serving()
             publish(standby.amqp_port, 10)
             [process] = orphan.children()
             broker.kill9()
@@ -148,11 +168,13 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             broker.start()
             publish(owner.amqp_port, 10)
             assert depth(owner.amqp_port) == 20 and owner.is_owner
-            broker.kill9()
             owner.clean_exit_codes = frozenset({0, 1})  # 1: it cannot say that all is kept
-            owner.terminate()
+            os.kill(broker.pid, signal.SIGSTOP)
+            try:
+                owner.terminate()
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
             assert gone is None or select.select([gone], [], [], 60)[0], "it outlived its supervisor"
-    broker.start()
 
 
 def pidfd(pid: int) -> int | None:
@@ -173,23 +195,16 @@ def pidfd(pid: int) -> int | None:
         ({"amqp.listen": "127.0.0.1:0"}, "amqp.listen"),
     ],
 )
-def test_a_mistake_in_the_settings_names_the_key(
-    settings: dict[str, str], words: str, tmp_path: Path
-) -> None:
-    basic = {"log.engine": "kafka", "kafka.bootstrap_servers": f"127.0.0.1:{free_port()}"}
-    command = [sys.executable, "-m", "penstock", "serve", "--data", str(tmp_path)]
-    for key, value in (basic | settings).items():
-        command += ["--set", f"{key}={value}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode != 0
-    assert words in done.stderr and "Traceback" not in done.stderr
+def test_a_mistake_in_the_settings_names_the_key(settings: dict[str, str], words: str) -> None:
+    basic = {"log.engine": "kafka", "kafka.bootstrap_servers": "127.0.0.1:9092"}
+    sets = [f"{key}={value}" for key, value in (basic | settings).items()]
+    with pytest.raises(ConfigError) as raised:
+        journal_options(load(environ={}, sets=sets).config)
+    assert raised.value.key == words and raised.value.remedy
 
 
 def test_a_broker_that_does_not_answer_refuses_the_start(tmp_path: Path) -> None:
     brokers = make_brokers(tmp_path, tmp_path, 1)  # not started
-    node = make_nodes(tmp_path, brokers, "a")[0]
-    done = subprocess.run(
-        node.command(), capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
-    )
-    assert done.returncode != 0
-    assert "Kafka does not answer" in done.stderr and "kafka.bootstrap_servers" in done.stderr
+    [node] = make_nodes(tmp_path, brokers, "a", **{"kafka.answer_timeout_s": "1"})
+    error = refusal(node)
+    assert "Kafka does not answer" in error and "kafka.bootstrap_servers" in error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from queue import SimpleQueue
 
 from penstock.errors import LogError
-from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed
+from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed, Trimmed
 
 
 class Partition:
@@ -18,6 +19,8 @@ class Partition:
         self.first = 0
         self.entries: list[bytes] = []
         self.lock = threading.Lock()
+        self.notes: dict[str, tuple[int, str]] = {}
+        """What each node noted last: offset, text."""
 
     def put(self, raw: bytes) -> int:
         with self.lock:
@@ -76,12 +79,22 @@ class MemoryJournal:
     def fail(self, reason: str) -> None:
         self._answers.put((0, None, JournalFailed(reason)))
 
+    @property
+    def topic(self) -> str:
+        return "test"
+
     def hint(self, raw: bytes) -> None:
         self.partition.put(raw)
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         for offset in range(max(first, self.partition.first), end):
             yield offset, self.partition.entries[offset]
+
+    def follow(self, first: int) -> MemoryFollower:
+        return MemoryFollower(self.partition, first)
+
+    def note(self, node: str, offset: int, text: str) -> None:
+        self.partition.notes[node] = (offset, text)
 
     def bounds(self) -> Bounds:
         return Bounds(self.partition.first, len(self.partition.entries))
@@ -92,3 +105,28 @@ class MemoryJournal:
     def close(self) -> None:
         self._answers.put(None)
         self._thread.join()
+
+
+class MemoryFollower:
+    """Reads a partition in order."""
+
+    def __init__(self, partition: Partition, first: int) -> None:
+        self._partition = partition
+        self._next = first
+
+    def poll(self, seconds: float) -> list[tuple[int, bytes]]:
+        partition = self._partition
+        if self._next < partition.first:
+            raise Trimmed("the next entry was deleted")
+        until = time.monotonic() + seconds
+        while self._next >= len(partition.entries) and time.monotonic() < until:
+            time.sleep(0.005)
+        found = list(enumerate(partition.entries[self._next :], self._next))
+        self._next += len(found)
+        return found
+
+    def bounds(self, seconds: float) -> Bounds:
+        return Bounds(self._partition.first, len(self._partition.entries))
+
+    def close(self) -> None:
+        pass

@@ -61,7 +61,7 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
         if claimed is None:
             return 0
         tell(f"owner {claimed.claim}")
-        replica = Replica(journal, root, claimed)
+        replica = Replica(journal, root, claimed, stop_s=config.server.drain_timeout_s)
         try:
             return serve(replica)
         finally:
@@ -89,7 +89,6 @@ async def _stand_by(
         journal,
         root,
         identity=_identity(config),
-        group=f"{journal.topic}.{node_name(config)}",
         suspect_s=config.cluster.suspect_s,
         on_follows=lambda: loop.call_soon_threadsafe(follows),
         on_owner=lambda owner: loop.call_soon_threadsafe(relay.follow, owner),

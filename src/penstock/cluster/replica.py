@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -14,8 +15,7 @@ from penstock.log_core.files.files import Files
 from penstock.log_core.replication.committer import JournalCommitter
 from penstock.log_core.replication.entries import Kind, encode
 from penstock.log_core.replication.files import ReplicatedFiles, file_names
-from penstock.log_core.replication.journal import JournalFailed
-from penstock.log_core.replication.kafka import KafkaJournal
+from penstock.log_core.replication.journal import Journal, JournalFailed
 from penstock.log_core.replication.mirror import sync_all
 from penstock.log_core.replication.owner import Owner, boot_time
 
@@ -29,22 +29,29 @@ _NOTE_EACH_S: Final = 1.0
 _TRIM_EACH_S: Final = 5.0
 _SPARE_BYTES: Final = 1024**3
 """The journal may hold so much more than twice the folder before old copies are sent again."""
-_STOP_S: Final = 10.0
-"""A stop waits so long for Kafka."""
 
 
 class Replica:
     """Made with the claim; `files` and `committer` are for the log, `start` when it is open."""
 
     def __init__(
-        self, journal: KafkaJournal, root: Path, claimed: Claimed, *, spare_bytes: int = _SPARE_BYTES
+        self,
+        journal: Journal,
+        root: Path,
+        claimed: Claimed,
+        *,
+        stop_s: float,
+        spare_bytes: int = _SPARE_BYTES,
     ) -> None:
+        """`stop_s`: a stop waits so many seconds for Kafka."""
         position = claimed.position
         self.owner: Final = Owner(journal, claimed.claim, position.begins, position.nbytes)
         self.files: Final = ReplicatedFiles(root, self.owner)
         self._journal = journal
         self._root = root
         self._position = position
+        self._identity = json.dumps(claimed.identity).encode()
+        self._stop_s = stop_s
         self._spare_bytes = spare_bytes
         self._ends = threading.Event()
         self._trimmed_at = time.monotonic()
@@ -77,15 +84,16 @@ class Replica:
     # The thread
 
     def _run(self) -> None:
-        noted_at = 0.0
+        noted_at = beaten_at = 0.0
         while not self._ends.wait(_LOOK_S):
             owner = self.owner
             if owner.failed is not None:
                 return
             try:
-                if boot_time() - owner.sent_at >= _BEAT_S:
-                    owner.append(Kind.BEAT)
                 now = time.monotonic()
+                if now - beaten_at >= _BEAT_S:
+                    beaten_at = now
+                    owner.append(Kind.BEAT, payload=self._identity)
                 if now - noted_at >= _NOTE_EACH_S:
                     noted_at = now
                     self._note()
@@ -136,10 +144,10 @@ class Replica:
         """The gateway stops: it waits for Kafka no longer than some seconds."""
 
         def look() -> None:
-            if self.unanswered_s > _STOP_S / 2:
+            if self.unanswered_s > self._stop_s / 2:
                 self.owner.fail(JournalFailed("the gateway stopped while Kafka did not answer"))
 
-        timer = threading.Timer(_STOP_S, look)
+        timer = threading.Timer(self._stop_s, look)
         timer.daemon = True
         timer.start()
 
@@ -148,7 +156,7 @@ class Replica:
         self._ends.set()
         self._thread.join()
         owner = self.owner
-        if owner.failed is not None or not owner.wait_kept(owner.last, _STOP_S):
+        if owner.failed is not None or not owner.wait_kept(owner.last, self._stop_s):
             return
         try:
             self._journal.hint(encode(Kind.RELEASE, owner.claim, 0))  # first: clients wait for the next owner

@@ -86,6 +86,7 @@ def journal_options(config: Config) -> KafkaOptions:
         cert_file=kafka.cert_file,
         key_file=kafka.key_file,
         compression=kafka.compression,
+        answer_timeout_s=kafka.answer_timeout_s,
         allow_weak=kafka.allow_weak,
         options=further,
     )

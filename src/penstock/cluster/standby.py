@@ -26,8 +26,7 @@ from penstock.errors import StartError
 from penstock.log_core.replication.entries import Kind, decode, encode
 from penstock.log_core.replication.fence import Verdict
 from penstock.log_core.replication.files import file_names
-from penstock.log_core.replication.journal import Bounds, JournalFailed
-from penstock.log_core.replication.kafka import Follower, KafkaJournal, Trimmed
+from penstock.log_core.replication.journal import Bounds, Follower, Journal, JournalFailed, Trimmed
 from penstock.log_core.replication.mirror import Mirror, begin_anew, sync_all
 from penstock.log_core.replication.position import Position
 from penstock.logs import fields
@@ -45,7 +44,7 @@ _SPREAD_S: Final = 0.5
 _SPREAD_RELEASED_S: Final = 0.1
 _RIVALS_S: Final = 0.1
 """A claim of another node that comes so soon after one's own was made without knowing of it."""
-_SPREAD_FIRST_S: Final = 3.0
+_SPREAD_FIRST_S: Final = 1.0
 """Of a journal that had no owner yet: the nodes of a new cluster are often started together."""
 
 
@@ -58,6 +57,8 @@ class Claimed:
     position: Position
     sends_folder: bool
     """The folder was a gateway's alone: it must be sent as it is."""
+    identity: dict[str, object]
+    """Of this node, for its signs of life."""
 
 
 class Standby:
@@ -65,21 +66,28 @@ class Standby:
 
     def __init__(
         self,
-        journal: KafkaJournal,
+        journal: Journal,
         root: Path,
         *,
         identity: dict[str, object],
-        group: str,
         suspect_s: float,
         on_follows: Callable[[], object],
         on_owner: Callable[[dict[str, object] | None], object],
     ) -> None:
-        """`identity`: of this node, for its CLAIM. `on_follows` is told once, when the folder is found to
-        belong to the journal. `on_owner` is told of each new owner, None = released."""
+        """Not running yet.
+
+        Args:
+            journal: It stays open.
+            root: The data folder.
+            identity: Of this node, for its CLAIM and its notes.
+            suspect_s: Seconds of silence after which this node claims.
+            on_follows: Told once, when the folder is found to belong to the journal.
+            on_owner: Told of each new owner, None = released.
+
+        """
         self._journal = journal
         self._root = root
         self._identity = identity
-        self._group = group
         self._suspect_s = suspect_s
         self._on_follows = on_follows
         self._on_owner = on_owner
@@ -87,6 +95,8 @@ class Standby:
         self._released = False
         self._sends_folder = False
         self._claimed_at = -1
+        self._told_of = -1
+        """The claim of the owner that `on_owner` was told of; -1: of none."""
         self._warned_of = 0
         self._silent_s = 0.0
         self._asked_at = 0.0
@@ -104,7 +114,7 @@ class Standby:
         position, self._sends_folder = self._position()
         self._on_follows()
         while True:
-            follower = self._journal.follow(position.offset, self._group)
+            follower = self._journal.follow(position.offset)
             try:
                 return self._follow(follower, Mirror(self._root, position))
             except Trimmed as error:
@@ -155,7 +165,7 @@ class Standby:
         while not self._stopping.is_set():
             if self._take(follower.poll(_ASK_EACH_S / 2), mirror):
                 self._silent_s = 0.0
-            self._note(follower, mirror)
+            self._note(mirror)
             if not self._due():
                 continue
             bounds = self._bounds(follower)
@@ -227,15 +237,24 @@ class Standby:
             counted = True
             self._released = verdict is Verdict.RELEASED
             if verdict is Verdict.CLAIMED:
-                owner = json.loads(entry.payload)
-                mirror.position.missing = int(owner.get("files", 0))
-                if offset != self._claimed_at:
-                    self._on_owner(owner)
+                mirror.position.missing = int(json.loads(entry.payload).get("files", 0))
+            if entry.kind in (Kind.CLAIM, Kind.BEAT):
+                self._heard(mirror.position.claim, entry.payload)
             elif verdict is Verdict.RELEASED:
+                self._told_of = -1
                 self._on_owner(None)
         return counted
 
-    def _note(self, follower: Follower, mirror: Mirror) -> None:
+    def _heard(self, claim: int, identity: bytes) -> None:
+        """The owner told who it is. A reader that began behind its CLAIM learns it from a BEAT."""
+        if claim in (self._claimed_at, self._told_of):
+            return
+        self._told_of = claim
+        owner = json.loads(identity)
+        _LOG.info("follows an owner", extra=fields(node=owner.get("node"), offset=claim))
+        self._on_owner(owner)
+
+    def _note(self, mirror: Mirror) -> None:
         now = time.monotonic()
         if now - self._noted_at < _NOTE_EACH_S:
             return
@@ -243,7 +262,7 @@ class Standby:
         if not self._sends_folder:  # its position is true when all of it is sent
             mirror.note()
         told = {**self._identity, "bytes": mirror.position.nbytes, "time": time.time()}
-        follower.note(mirror.position.offset, json.dumps(told))
+        self._journal.note(str(self._identity["node"]), mirror.position.offset, json.dumps(told))
 
     def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         """Claim the log; None: another node has claimed it since, or `stop` was called."""
@@ -273,4 +292,4 @@ class Standby:
         if not self._sends_folder:
             position.write(self._root)
         _LOG.info("claimed", extra=fields(offset=claim, reason=reason))
-        return Claimed(claim, position, self._sends_folder)
+        return Claimed(claim, position, self._sends_folder, self._identity)

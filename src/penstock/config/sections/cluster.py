@@ -83,6 +83,14 @@ class Kafka:
             "Compression of entries on their way and in Kafka. Set it when the network is the limit.",
         ),
     )
+    answer_timeout_s: float = field(
+        default=10.0,
+        metadata=option(
+            Seconds(1, 3600),
+            "How long a start waits for an answer of the brokers. Set it higher when brokers and nodes start "
+            "at the same time.",
+        ),
+    )
     options: tuple[str, ...] = field(
         default=(),
         metadata=option(

@@ -69,7 +69,8 @@ class Server:
         default=10.0,
         metadata=option(
             Seconds(0, 3600),
-            "How long a stop waits for connections to take what is under way before it closes them.",
+            "How long a stop waits for connections to take what is under way before it closes them, and "
+            "for Kafka to keep what was written.",
         ),
     )
     max_connections: int = field(

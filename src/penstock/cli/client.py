@@ -47,7 +47,7 @@ class Client:
         password = os.environ.get("PENSTOCK_PASSWORD") or unquote(parts.password or "guest")
         if login is not None:
             user, password = login
-        self.user = user
+        self.user, self.password = user, password
         self.address = f"{parts.hostname}:{parts.port or 15672}"
         self._authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
         self._failures = (OSError, http.client.HTTPException)

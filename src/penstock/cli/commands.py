@@ -37,7 +37,7 @@ GROUPS = {
         "bench": ("bench", "publish and pull some messages, and say how fast that was"),
     },
     "tools": {
-        "migrate": ("migrate", "move from RabbitMQ or Mosquitto"),
+        "migrate": ("migrate", "move from RabbitMQ or Mosquitto, or back"),
         "rabbitmqctl": ("rabbitmqctl", "answer a verb of RabbitMQ's rabbitmqctl"),
         "rabbitmq-diagnostics": ("rabbitmqctl.checks", "answer a check of RabbitMQ's rabbitmq-diagnostics"),
         "spark": ("spark", "run a pipeline over the log: into tables, reports, back into a gateway"),

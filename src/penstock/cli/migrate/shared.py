@@ -1,0 +1,92 @@
+"""Shared by the verbs of `penstock migrate`: a patient client, listeners, a progress bar, reports."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.cli.client import ApiError, Client
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.migrate.report import Report
+
+__all__ = ["Patient", "bar", "listener_of", "place", "show", "write"]
+
+_PATIENCE_S: Final = 60.0
+_PAUSE_S: Final = 0.5
+
+
+class Patient:
+    """A client that waits for a gateway that starts again."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        """See `Client.request`. Requests of a move may be repeated."""
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return self._client.request(method, path, body)
+            except ApiError as error:
+                if error.status != 0 or time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE_S)
+
+
+def listener_of(api: Patient, protocol: str, address: str) -> tuple[str, int]:
+    """Host and port of a listener without TLS, as the management API at `address` (HOST:PORT) says."""
+    for listener in api.request("GET", "overview")["listeners"]:
+        if listener["protocol"] == protocol:
+            return address.rpartition(":")[0], int(listener["port"])
+    raise ConfigError(f"{address} says no {protocol} listener without TLS; name one as HOST:PORT")
+
+
+def place(text: str) -> tuple[str, int]:
+    """HOST:PORT in two. Raises ConfigError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"{text!r} is no HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def bar(unit: str) -> Callable[[int, int], None]:
+    """A bar with rate and time left, on a terminal only; from how many are done and all."""
+    from tqdm import tqdm
+
+    shown = tqdm(unit=f" {unit}", disable=not sys.stderr.isatty(), leave=False)
+
+    def update(done: int, total: int) -> None:
+        if shown.total is None:
+            # The rate is that of this run.
+            shown.total, shown.initial, shown.n = total, done - 1, done - 1
+        shown.update(done - shown.n)
+
+    return update
+
+
+def show(report: Report, output: str) -> None:
+    """Print the fates of all lines, and the options that come of them."""
+    if output == "json":
+        entries = [
+            {"place": str(e.place), "line": e.text, "fate": e.fate, "note": e.note} for e in report.entries
+        ]
+        print(json.dumps({"entries": entries, "options": report.options}, indent=2))
+        return
+    for line in report.lines():
+        print(line)
+    if report.options:
+        print("\n# penstock.toml\n" + report.toml(), end="")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file. Raises ConfigError."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"cannot write it: {error.strerror}", source=str(path)) from error

@@ -1,0 +1,95 @@
+"""Drains many queues, some at a time, and begins again where a connection was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.migrate.rabbitmq.shovel import Shovel
+from penstock.migrate.rabbitmq.wire import Closed, Place
+from penstock.migrate.report import MigrationError
+
+__all__ = ["Drained", "Plan", "drain"]
+
+_PAUSE_S = 0.5
+_STOPPING = frozenset({320, 541})
+"""Reply codes of a broker that stops: connection-forced, internal-error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is moved, and how."""
+
+    source: Place
+    target: Place
+    queues: tuple[tuple[str, str], ...]
+    """Vhost and name of each."""
+    parallel: int = 4
+    """Queues at a time. All, when it goes on with empty ones."""
+    follow: bool = False
+    """Whether it goes on with empty queues until it is cancelled."""
+    patience_s: float = 60.0
+    """How long either side may be away."""
+
+
+@dataclass(slots=True)
+class Drained:
+    """The result for one queue."""
+
+    vhost: str
+    queue: str
+    moved: int = 0
+    interruptions: int = 0
+    """Lost connections; each may have repeated the messages that were under way."""
+    failure: str = ""
+    """Why messages are still there."""
+
+
+async def drain(plan: Plan, on_moved: Callable[[int], None]) -> list[Drained]:
+    """Move the messages of all queues. A queue that cannot be moved does not stop the others.
+
+    Args:
+        plan: What is moved.
+        on_moved: Called with a number of messages that are moved.
+
+    """
+    turn = asyncio.Semaphore(len(plan.queues) if plan.follow else plan.parallel)
+
+    async def one(vhost: str, queue: str) -> Drained:
+        async with turn:
+            return await _drain(plan, Drained(vhost, queue), on_moved)
+
+    return list(await asyncio.gather(*(one(vhost, queue) for vhost, queue in plan.queues)))
+
+
+async def _drain(plan: Plan, result: Drained, on_moved: Callable[[int], None]) -> Drained:
+    reached_at = time.monotonic()
+
+    def moved(count: int) -> None:
+        nonlocal reached_at
+        reached_at = time.monotonic()
+        result.moved += count
+        on_moved(count)
+
+    shovel = Shovel(plan.source, plan.target, result.vhost, result.queue, plan.follow, moved)
+    while True:
+        try:
+            await shovel.run()
+            return result
+        except Closed as error:
+            if error.code not in _STOPPING:
+                result.failure = str(error)
+                return result
+            lost: Exception = error
+        except MigrationError as error:
+            result.failure = str(error)
+            return result
+        except OSError as error:
+            lost = error
+        if time.monotonic() - reached_at > plan.patience_s:
+            result.failure = f"no connection: {lost}; repeat the command: it goes on where it was"
+            return result
+        result.interruptions += 1
+        await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,227 @@
+"""A client's connection of AMQP 0-9-1 with one channel, which gives and takes frames as bytes.
+
+pamqp encodes and decodes methods. Headers and bodies of messages stay as they are: a client that decodes
+properties and encodes them again changes the types of headers.
+
+    +---------+-------------+----------+---------+-----------+
+    | kind u8 | channel u16 | size u32 | payload | end CE u8 |
+    +---------+-------------+----------+---------+-----------+
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import pamqp.frame
+from pamqp import commands
+from pamqp.base import Frame
+from pamqp.heartbeat import Heartbeat
+
+from penstock.migrate.report import MigrationError
+
+__all__ = ["BODY", "CHANNEL", "HEADER", "METHOD", "Closed", "Connection", "Place", "Raw", "method_of"]
+
+METHOD: Final = 1
+HEADER: Final = 2
+BODY: Final = 3
+CHANNEL: Final = 1
+"""The one that is open."""
+Raw = tuple[int, bytes]
+"""Kind and whole frame."""
+
+_HEAD: Final = struct.Struct(">BHI")
+_END: Final = 0xCE
+_READ: Final = 256 << 10
+_FRAME_MAX: Final = 128 << 10
+_HEARTBEAT_S: Final = 20
+_SILENCE_MAX_S: Final = 60.0
+_FAREWELL_S: Final = 5.0
+_CLOSE_OK: Final = pamqp.frame.marshal(commands.Connection.CloseOk(), 0)
+_CAPABILITIES: Final = {
+    "publisher_confirms": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "authentication_failure_close": True,
+}
+
+
+class Closed(MigrationError):
+    """The broker closed the channel or the connection, and said why."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"the broker closed with {code}: {text}")
+        self.code = code
+        """As AMQP has it: 404, 403, 320, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a broker listens, without TLS, and who logs in."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+
+
+def method_of(raw: Raw) -> Frame | None:
+    """The method of a frame; None: it has none."""
+    if raw[0] != METHOD:
+        return None
+    method = pamqp.frame.unmarshal(raw[1])[2]
+    return method if isinstance(method, Frame) else None
+
+
+class Connection:
+    """One connection. Use it as a context; `open` makes it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._buffer = b""
+        self._beating: asyncio.Task[None] | None = None
+        self.frame_max = _FRAME_MAX
+
+    @classmethod
+    async def open(cls, place: Place, vhost: str, *, frame_max: int = _FRAME_MAX) -> Self:
+        """Connect, log in, and open the channel.
+
+        Args:
+            place: Where to.
+            vhost: To open.
+            frame_max: The largest frame that may come, in bytes.
+
+        Raises:
+            Closed: the broker refused the login or the vhost.
+            OSError: it cannot be reached.
+
+        """
+        reader, writer = await asyncio.open_connection(place.host, place.port, limit=_READ)
+        made = cls(reader, writer)
+        try:
+            await made._login(place, vhost, frame_max)
+        except BaseException:
+            await made.close()
+            raise
+        made._beating = asyncio.create_task(made._beat())
+        return made
+
+    async def _login(self, place: Place, vhost: str, frame_max: int) -> None:
+        self._writer.write(b"AMQP\x00\x00\x09\x01")
+        await self._wait(commands.Connection.Start)
+        properties: Any = {"product": "penstock migrate", "capabilities": dict(_CAPABILITIES)}
+        response = f"\0{place.user}\0{place.password}"
+        tune = await self.call(
+            commands.Connection.StartOk(client_properties=properties, response=response),
+            commands.Connection.Tune,
+            channel=0,
+        )
+        self.frame_max = min(tune.frame_max or _FRAME_MAX, frame_max)
+        self.send(commands.Connection.TuneOk(CHANNEL, self.frame_max, _HEARTBEAT_S), channel=0)
+        await self.call(commands.Connection.Open(vhost), commands.Connection.OpenOk, channel=0)
+        await self.call(commands.Channel.Open(), commands.Channel.OpenOk)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection, and wait until the broker has requeued what was not acknowledged."""
+        if self._beating is not None:
+            self._beating.cancel()
+        with contextlib.suppress(OSError, TimeoutError):
+            self.send(commands.Connection.Close(200, "done", 0, 0), channel=0)
+            async with asyncio.timeout(_FAREWELL_S):
+                while _CLOSE_OK not in self._buffer and (piece := await self._reader.read(_READ)):
+                    # It may be cut in two anywhere.
+                    self._buffer = self._buffer[-len(_CLOSE_OK) :] + piece
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_HEARTBEAT_S / 2)
+            self._writer.write(pamqp.frame.marshal(Heartbeat(), 0))
+
+    # Out
+
+    def send(self, method: Frame, *, channel: int = CHANNEL) -> None:
+        """Send a method."""
+        self._writer.write(pamqp.frame.marshal(method, channel))
+
+    def write(self, frames: Sequence[bytes]) -> None:
+        """Send whole frames as they are."""
+        self._writer.writelines(frames)
+
+    async def drain(self) -> None:
+        """Wait until the broker takes more. Raises OSError."""
+        await self._writer.drain()
+
+    async def call(self, method: Frame, reply: type[Frame], *, channel: int = CHANNEL) -> Any:
+        """Send a method and wait for its reply. Raises Closed, OSError."""
+        self.send(method, channel=channel)
+        return await self._wait(reply)
+
+    # In
+
+    async def frames(self) -> list[Raw]:
+        """The next whole frames of the channel, at least one.
+
+        Raises:
+            Closed: the broker closed, and said why.
+            OSError: the connection is lost, or silent for too long.
+
+        """
+        while True:
+            found = [raw for raw in self._split() if self._is_of_channel(raw)]
+            if found:
+                return found
+            try:
+                async with asyncio.timeout(_SILENCE_MAX_S):
+                    piece = await self._reader.read(_READ)
+            except TimeoutError:
+                raise ConnectionResetError("the broker is silent") from None
+            if not piece:
+                raise ConnectionResetError("the broker ended the connection")
+            self._buffer += piece
+
+    async def _wait(self, reply: type[Frame]) -> Any:
+        # Nothing but the reply can come: nobody consumes yet.
+        for raw in await self.frames():
+            method = method_of(raw)
+            if isinstance(method, reply):
+                return method
+        raise ConnectionResetError(f"the broker did not answer with {reply.__name__}")
+
+    def _split(self) -> list[Raw]:
+        buffer, at, found = self._buffer, 0, []
+        while len(buffer) - at >= _HEAD.size:
+            kind, _, size = _HEAD.unpack_from(buffer, at)
+            end = at + _HEAD.size + size + 1
+            if end > len(buffer):
+                break
+            if buffer[end - 1] != _END:
+                raise ConnectionResetError("the broker sent no frame of AMQP")
+            found.append((kind, buffer[at:end]))
+            at = end
+        self._buffer = buffer[at:]
+        return found
+
+    def _is_of_channel(self, raw: Raw) -> bool:
+        """Whether a frame is for the caller: heartbeats are not. Raises Closed."""
+        kind, frame = raw
+        if kind not in (METHOD, HEADER, BODY):
+            return False
+        # connection.close is 10, 50, and channel.close 20, 40.
+        if kind == METHOD and frame[7:11] in (b"\x00\x0a\x00\x32", b"\x00\x14\x00\x28"):
+            method: Any = method_of(raw)
+            raise Closed(method.reply_code, method.reply_text)
+        return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.cli.migrate.conf import add_conf
 from penstock.cli.migrate.mosquitto import add_mosquitto
 from penstock.cli.migrate.rabbitmq import add_rabbitmq
 from penstock.cli.parsing import Builder, Parser
@@ -15,6 +16,7 @@ def _add_migrate(parser: Parser) -> None:
     verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
     add_rabbitmq(verbs)
     add_mosquitto(verbs)
+    add_conf(verbs)
 
 
 COMMANDS: Final[dict[str, Builder]] = {"migrate": _add_migrate}

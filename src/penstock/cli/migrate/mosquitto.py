@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.client import Client
-from penstock.cli.migrate.shared import Patient, bar, listener_of, place, show, write
+from penstock.cli.migrate.shared import RetryingClient, bar, listener_of, place, show, write
 from penstock.cli.nouns import add_target
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_mosquitto"]
 
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 
 
 def add_mosquitto(verbs: Any) -> None:
@@ -76,7 +76,7 @@ def _mosquitto(parsed: argparse.Namespace) -> int:
     if not parsed.apply:
         return 0
     with Client(parsed.url) as client:
-        api = Patient(client)
+        api = RetryingClient(client)
         target = applying.Target(
             api=api,
             mqtt=place(parsed.mqtt) if parsed.mqtt else listener_of(api, "mqtt", client.address),

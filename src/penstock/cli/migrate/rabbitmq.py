@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.migrate.shared import Patient, bar, listener_of, place, show
+from penstock.cli.migrate.shared import RetryingClient, bar, listener_of, place, show
 from penstock.cli.nouns import add_target
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Side:
 
     def __init__(self, url: str, amqp: str | None, *, login: tuple[str, str] | None = None) -> None:
         self.client = Client(url, login=login)
-        self.api = Patient(self.client)
+        self.api = RetryingClient(self.client)
         self._amqp = amqp
 
     def amqp(self) -> tuple[str, int]:

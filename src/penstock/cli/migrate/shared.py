@@ -1,4 +1,4 @@
-"""Shared by the verbs of `penstock migrate`: a patient client, listeners, a progress bar, reports."""
+"""Shared by the verbs of `penstock migrate`: a client that retries, listeners, a progress bar, reports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from penstock.migrate.report import Report
 
-__all__ = ["Patient", "bar", "listener_of", "place", "show", "write"]
+__all__ = ["RetryingClient", "bar", "listener_of", "place", "show", "write"]
 
-_PATIENCE_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 
 
-class Patient:
+class RetryingClient:
     """A client that waits for a gateway that starts again."""
 
     def __init__(self, client: Client) -> None:
@@ -29,7 +29,7 @@ class Patient:
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """See `Client.request`. Requests of a move may be repeated."""
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + _TIMEOUT_S
         while True:
             try:
                 return self._client.request(method, path, body)
@@ -39,7 +39,7 @@ class Patient:
                 time.sleep(_PAUSE_S)
 
 
-def listener_of(api: Patient, protocol: str, address: str) -> tuple[str, int]:
+def listener_of(api: RetryingClient, protocol: str, address: str) -> tuple[str, int]:
     """Host and port of a listener without TLS, as the management API at `address` (HOST:PORT) says."""
     for listener in api.request("GET", "overview")["listeners"]:
         if listener["protocol"] == protocol:

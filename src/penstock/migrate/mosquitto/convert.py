@@ -10,8 +10,9 @@ from typing import Any, Final
 from penstock.migrate.mosquitto import acl, passwords
 from penstock.migrate.mosquitto.conf import Setting, read
 from penstock.migrate.mosquitto.listeners import PLACES, Listener
-from penstock.migrate.mosquitto.settings import BRIDGE, LISTENER, PLUGIN, SETTINGS, apply_rule
+from penstock.migrate.mosquitto.settings import BRIDGE, LISTENER, PLUGIN, SETTINGS
 from penstock.migrate.report import Place, Report, Value
+from penstock.migrate.rules import apply_rule
 
 __all__ = ["Conversion", "convert"]
 
@@ -81,11 +82,11 @@ def _note(report: Report, one: Setting, last: Setting) -> None:
         note = "penstock makes no bridges; a Mosquitto beside it can bridge to both"
         report.add(one.place, one.text, "left out", note)
     elif one.name.startswith(("auth_opt_", "plugin_opt_")):
-        apply_rule(report, one, PLUGIN)
+        apply_rule(report, one.place, one.text, one.value, PLUGIN)
     elif one is not last and one.name not in _REPEATED:
         report.add(one.place, one.text, "left out", f"{last.place} sets it again")
     elif (rule := SETTINGS.get(one.name)) is not None:
-        apply_rule(report, one, rule)
+        apply_rule(report, one.place, one.text, one.value, rule)
     else:
         report.add(one.place, one.text, "unknown", "Mosquitto 2.0 has no such setting")
 

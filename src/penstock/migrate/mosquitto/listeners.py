@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock.migrate.mosquitto.conf import Setting
-from penstock.migrate.mosquitto.settings import LISTENER, apply_rule
+from penstock.migrate.mosquitto.settings import LISTENER
 from penstock.migrate.report import Report
+from penstock.migrate.rules import apply_rule
 
 __all__ = ["PLACES", "Listener"]
 
@@ -36,7 +37,7 @@ class Listener:
             elif line.name in PLACES:
                 self._place(report, line, first)
             else:
-                apply_rule(report, line, LISTENER[line.name])
+                apply_rule(report, line.place, line.text, line.value, LISTENER[line.name])
 
     def _place(self, report: Report, line: Setting, first: Setting | None) -> None:
         if line.name == "protocol" and line.value not in ("mqtt", "websockets"):

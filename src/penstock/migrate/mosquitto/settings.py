@@ -8,18 +8,13 @@ Source: mosquitto.conf(5) of Mosquitto 2.0, and its example of a configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from penstock.migrate.mosquitto.conf import Setting
-from penstock.migrate.report import Fate, Report, Value
+from penstock.migrate.report import Value
+from penstock.migrate.rules import Outcome, Rule, choose, count, flag, left, number, path, same, switch
 
-__all__ = ["BRIDGE", "LISTENER", "PLUGIN", "SETTINGS", "Outcome", "Rule", "apply_rule", "flag"]
-
-Outcome = tuple[Fate, Mapping[str, Value], str]
-"""The fate, the options, and a note."""
-Rule = Callable[[str], Outcome]
-"""From the value to the outcome. Raises ValueError: the value is none."""
+__all__ = ["BRIDGE", "LISTENER", "PLUGIN", "SETTINGS"]
 
 _PACKET_MAX: Final = 268_435_455
 _SESSION_MAX_S: Final = 4_294_967_294
@@ -27,75 +22,9 @@ _UNITS_S: Final = {"h": 3600, "d": 86_400, "w": 604_800, "m": 2_592_000, "y": 31
 _WATERMARK_MIN: Final = 16 << 20
 
 
-def apply_rule(report: Report, setting: Setting, rule: Rule) -> None:
-    """Note what a rule makes of a setting, and set its options."""
-    try:
-        fate, options, note = rule(setting.value)
-    except ValueError as error:
-        report.add(setting.place, setting.text, "wrong", str(error))
-        return
-    if options:
-        report.move(setting.place, setting.text, options, note)
-    else:
-        report.add(setting.place, setting.text, fate, note)
-
-
-def flag(value: str) -> bool:
-    """A value that is true or false, as Mosquitto reads it."""
-    if value in ("true", "1"):
-        return True
-    if value in ("false", "0"):
-        return False
-    raise ValueError("it is true or false")
-
-
-def _number(value: str, least: int = 0, most: int = 2**63 - 1) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        raise ValueError("it is a number") from None
-    if not least <= number <= most:
-        raise ValueError(f"it is a number from {least} to {most}")
-    return number
-
-
-def _same(note: str) -> Rule:
-    return lambda _: ("same", {}, note)
-
-
-def _left(note: str) -> Rule:
-    return lambda _: ("left out", {}, note)
-
-
-def _if(wanted: bool, same: str, left: str) -> Rule:
-    """A flag that penstock behaves by when it is `wanted`."""
-    return lambda value: ("same", {}, same) if flag(value) == wanted else ("left out", {}, left)
-
-
-def _count(key: str, least: int, most: int, *, unlimited: int | None = None) -> Rule:
-    """A number that becomes an option; Mosquitto's 0, no limit, is `unlimited` there."""
-
-    def rule(value: str) -> Outcome:
-        number = _number(value)
-        if number == 0 and unlimited is not None:
-            return "moved", {key: unlimited}, ""
-        fitting = min(max(number, least), most)
-        return "moved", {key: fitting}, "" if fitting == number else f"penstock takes {least} to {most}"
-
-    return rule
-
-
-def _path(key: str) -> Rule:
-    return lambda value: ("moved", {key: value}, "")
-
-
-def _flag(key: str) -> Rule:
-    return lambda value: ("moved", {key: flag(value)}, "")
-
-
 def _queue(key: str) -> Rule:
     def rule(value: str) -> Outcome:
-        limit = _number(value)
+        limit = number(value)
         options: dict[str, Value] = {key: limit}
         if limit:
             options["mqtt.queue_full"] = "drop-newest"
@@ -105,21 +34,21 @@ def _queue(key: str) -> Rule:
 
 
 def _expiry(value: str) -> Outcome:
-    number, unit = value[:-1], value[-1:]
-    if unit not in _UNITS_S or not number.isdecimal() or int(number) < 1:
+    digits, unit = value[:-1], value[-1:]
+    if unit not in _UNITS_S or not digits.isdecimal() or int(digits) < 1:
         raise ValueError("it is a number and one of h, d, w, m, y")
-    seconds = int(number) * _UNITS_S[unit]
+    seconds = int(digits) * _UNITS_S[unit]
     return "moved", {"mqtt.session_expiry_max_s": min(seconds, _SESSION_MAX_S)}, ""
 
 
 def _message_size(value: str) -> Outcome:
-    limit = _number(value)
+    limit = number(value)
     packet = min(limit + 65_600, _PACKET_MAX) if limit else _PACKET_MAX
     return "moved", {"mqtt.max_packet_bytes": packet}, "penstock counts the packet with its topic"
 
 
 def _memory(value: str) -> Outcome:
-    limit = _number(value)
+    limit = number(value)
     if limit == 0:
         return "same", {}, "no fixed limit; server.memory_high_watermark is a part of the memory"
     if limit < _WATERMARK_MIN:
@@ -128,11 +57,13 @@ def _memory(value: str) -> Outcome:
 
 
 def _retain(value: str) -> Outcome:
-    return _if(True, "retained messages are always there", "penstock has no switch that refuses them")(value)
+    return choose(True, "retained messages are always there", "penstock has no switch that refuses them")(
+        value
+    )
 
 
 def _max_qos(value: str) -> Outcome:
-    if _number(value, 0, 2) == 2:
+    if number(value, 0, 2) == 2:
         return "same", {}, "QoS 2 is always there"
     return "left out", {}, "penstock has no lower limit; clients may use QoS 2"
 
@@ -151,73 +82,73 @@ def _log_dest(value: str) -> Outcome:
     return "left out", {}, "log lines go to standard error; the service manager keeps them"
 
 
-PLUGIN: Final = _left("plug-ins of Mosquitto cannot run here; make users with `penstock users`")
-_AT_ONCE: Final = _same("everything is on disk before it is acknowledged")
-_OLD: Final = _same("Mosquitto 2 ignores it, too")
-_PSK: Final = _left("penstock has no pre-shared keys; use certificates (tls.ca_file)")
+PLUGIN: Final = left("plug-ins of Mosquitto cannot run here; make users with `penstock users`")
+_AT_ONCE: Final = same("everything is on disk before it is acknowledged")
+_OLD: Final = same("Mosquitto 2 ignores it, too")
+_PSK: Final = left("penstock has no pre-shared keys; use certificates (tls.ca_file)")
 
 SETTINGS: Final[Mapping[str, Rule]] = {
-    "acl_file": _same("see the lines of that file"),
-    "allow_anonymous": _flag("mqtt.allow_anonymous"),
-    "allow_duplicate_messages": _same("a client with overlapping filters gets a message once"),
-    "allow_zero_length_clientid": _if(
+    "acl_file": same("see the lines of that file"),
+    "allow_anonymous": switch("mqtt.allow_anonymous"),
+    "allow_duplicate_messages": same("a client with overlapping filters gets a message once"),
+    "allow_zero_length_clientid": choose(
         True, "an empty client id gets one", "penstock has no switch that refuses an empty client id"
     ),
     "auth_plugin": PLUGIN,
-    "auth_plugin_deny_special_chars": _same("names with + or # match no pattern of an ACL"),
-    "auto_id_prefix": _left("client ids that penstock makes have a prefix of their own"),
+    "auth_plugin_deny_special_chars": same("names with + or # match no pattern of an ACL"),
+    "auto_id_prefix": left("client ids that penstock makes have a prefix of their own"),
     "autosave_interval": _AT_ONCE,
     "autosave_on_changes": _AT_ONCE,
-    "check_retain_source": _if(
+    "check_retain_source": choose(
         False,
         "a retained message stays when its publisher loses the right to publish it",
         "a retained message stays when its publisher loses the right to publish it",
     ),
-    "clientid_prefixes": _left("use topic permissions with {client_id}"),
-    "connection_messages": _if(
+    "clientid_prefixes": left("use topic permissions with {client_id}"),
+    "connection_messages": choose(
         True, "a connection writes two log lines", "set server.log_level to warning for none"
     ),
-    "include_dir": _same("its files are read"),
+    "include_dir": same("its files are read"),
     "log_dest": _log_dest,
-    "log_facility": _left("log lines go to standard error; the service manager keeps them"),
-    "log_timestamp": _if(True, "log lines have a time", "log lines always have a time"),
-    "log_timestamp_format": _left("times are in ISO 8601"),
+    "log_facility": left("log lines go to standard error; the service manager keeps them"),
+    "log_timestamp": choose(True, "log lines have a time", "log lines always have a time"),
+    "log_timestamp_format": left("times are in ISO 8601"),
     "log_type": _log_type,
-    "max_inflight_bytes": _left("mqtt.max_inflight counts messages; clients of MQTT 5 set a maximum"),
-    "max_inflight_messages": _count("mqtt.max_inflight", 1, 65_535, unlimited=65_535),
-    "max_keepalive": _count("mqtt.keepalive_max_s", 0, 65_535),
-    "max_packet_size": _count("mqtt.max_packet_bytes", 1024, _PACKET_MAX, unlimited=_PACKET_MAX),
+    "max_inflight_bytes": left("mqtt.max_inflight counts messages; clients of MQTT 5 set a maximum"),
+    "max_inflight_messages": count("mqtt.max_inflight", 1, 65_535, unlimited=65_535),
+    "max_keepalive": count("mqtt.keepalive_max_s", 0, 65_535),
+    "max_packet_size": count("mqtt.max_packet_bytes", 1024, _PACKET_MAX, unlimited=_PACKET_MAX),
     "max_qos": _max_qos,
     "max_queued_bytes": _queue("mqtt.max_queued_bytes"),
     "max_queued_messages": _queue("mqtt.max_queued_messages"),
     "memory_limit": _memory,
     "message_size_limit": _message_size,
-    "password_file": _same("see the lines of that file"),
-    "per_listener_settings": _if(
+    "password_file": same("see the lines of that file"),
+    "per_listener_settings": choose(
         False,
         "settings hold for all listeners",
         "settings hold for all listeners; the first value of each counts",
     ),
-    "persistence": _if(True, "everything is kept on disk", "penstock keeps everything on disk: log.data_dir"),
-    "persistence_file": _same("see the lines about the database"),
-    "persistence_location": _same("see the lines about the database"),
+    "persistence": choose(True, "everything is kept on disk", "penstock always keeps everything"),
+    "persistence_file": same("see the lines about the database"),
+    "persistence_location": same("see the lines about the database"),
     "persistent_client_expiration": _expiry,
-    "pid_file": _left("the service manager knows the process; see deploy/systemd"),
+    "pid_file": left("the service manager knows the process; see deploy/systemd"),
     "plugin": PLUGIN,
     "psk_file": _PSK,
-    "queue_qos0_messages": _flag("mqtt.queue_qos0_messages"),
-    "retain_available": _retain,
+    "queue_qos0_messages": switch("mqtt.queue_qos0_messages"),
+    "retain_available": choose(True, "retained messages are there", "penstock has no switch for them"),
     "retry_interval": _OLD,
-    "set_tcp_nodelay": _same("packets are never held back"),
+    "set_tcp_nodelay": same("packets are never held back"),
     "store_clean_interval": _OLD,
-    "sys_interval": _count("mqtt.sys_interval_s", 0, 86_400),
-    "upgrade_outgoing_qos": _if(
+    "sys_interval": count("mqtt.sys_interval_s", 0, 86_400),
+    "upgrade_outgoing_qos": choose(
         False,
         "a message has the lower of both QoS",
         "a message always has the lower of both QoS",
     ),
-    "user": _left("penstock runs as the user that starts it; see deploy/systemd"),
-    "websockets_log_level": _left("penstock has one level: server.log_level"),
+    "user": left("penstock runs as the user that starts it; see deploy/systemd"),
+    "websockets_log_level": left("penstock has one level: server.log_level"),
 }
 """Settings of the whole broker. Those that begin with `auth_opt_` or `plugin_opt_` are like `plugin`."""
 
@@ -249,38 +180,38 @@ def _named_by(part: str) -> Rule:
 
 
 def _connections(value: str) -> Outcome:
-    number = _number(value, -1)
-    if number <= 0:
+    most = number(value, -1)
+    if most <= 0:
         return "same", {}, "no limit"
-    return "moved", {"server.max_connections": number}, "of each listener"
+    return "moved", {"server.max_connections": most}, "of each listener"
 
 
 LISTENER: Final[Mapping[str, Rule]] = {
-    "bind_interface": _left("name the address of the interface in mqtt.listen"),
-    "cafile": _path("tls.ca_file"),
-    "capath": _left("put the certificates into one file: tls.ca_file"),
-    "certfile": _path("tls.cert_file"),
-    "ciphers": _path("tls.ciphers"),
-    "ciphers_tls1.3": _left("OpenSSL's defaults hold for TLS 1.3"),
-    "crlfile": _path("tls.crl_file"),
-    "dhparamfile": _same("OpenSSL chooses the parameters"),
-    "http_dir": _left("penstock serves no files"),
-    "keyfile": _path("tls.key_file"),
+    "bind_interface": left("name the address of the interface in mqtt.listen"),
+    "cafile": path("tls.ca_file"),
+    "capath": left("put the certificates into one file: tls.ca_file"),
+    "certfile": path("tls.cert_file"),
+    "ciphers": path("tls.ciphers"),
+    "ciphers_tls1.3": left("OpenSSL's defaults hold for TLS 1.3"),
+    "crlfile": path("tls.crl_file"),
+    "dhparamfile": same("OpenSSL chooses the parameters"),
+    "http_dir": left("penstock serves no files"),
+    "keyfile": path("tls.key_file"),
     "max_connections": _connections,
-    "max_topic_alias": _count("mqtt.topic_alias_maximum", 0, 65_535),
-    "mount_point": _left("topics get no prefix; a vhost of its own keeps the clients of a listener apart"),
+    "max_topic_alias": count("mqtt.topic_alias_maximum", 0, 65_535),
+    "mount_point": left("topics get no prefix; a vhost of its own keeps the clients of a listener apart"),
     "psk_hint": _PSK,
     "require_certificate": _required,
-    "tls_engine": _left("keys are files: tls.key_file"),
-    "tls_engine_kpass_sha1": _left("keys are files: tls.key_file"),
-    "tls_keyform": _left("keys are files: tls.key_file"),
+    "tls_engine": left("keys are files: tls.key_file"),
+    "tls_engine_kpass_sha1": left("keys are files: tls.key_file"),
+    "tls_keyform": left("keys are files: tls.key_file"),
     "tls_version": _min_version,
     "use_identity_as_username": _named_by("common_name"),
     "use_subject_as_username": _named_by("distinguished_name"),
-    "use_username_as_clientid": _if(
+    "use_username_as_clientid": choose(
         False, "client ids are the clients' own", "no switch for this; sessions belong to their user anyway"
     ),
-    "websockets_headers_size": _same("a handshake may have 8 KiB"),
+    "websockets_headers_size": same("a handshake may have 8 KiB"),
 }
 """Settings of one listener, besides those that say where it listens."""
 

@@ -20,7 +20,7 @@ _STOPPING = frozenset({320, 541})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is moved, and how."""
+    """The queues that are moved, and how."""
 
     source: Place
     target: Place
@@ -30,7 +30,7 @@ class Plan:
     """Queues at a time. All, when it goes on with empty ones."""
     follow: bool = False
     """Whether it goes on with empty queues until it is cancelled."""
-    patience_s: float = 60.0
+    timeout_s: float = 60.0
     """How long either side may be away."""
 
 
@@ -51,7 +51,7 @@ async def drain(plan: Plan, on_moved: Callable[[int], None]) -> list[Drained]:
     """Move the messages of all queues. A queue that cannot be moved does not stop the others.
 
     Args:
-        plan: What is moved.
+        plan: The queues, and how.
         on_moved: Called with a number of messages that are moved.
 
     """
@@ -88,7 +88,7 @@ async def _drain(plan: Plan, result: Drained, on_moved: Callable[[int], None]) -
             return result
         except OSError as error:
             lost = error
-        if time.monotonic() - reached_at > plan.patience_s:
+        if time.monotonic() - reached_at > plan.timeout_s:
             result.failure = f"no connection: {lost}; repeat the command: it goes on where it was"
             return result
         result.interruptions += 1

@@ -190,6 +190,7 @@ FAMILIES: Final[Mapping[str, Rule]] = {
     "amqp1_0.": left("AMQP 1.0 is on amqp.listen; see docs/reference/amqp10.md"),
     "auth_cache.": left("right passwords are remembered for a minute"),
     "auth_http.": left("penstock asks no HTTP server"),
+    "auth_oauth2.": left("set the section oauth, which needs the issuer: docs/reference/security.md"),
     "auth_ldap.": left("penstock asks no LDAP server"),
     "aws.": _CLUSTER,
     "background_gc": _ERLANG,

@@ -97,7 +97,7 @@ def test_under_tls_the_cookie_is_for_tls_only(gateway: Gateway) -> None:
         assert (
             page.get("/api/whoami", headers={"cookie": f"__Host-penstock-{port}={value}"}).status_code == 200
         )
-        # Whoever answers for this host without TLS can set such a cookie.
+        # Another server that answers for this host without TLS can set such a cookie.
         assert page.get("/api/whoami", headers={"cookie": f"penstock-{port}={value}"}).status_code == 401
 
 

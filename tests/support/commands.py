@@ -27,5 +27,5 @@ class Run:
         return said.out
 
     def json(self, *words: str) -> Any:
-        """What a command prints with -o json."""
+        """The JSON that a command prints with -o json."""
         return json.loads(self(*words, "-o", "json"))

@@ -20,7 +20,7 @@ class Partition:
         self.entries: list[bytes] = []
         self.lock = threading.Lock()
         self.notes: dict[str, tuple[int, str]] = {}
-        """What each node noted last: offset, text."""
+        """The last note of each node: offset, text."""
 
     def put(self, raw: bytes) -> int:
         with self.lock:

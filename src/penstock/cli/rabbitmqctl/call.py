@@ -131,7 +131,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What a verb does, and its help."""
+    """The action of a verb, and its help."""
 
     action: Callable[[Call], None]
     text: str

@@ -74,7 +74,7 @@ def alarm_lines(alarms: Iterable[Item]) -> list[str]:
 
 
 def _version(call: Call) -> None:
-    # What the tools and the gateway answer like; it is known without a gateway.
+    # The version of RabbitMQ that the gateway answers like is known without a gateway.
     from penstock.protocols.http.management.context import RABBITMQ_VERSION
 
     call.answer({"version": RABBITMQ_VERSION}, RABBITMQ_VERSION)

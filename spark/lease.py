@@ -30,7 +30,7 @@ class Lease:
         self._name = options.cursor or f"spark-{uuid.uuid4().hex[:12]}"
         self._lease_s = options.lease_s
 
-    def hold(self, position: int) -> None:
+    def renew(self, position: int) -> None:
         """Keep the log from here on.
 
         A gateway that is gone or refuses is a warning: with files the query can go on, and what it then
@@ -40,7 +40,7 @@ class Lease:
             return
         for attempt in range(2):
             try:
-                log_client(self._endpoint).hold(self._name, position, self._lease_s)
+                log_client(self._endpoint).acquire_lease(self._name, position, self._lease_s)
             except ClientError as error:
                 if attempt or not error.retryable:
                     _LOG.warning("no lease for %s: %s", self._name, error)
@@ -48,11 +48,11 @@ class Lease:
             else:
                 return
 
-    def held(self, position: int, items: Iterable[T]) -> Iterator[T]:
+    def renewing(self, position: int, items: Iterable[T]) -> Iterator[T]:
         """The items, with the lease renewed in time between them."""
         renewed = time.monotonic()
         for item in items:
             if self._endpoint is not None and time.monotonic() - renewed > self._lease_s / 3:
-                self.hold(position)
+                self.renew(position)
                 renewed = time.monotonic()
             yield item

@@ -79,14 +79,14 @@ def ending_position(view: View, options: ReadOptions) -> int:
 def _cursor(options: ReadOptions, option: str, text: str) -> int:
     """Where the gateway says that a query is."""
     assert options.endpoint is not None
-    holds = with_retry(options.endpoint, lambda client: client.holds())
-    held = {str(hold["name"]): int(hold["position"]) for hold in holds}
+    leases = with_retry(options.endpoint, lambda client: client.leases())
+    positions = {str(lease["name"]): int(lease["position"]) for lease in leases}
     name = text.removeprefix("cursor:")
-    if name not in held:
+    if name not in positions:
         raise SparkOptionError(
-            option, text, f"the gateway's cursors are: {', '.join(sorted(held)) or 'none'}"
+            option, text, f"the gateway's cursors are: {', '.join(sorted(positions)) or 'none'}"
         )
-    return held[name]
+    return positions[name]
 
 
 def selection_of(view: View, options: ReadOptions, columns: Sequence[str], complete_from: int) -> Selection:

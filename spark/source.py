@@ -108,7 +108,7 @@ class _Reads:
             parts = partition.parts
             batches = read_parts(self.options.storage, parts, partition.selection)
             if parts:
-                batches = self.lease.held(partition.needed, batches)
+                batches = self.lease.renewing(partition.needed, batches)
                 batches = self._reported(parts, batches)
             yield from batches
 
@@ -137,7 +137,7 @@ class TrafficReader(_Reads, DataSourceReader):
         if asked and self.options.ending not in (None, "latest") and end < start:
             raise SparkOptionError("endingOffsets", end, f"the query starts behind it, at {start}")
         selection = selection_of(view, self.options, self.columns, 0 if asked else view.complete_from)
-        self.lease.hold(start)
+        self.lease.renew(start)
         tasks = plan(view, self.options, selection, start, end) if start < end else []
         view.storage.close()
         with closing(Reporter(self.options.report, "plan", 0)) as reporter:
@@ -191,7 +191,7 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
         options = self.options
         view = self._refreshed(start)
         at = int(start["0"])
-        self.lease.hold(at)
+        self.lease.renew(at)
         end = view.end(written=options.written)
         if self._target is not None:
             end = min(end, self._target)
@@ -239,7 +239,7 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
         view = self._refreshed(start)
         first, last = int(start["0"]), int(end["0"])
         selection = selection_of(view, self.options, self.columns, int(start["complete_from"]))
-        self.lease.hold(first)
+        self.lease.renew(first)
         tasks: list[tuple[Part, ...]] = []
         if first < last and "cuts" in end:
             tasks = pieces(view, selection, first, last, end["cuts"])
@@ -249,7 +249,7 @@ class TrafficStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def commit(self, end: dict[str, Any]) -> None:
         """The checkpoint has it. Spark says so one micro-batch late, and of the last one never."""
-        self.lease.hold(int(end["0"]))
+        self.lease.renew(int(end["0"]))
 
     def stop(self) -> None:
         """The query ends; its lease does by itself."""

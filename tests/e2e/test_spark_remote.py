@@ -83,7 +83,7 @@ def rows(source: str | Path, columns: tuple[str, ...] = ("message_id",), **more:
 
 def hold_everything(gateway: Gateway) -> LogClient:
     client = LogClient(url_of(gateway))
-    client.hold("test", 1, 3600)
+    client.acquire_lease("test", 1, 3600)
     return client
 
 
@@ -194,12 +194,12 @@ def wait_until(condition: Any) -> None:
 
 def test_a_lease_keeps_the_log_and_is_seen_with_its_lag(gateway: Gateway) -> None:
     client = LogClient(url_of(gateway))
-    client.hold("nightly", 1, 3600)
+    client.acquire_lease("nightly", 1, 3600)
     publish(gateway, 0, 400)
     view = LogView(gateway.data_dir)
     view.refresh()
     assert view.loss_between(1, view.end(written=True)) == []
-    (reader,) = client.holds()
+    (reader,) = client.leases()
     assert (reader["name"], reader["user"], reader["position"]) == ("nightly", "guest", 1)
     assert reader["behind"] >= 400
     api = Api(gateway)
@@ -210,7 +210,7 @@ def test_a_lease_keeps_the_log_and_is_seen_with_its_lag(gateway: Gateway) -> Non
         "position": 1,
     }
     api.close()
-    client.release("nightly")
+    client.release_lease("nightly")
 
     def deleted() -> bool:
         publish(gateway, 0, 10)
@@ -229,9 +229,9 @@ def test_only_an_administrator_reads_the_log(gateway: Gateway) -> None:
     for ask in (
         client.listing,
         lambda: client.take(client.ask(1, 0, 0, 100)),
-        lambda: client.hold("eve", 1, 10),
-        client.holds,
-        lambda: client.release("x"),
+        lambda: client.acquire_lease("eve", 1, 10),
+        client.leases,
+        lambda: client.release_lease("x"),
     ):
         with pytest.raises(Refused, match="it has the messages of all vhosts"):
             ask()
@@ -311,7 +311,7 @@ def test_cold_segments_are_archived_from_elsewhere(
     view.refresh()
     position = ParquetFormat(archive).position(view.log_id)
     assert position is not None
-    holder.hold("test", position, 3600)
+    holder.acquire_lease("test", position, 3600)
     publish(gateway, 300, 100)
     assert [int(row["message_id"]) for row in rows(url_of(gateway), archive=f"parquet:{archive}")] == list(
         range(400)

@@ -139,7 +139,7 @@ def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
     with Gateway(tmp_path / "gateway", settings=settings) as gateway:
         url = f"penstock://spark@127.0.0.1:{gateway.ports['native']}"
         client = LogClient(with_password(url))
-        client.hold("until it starts", 1, 3600)
+        client.acquire_lease("until it starts", 1, 3600)
         publish(gateway, 0, MESSAGES)
         end = wait_for_end(gateway, 0)
         source = spark.readStream.format("penstock").option("columns", "offset,payload")
@@ -150,14 +150,14 @@ def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
         run(frame, tmp_path / "checkpoint", seen)
         assert len({batch for batch, _ in seen}) > 1
         assert len(seen) == len({offset for _, offset in seen}) == MESSAGES
-        client.release("until it starts")
-        (reader,) = client.holds()
+        client.release_lease("until it starts")
+        (reader,) = client.leases()
         assert reader["name"] == "ml"
         assert 1 < reader["position"] <= end, (
             "of the last micro-batch, the source is not told that it is done"
         )
         # Up to a cursor, and from it on.
-        client.hold("half", sorted(offset for _, offset in seen)[100], 3600)
+        client.acquire_lease("half", sorted(offset for _, offset in seen)[100], 3600)
 
         def counted(**options: str) -> int:
             reader = spark.read.format("penstock").options(endpoint=url, cursor="other", **options)
@@ -167,12 +167,12 @@ def test_a_stream_is_sent_the_log_by_its_gateway_and_is_listed_there(
         assert counted(endingOffsets="cursor:half") == 100
         with pytest.raises(Exception, match=r"the gateway's cursors are: half, ml, other"):
             counted(startingOffsets="cursor:none")
-        client.release("half")
-        client.release("other")
+        client.release_lease("half")
+        client.release_lease("other")
         # Direct reading with a lease beside it; the batch query's own name comes from nowhere.
         local = spark.read.format("penstock").options(endpoint=url, cursor="count")
         assert local.load(str(gateway.data_dir)).where("protocol = 'mqtt'").count() == MESSAGES // 2
-        assert [reader["name"] for reader in client.holds()] == ["count", "ml"]
+        assert [reader["name"] for reader in client.leases()] == ["count", "ml"]
         remote = spark.read.format("penstock").load(url)
         assert remote.count() == MESSAGES
         # The password comes from the environment, and is nowhere to be seen.

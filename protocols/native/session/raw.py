@@ -2,7 +2,9 @@
 
     REQUEST log        -> {"manifest": hex, "segments": [[number, inode, size], ...], "vhosts": {...}}
     REQUEST log_read   -> LOG, the bytes; answered one after the other, while the peer takes them
-    REQUEST hold       keep the log from a position on, for some seconds; seen by `holds` and operators
+    REQUEST hold       acquire or renew a lease: the log from a position on is kept, for some seconds
+    REQUEST release    end a lease
+    REQUEST holds      the leases, which operators see, too
 
 The log has the messages of all vhosts: these requests are an administrator's.
 """
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.protocols.native.codec.frames import Fields
     from penstock.protocols.native.session.session import Session
 
-__all__ = ["RawReads", "hold", "holds", "log", "log_read", "release"]
+__all__ = ["RawReads", "acquire_lease", "leases", "log", "log_read", "release_lease"]
 
 _WAITING_MAX: Final = 16
 _TTL_MAX_S: Final = 86_400
@@ -115,8 +117,8 @@ def log_read(session: Session, id: int, fields: Fields) -> None:
     session.raw.add(id, kind, number, inode, offset, size)
 
 
-def hold(session: Session, id: int, fields: Fields) -> None:
-    """{name, position, ttl_s}: keep the log from `position` on."""
+def acquire_lease(session: Session, id: int, fields: Fields) -> None:
+    """`hold`, {name, position, ttl_s}: keep the log from `position` on."""
     name = fields.text("name", most=200)
     position = fields.number("position")
     ttl_s = fields.number("ttl_s", least=1, most=_TTL_MAX_S)
@@ -127,16 +129,16 @@ def hold(session: Session, id: int, fields: Fields) -> None:
     session.answer(id, {})
 
 
-def release(session: Session, id: int, fields: Fields) -> None:
-    """{name}: the lease is not needed any more; fine when there is none."""
+def release_lease(session: Session, id: int, fields: Fields) -> None:
+    """`release`, {name}: end the lease; fine when there is none."""
     name = fields.text("name", most=200)
     fields.done()
     _allowed(session)
     session.answer(id, {"released": session.log.leases.release(name)})
 
 
-def holds(session: Session, id: int, fields: Fields) -> None:
-    """The leases."""
+def leases(session: Session, id: int, fields: Fields) -> None:
+    """`holds`: the leases."""
     fields.done()
     _allowed(session)
     session.answer(id, {"holds": [described(lease, session.log) for lease in session.log.leases]})

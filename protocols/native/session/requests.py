@@ -505,7 +505,7 @@ REQUESTS: Final[dict[str, Handler]] = {
     "cancel": cancel,
     "log": raw.log,
     "log_read": raw.log_read,
-    "hold": raw.hold,
-    "release": raw.release,
-    "holds": raw.holds,
+    "hold": raw.acquire_lease,
+    "release": raw.release_lease,
+    "holds": raw.leases,
 }

@@ -160,15 +160,15 @@ class LogClient:
         if self._answers.pop(asked, None) is None:
             self._unwanted.add(asked)
 
-    def hold(self, name: str, position: int, ttl_s: int) -> None:
-        """Have the log kept from `position` on for so many seconds, and be listed under `name`."""
+    def acquire_lease(self, name: str, position: int, ttl_s: int) -> None:
+        """Keep the log from `position` on for `ttl_s` seconds; the lease is listed under `name`."""
         self._answer(self._ask({"do": "hold", "name": name, "position": position, "ttl_s": ttl_s}))
 
-    def release(self, name: str) -> None:
-        """The lease is not needed any more."""
+    def release_lease(self, name: str) -> None:
+        """End the lease."""
         self._answer(self._ask({"do": "release", "name": name}))
 
-    def holds(self) -> list[dict[str, Any]]:
+    def leases(self) -> list[dict[str, Any]]:
         """All leases: name, user, position, behind."""
         found: list[dict[str, Any]] = self._answer(self._ask({"do": "holds"}))["holds"]
         return found

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.log_core.reading.reader import Fetched
     from penstock.log_core.segments.segment import Segment
 
-__all__ = ["Delays", "Taken"]
+__all__ = ["Delays", "DueRecord"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 _TABLE: Final = "delay"
@@ -54,7 +54,7 @@ _KEY: Final = struct.Struct("<qQ")
 _PLACE: Final = struct.Struct("<qQI")
 _FIRST: Final[Key] = (-(2**63), 0)
 _LAST: Final[Key] = (2**63 - 1, 2**64 - 1)
-_TAKEN: Final = 2**64 - 1
+_IN_PROGRESS: Final = 2**64 - 1
 """The LSN of a late record that is under way: no copy of it has it."""
 _REFILL: Final = 65536
 """Entries that a refill brings, from all files together."""
@@ -69,7 +69,7 @@ Found = Callable[[Record | None, bool], object]
 
 
 @dataclass(slots=True)
-class Taken:
+class DueRecord:
     """A record whose time has come."""
 
     due: int
@@ -107,7 +107,7 @@ class Delays:
         self._late: dict[int, int] = {}
         """Place -> LSN of the records that are below the mark and wait nevertheless."""
         self._cancelled: set[int] = set()
-        self._under_way: list[Taken] = []
+        self._under_way: list[DueRecord] = []
         self._missing = False
         self._refilling = False
         self._indexed: list[Segment] = []
@@ -214,7 +214,7 @@ class Delays:
             if (one.due, one.place) == (due_ms, place):
                 return not one.published
         late = self._late.get(place)
-        return late != _TAKEN if late is not None else (due_ms, place) > self._floor
+        return late != _IN_PROGRESS if late is not None else (due_ms, place) > self._floor
 
     def find(self, due_ms: int, place: int, done: Found) -> None:
         """Look for a record that waits, and read it; `done` is called now or later, on the loop.
@@ -292,7 +292,7 @@ class Delays:
         """Have those that were put aside among the first that are due, when it is time to."""
         self._active.push_between(self.retries.take(now_ms), *_FIRST, *_LAST)
 
-    def take(self, now_ms: int, count: int, nbytes: int, ready: Callable[[], None]) -> list[Taken]:
+    def take(self, now_ms: int, count: int, nbytes: int, ready: Callable[[], None]) -> list[DueRecord]:
         """The next records that are due, in order, at most `count` and about `nbytes` of them; more are read.
 
         Publish them, note that in each, and call `done` inside one unit; until then they are given again.
@@ -309,20 +309,20 @@ class Delays:
             self._gather(now_ms, _AHEAD * count, _AHEAD * nbytes, ready)
         if self._missing:
             return []
-        taken: list[Taken] = []
+        records: list[DueRecord] = []
         for one in self._under_way[:count]:
             if one.due > now_ms:
                 break
-            taken.append(one)
+            records.append(one)
             nbytes -= one.size
             if nbytes <= 0:
                 break
-        return taken
+        return records
 
     def _gather(self, now_ms: int, count: int, nbytes: int, ready: Callable[[], None]) -> None:
         """Have the next ones under way. Records on the disk are read in the order in which they lie there."""
-        taken: list[Taken] = []
-        while len(taken) < count and nbytes > 0:
+        records: list[DueRecord] = []
+        while len(records) < count and nbytes > 0:
             heap = self._first_heap()
             first = None if heap is None else heap.first()
             if self._stored and (first is None or first > self._horizon):
@@ -338,13 +338,13 @@ class Delays:
             if not self.waits_at(first, lsn):
                 continue  # the old copy of one that was moved
             if place in self._late:
-                self._late[place] = _TAKEN
+                self._late[place] = _IN_PROGRESS
             self._floor = max(self._floor, first)
-            taken.append(Taken(due, place, lsn, size, cancelled=place in self._cancelled))
+            records.append(DueRecord(due, place, lsn, size, cancelled=place in self._cancelled))
             nbytes -= size
-        self._under_way = taken
+        self._under_way = records
         wants = []
-        for one in taken:
+        for one in records:
             if one.cancelled or self._read(one):
                 continue
             segment = self._log.segment_of(one.lsn)
@@ -363,7 +363,7 @@ class Delays:
         self._under_way = []
         self._floor = self._mark
 
-    def _read(self, one: Taken) -> bool:
+    def _read(self, one: DueRecord) -> bool:
         """Take a record from memory, if it is there."""
         one.record = self._in_memory((one.due, one.place), one.lsn)
         return one.record is not None
@@ -383,15 +383,15 @@ class Delays:
         self._missing = False
         self._on_ready()
 
-    def done(self, taken: list[Taken]) -> None:
+    def done(self, records: list[DueRecord]) -> None:
         """The records that `take` gave were published: part of the same atomic unit.
 
         If it raises, the same are given again, and it is to be called again: the rows, which may fail, come
         before what is only known here.
         """
         tables = self._log.tables
-        mark = max([self._mark, *((one.due, one.place) for one in taken)])
-        for one in taken:
+        mark = max([self._mark, *((one.due, one.place) for one in records)])
+        for one in records:
             if one.unreadable:
                 tables.put(_LATE, _row(one.place), _PLACE.pack(one.due, one.lsn, one.size))
                 continue
@@ -402,19 +402,19 @@ class Delays:
         if mark > self._mark:
             tables.put(_TABLE, _MARK, _KEY.pack(*mark))
         self._mark = mark
-        for one in taken:
+        for one in records:
             if one.unreadable:
                 self._late[one.place] = one.lsn
                 self.retries.add(one.due, one.place, one.lsn, one.size, self._now_ms)
             else:
                 self._end(one)
-        lost = [one.lsn for one in taken if one.record is None and not (one.unreadable or one.cancelled)]
+        lost = [one.lsn for one in records if one.record is None and not (one.unreadable or one.cancelled)]
         if lost:
             self.lost += len(lost)
             _LOG.error("%d delayed records are damaged, at LSN %d and on: they are lost", len(lost), lost[0])
-        del self._under_way[: len(taken)]
+        del self._under_way[: len(records)]
 
-    def _end(self, one: Taken) -> None:
+    def _end(self, one: DueRecord) -> None:
         """It waits no more: it was published, cancelled, or is lost."""
         self.retries.came(one.place)
         self._late.pop(one.place, None)

@@ -122,10 +122,10 @@ class Delayed:
         head = [_FIRST.pack(0, origin, len(place)), place, _U16.pack(len(starts))]
         for start in starts:
             head += _U16.pack(len(start)), start
-        front = b"".join(head)
-        front = _FIRST.pack(len(front) - 4, origin, len(place)) + front[_FIRST.size :]
+        header = b"".join(head)
+        header = _FIRST.pack(len(header) - 4, origin, len(place)) + header[_FIRST.size :]
         lsn = self._delays.add(
-            due_ms, key, props, front + body, flags=flags, priority=priority, enc=enc, ttl_ms=ttl_ms
+            due_ms, key, props, header + body, flags=flags, priority=priority, enc=enc, ttl_ms=ttl_ms
         )
         if name is not None:
             self.names.give(name, due_ms, lsn, enc, keys or (key,))
@@ -214,14 +214,14 @@ class Delayed:
         # Not behind the time that records of this tick get: by that, too, nothing is early.
         now_ms = min(self._log.wall_ms(), self._log.now_ms())
         self._tick.schedule()
-        while taken := self._delays.take(now_ms, _UNIT_RECORDS, _UNIT_BYTES, self._ready):
+        while records := self._delays.take(now_ms, _UNIT_RECORDS, _UNIT_BYTES, self._ready):
             with self._log.unit():
-                for one in taken:
+                for one in records:
                     if one.record is not None and not one.published:
                         self._publish(one.record)
                         one.published = True
                 # When this raises, no message is published twice; after a crash one may be.
-                self._delays.done(taken)
+                self._delays.done(records)
             if time.perf_counter() > ends:
                 self._arm()
                 return

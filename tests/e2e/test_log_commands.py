@@ -161,7 +161,7 @@ def test_damage_is_a_metric_a_failed_health_check_and_a_log_line_and_costs_its_b
         figure = f"http://127.0.0.1:{gateway.ports['metrics']}/metrics"
         health = f"http://127.0.0.1:{gateway.ports['management']}/api/health/checks/alarms"
         deadline = time.monotonic() + 60
-        while "penstock_log_damaged_places 1" not in httpx.get(figure, timeout=LIMIT_S).text:
+        while "penstock_log_damaged_ranges 1" not in httpx.get(figure, timeout=LIMIT_S).text:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         answer = httpx.get(health, auth=auth, timeout=LIMIT_S)

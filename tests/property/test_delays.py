@@ -103,7 +103,7 @@ class DelayedRecords(RuleBasedStateMachine):
             self.apply(taken)
             self.log.flush()
 
-    def take(self, count: int, nbytes: int) -> list[delays.Taken]:
+    def take(self, count: int, nbytes: int) -> list[delays.DueRecord]:
         now_ms = int(self.now * 1000)
         called: list[bool] = []
         for _ in range(50):
@@ -114,7 +114,7 @@ class DelayedRecords(RuleBasedStateMachine):
             wait(self.log, lambda: bool(called))
         raise AssertionError("it never gets ready")
 
-    def apply(self, taken: list[delays.Taken]) -> None:
+    def apply(self, taken: list[delays.DueRecord]) -> None:
         log = self.log
         target = log.target([log.feed(self.feed_id)], True)
         with log.unit():
@@ -128,7 +128,7 @@ class DelayedRecords(RuleBasedStateMachine):
                 assert one.record is not None
                 self.note(one, one.record.body)
 
-    def note(self, one: delays.Taken, body: bytes) -> None:
+    def note(self, one: delays.DueRecord, body: bytes) -> None:
         number = int.from_bytes(body[:4], "big")
         assert number in self.model, "twice, or cancelled"
         due, place = self.model.pop(number)

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.delayed import retries as unread
-from penstock.log_core.delayed.delays import Taken
+from penstock.log_core.delayed.delays import DueRecord
 from penstock.log_core.log import Log
 from penstock.log_core.reading import reader as reader_module
 from penstock.log_core.segments.segment import Segment
@@ -70,7 +70,7 @@ class World:
         assert found is not None
         return found
 
-    def take(self) -> list[Taken]:
+    def take(self) -> list[DueRecord]:
         called: list[bool] = []
         while True:
             taken = self.log.delays.take(self.now, 100, 1 << 20, lambda: called.append(True))
@@ -121,7 +121,7 @@ def test_one_that_cannot_be_read_stays_and_the_others_come(
     assert world.publish_due() == [b"no 1"]
     assert "could not be read came" in caplog.text
     statistics = world.log.statistics()
-    assert (statistics["delayed"], statistics["delayed_unread"], statistics["delayed_lost"]) == (0, 0, 0)
+    assert (statistics["delayed"], statistics["delayed_retrying"], statistics["delayed_lost"]) == (0, 0, 0)
     assert world.log.delays.next_due() is None and not world.log.tables.keys("delay.late")
     world.reopen()
     assert world.publish_due() == []
@@ -198,7 +198,7 @@ def test_a_damaged_one_is_lost_and_counted_and_the_others_come(
         file.write(b"?")
     assert world.publish_due() == [b"no 0", b"no 2"]
     statistics = world.log.statistics()
-    assert (statistics["delayed"], statistics["delayed_unread"], statistics["delayed_lost"]) == (0, 0, 1)
+    assert (statistics["delayed"], statistics["delayed_retrying"], statistics["delayed_lost"]) == (0, 0, 1)
     assert [damage.path for damage in world.log.damages.found()] == [segment.path]
     assert "1 delayed records are damaged" in caplog.text
     world.reopen()

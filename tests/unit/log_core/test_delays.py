@@ -10,7 +10,7 @@ import pytest
 
 from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.delayed._delays import DueHeap, decode_entry, sorted_entries, total_size
-from penstock.log_core.delayed.delays import Taken
+from penstock.log_core.delayed.delays import DueRecord
 from penstock.log_core.log import Log
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle, wait
 
@@ -31,7 +31,7 @@ def tended(log: Log) -> None:
         log.tend(1 << 40)
 
 
-def take(log: Log, now_ms: int) -> list[Taken]:
+def take(log: Log, now_ms: int) -> list[DueRecord]:
     called: list[bool] = []
     taken = log.delays.take(now_ms, 1000, 1 << 30, lambda: called.append(True))
     while not taken and (log.delays._missing or log.delays._refilling):

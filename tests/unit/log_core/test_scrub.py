@@ -59,7 +59,7 @@ def test_flipped_bits_are_found_each_once_and_nothing_is_changed(
     _scrub(log)
     _scrub(log)
     assert sorted(damage.path for damage in log.damages.found()) == [one.path, one.path, two.path]
-    assert log.statistics()["damaged_places"] == 3
+    assert log.statistics()["damaged_ranges"] == 3
     told = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(told) == 3 and "penstock log repair" in told[0].getMessage()
     assert all(path.read_bytes() == raw for path, raw in before.items())
@@ -107,7 +107,7 @@ def test_what_a_reader_meets_counts_too_and_only_its_batch_is_lost(tmp_path: Pat
     _flip(_closed(log)[1].path, 30_000)
     lost = [lsn for lsn in lsns if batch_of(log, lsn).kind == 0]
     assert len(lost) == 10
-    assert log.statistics()["damaged_places"] == 1
+    assert log.statistics()["damaged_ranges"] == 1
     log.close_sync()
 
 

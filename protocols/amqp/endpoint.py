@@ -161,10 +161,10 @@ async def serve(
         return SpokenConnection(context, lambda one: Amqp091(one, broker, options, other))
 
     serve_questions(broker)
-    front = FrontEnd("amqp", context, max_connections=server.max_connections)
+    front_end = FrontEnd("amqp", context, max_connections=server.max_connections)
     if amqp.address is not None:
-        front.open("amqp", amqp.address, connection)
+        front_end.open("amqp", amqp.address, connection)
     if amqp.tls_address is not None and shared.tls is not None:
-        front.open("amqps", amqp.tls_address, connection, option="tls_listen", tls=shared.tls.layer())
-    front.follow(broker.log, broker.quotas)
-    return front
+        front_end.open("amqps", amqp.tls_address, connection, option="tls_listen", tls=shared.tls.layer())
+    front_end.follow(broker.log, broker.quotas)
+    return front_end

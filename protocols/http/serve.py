@@ -90,27 +90,27 @@ def serve(
 
     """
     shared = shared or ProcessContext()
-    front = HttpFrontEnd("http", broker, server, loop, shared)
+    front_end = HttpFrontEnd("http", broker, server, loop, shared)
     if shared.handover is not None:
-        front.forwarder = Forwarder(broker, shared.handover, leader)
+        front_end.forwarder = Forwarder(broker, shared.handover, leader)
     messages = Messages(words)
     data = HttpApp(words, needs_no_login=_is_open)
     problems.add(data)
     pages_of_health = health.Health(broker, registry)
     pages_of_health.add(data)
     webhooks = Webhooks(broker, messages, options.webhooks)
-    front.definitions["webhooks"] = webhooks.definitions
-    front.before_drain.append(webhooks.drain)
+    front_end.definitions["webhooks"] = webhooks.definitions
+    front_end.before_drain.append(webhooks.drain)
     questions = Questions(broker, messages, options.webhooks.guard(), cache(options.webhooks.tls))
-    front.before_drain.append(questions.drain)
+    front_end.before_drain.append(questions.drain)
     noting = Noting(broker, webhooks, registry)
     data.routes.around = noting.around
     plane = DataPlane(data, broker, messages, webhooks, questions)
     plane.add(data)
-    front.serve("http", data, options.http, options.http_tls, shared.tls)
+    front_end.serve("http", data, options.http, options.http_tls, shared.tls)
     managed = options.management is not None or options.management_tls is not None
     if not managed and options.metrics is None:
-        return front
+        return front_end
     app = HttpApp(words, needs_no_login=_is_open_management)
     app.routes.around = noting.around
     problems.add(app)
@@ -125,17 +125,17 @@ def serve(
         data_dir=options.data_dir,
         disk_free_limit=options.disk_free_limit,
         certificates=shared.tls.certificate_files if shared.tls is not None else (),
-        forwarder=front.forwarder,
+        forwarder=front_end.forwarder,
         history_bytes=options.history_bytes,
     )
     add_management(api)
     if managed:
         # Here too, so that a page of the management can publish and pull without another origin.
         plane.add(app)
-        front.serve("management", app, options.management, options.management_tls, shared.tls)
+        front_end.serve("management", app, options.management, options.management_tls, shared.tls)
     if options.metrics is not None:
         pages = HttpApp(words, needs_no_login=_is_open_page)
         pages_of_health.add(pages)
         add_metrics(pages, api)
-        front.serve("metrics", pages, options.metrics, None, None)
-    return front
+        front_end.serve("metrics", pages, options.metrics, None, None)
+    return front_end

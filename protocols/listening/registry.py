@@ -53,13 +53,13 @@ class Registry:
     """See the module."""
 
     def __init__(self) -> None:
-        self.fronts: dict[str, FrontEnd] = {}
+        self.front_ends: dict[str, FrontEnd] = {}
         """By what they speak: "amqp", "mqtt", "native", "http"."""
         self.memory: MemoryLimit | None = None
 
     def listeners(self) -> Iterator[tuple[str, Listener]]:
         """(name, listener) of all; names are those of the ready line: "amqp", "amqps" and so on."""
-        return (pair for front in self.fronts.values() for pair in front.listeners.items())
+        return (pair for front_end in self.front_ends.values() for pair in front_end.listeners.items())
 
     def accepting(self) -> Iterator[tuple[str, Listener]]:
         """The same, of those that somebody can connect to."""
@@ -67,8 +67,8 @@ class Registry:
 
     def of(self, protocol: str) -> list[Listener]:
         """The listeners of a front end."""
-        front = self.fronts.get(protocol)
-        return [] if front is None else list(front.listeners.values())
+        front_end = self.front_ends.get(protocol)
+        return [] if front_end is None else list(front_end.listeners.values())
 
     def connections(self) -> list[Live]:
         """Those whose client is logged in and that count as clients of the broker, oldest first."""
@@ -83,7 +83,9 @@ class Registry:
 
     def definitions(self) -> dict[str, Part]:
         """The front ends' parts of the definitions, by key."""
-        return {key: part for front in self.fronts.values() for key, part in front.definitions.items()}
+        return {
+            key: part for front_end in self.front_ends.values() for key, part in front_end.definitions.items()
+        }
 
     def connection(self, name: str) -> Live | None:
         """The connection of that name."""

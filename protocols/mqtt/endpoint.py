@@ -464,15 +464,15 @@ async def serve(
     def connection() -> Connection:
         return MqttConnection(context, clients, options)
 
-    front = MqttFrontEnd("mqtt", context, max_connections=server.max_connections)
-    front.definitions["mqtt_sessions"] = SessionDefinitions(clients, options)
+    front_end = MqttFrontEnd("mqtt", context, max_connections=server.max_connections)
+    front_end.definitions["mqtt_sessions"] = SessionDefinitions(clients, options)
     if options.listen:
-        front.open("mqtt", Address.parse(options.listen), connection)
+        front_end.open("mqtt", Address.parse(options.listen), connection)
     if options.unix_listen:
-        front.open_unix("mqtt_unix", options.unix_listen, connection, option="unix_listen")
+        front_end.open_unix("mqtt_unix", options.unix_listen, connection, option="unix_listen")
     if options.tls_listen and shared.tls is not None:
         address = Address.parse(options.tls_listen)
-        front.open("mqtts", address, connection, option="tls_listen", tls=shared.tls.layer("mqtt"))
+        front_end.open("mqtts", address, connection, option="tls_listen", tls=shared.tls.layer("mqtt"))
     rules = WebSocketRules(
         paths=options.ws_paths,
         subprotocols=("mqtt", "mqttv3.1"),
@@ -481,15 +481,15 @@ async def serve(
     )
     if options.ws_listen:
         address = Address.parse(options.ws_listen)
-        front.open("ws", address, connection, option="ws_listen", websocket=rules)
+        front_end.open("ws", address, connection, option="ws_listen", websocket=rules)
     if options.wss_listen and shared.tls is not None:
         address = Address.parse(options.wss_listen)
         layer = shared.tls.layer("http/1.1")
-        front.open("wss", address, connection, option="wss_listen", tls=layer, websocket=rules)
-    front.watch(clients)
+        front_end.open("wss", address, connection, option="wss_listen", tls=layer, websocket=rules)
+    front_end.watch(clients)
     if options.sys_interval_s:
-        clients.sys = SysTopics(clients, front.counts)
+        clients.sys = SysTopics(clients, front_end.counts)
         broker.tick.every(options.sys_interval_s, clients.sys.update)
-    front.follow(broker.log, broker.quotas)
+    front_end.follow(broker.log, broker.quotas)
     logger.debug("sessions restored", extra=fields(sessions=len(clients)))
-    return front
+    return front_end

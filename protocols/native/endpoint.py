@@ -227,12 +227,12 @@ async def serve(
     def connection() -> NativeConnection:
         return NativeConnection(context, broker, options)
 
-    front = FrontEnd("native", context, max_connections=server.max_connections)
+    front_end = FrontEnd("native", context, max_connections=server.max_connections)
     if options.listen:
-        front.open("native", Address.parse(options.listen), connection)
+        front_end.open("native", Address.parse(options.listen), connection)
     if options.tls_listen and shared.tls is not None:
         address = Address.parse(options.tls_listen)
         layer = shared.tls.layer("penstock")
-        front.open("natives", address, connection, option="tls_listen", tls=layer)
-    front.follow(broker.log, broker.quotas)
-    return front
+        front_end.open("natives", address, connection, option="tls_listen", tls=layer)
+    front_end.follow(broker.log, broker.quotas)
+    return front_end

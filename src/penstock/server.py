@@ -216,7 +216,7 @@ class Parts:
     """A gateway that serves: what goes on in its loop, and its listeners."""
 
     tick: Tick
-    fronts: dict[str, FrontEnd]
+    front_ends: dict[str, FrontEnd]
     broker: Broker
     admission: Admission
     memory: MemoryAlarm
@@ -227,8 +227,8 @@ class Parts:
         self.admission.change(
             server.proxy_networks, server.max_connections_per_address, server.accept_rate_per_address
         )
-        for front in self.fronts.values():
-            front.change_max(server.max_connections)
+        for front_end in self.front_ends.values():
+            front_end.change_max(server.max_connections)
         self.memory.change(_memory_limit(config))
         _coalesce(config)
 
@@ -305,7 +305,7 @@ async def running(
     broker.headers_of = headers_of
     registry = Registry()
     registry.memory = memory = watch_memory(config, log, tick)
-    fronts = registry.fronts
+    front_ends = registry.front_ends
     importing: Import | None = None
     try:
         if config.management.load_definitions:
@@ -326,12 +326,12 @@ async def running(
                 allow_anonymous=config.amqp.allow_anonymous,
             ),
         )
-        fronts["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared, newer)
-        fronts["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
+        front_ends["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared, newer)
+        front_ends["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
         native_options = _options(NativeOptions, config.native)
-        fronts["native"] = await native.serve(broker, native_options, server, loop, shared)
+        front_ends["native"] = await native.serve(broker, native_options, server, loop, shared)
         http_options = _http_options(config, log)
-        fronts["http"] = http.serve(
+        front_ends["http"] = http.serve(
             broker,
             registry,
             WORDS,
@@ -344,17 +344,17 @@ async def running(
         if importing is not None:
             await load_parts(importing, config.management.load_definitions, registry.definitions())
         if crew is not None:
-            crew.serve(fronts)
+            crew.serve(front_ends)
         times.ended("listeners")
-        yield Parts(tick, fronts, broker, shared.admission, memory)
+        yield Parts(tick, front_ends, broker, shared.admission, memory)
     finally:
         if crew is not None:
             crew.close()
-        for front in fronts.values():
-            front.stop_accepting()
-        for front in fronts.values():
+        for front_end in front_ends.values():
+            front_end.stop_accepting()
+        for front_end in front_ends.values():
             # Nothing under way can be confirmed any more.
-            await front.drain(config.server.drain_timeout_s if log.failed is None else _FAILED_DRAIN_S)
+            await front_end.drain(config.server.drain_timeout_s if log.failed is None else _FAILED_DRAIN_S)
         broker.close()
         tick.run()
         events.stop()
@@ -404,8 +404,10 @@ async def _serve(
         gc.set_threshold(50_000, 50, 100)
         times.ended("collect")
         started = time.perf_counter()
-        fronts = parts.fronts.values()
-        addresses = {name: address for front in fronts for name, address in front.addresses.items()}
+        front_ends = parts.front_ends.values()
+        addresses = {
+            name: address for front_end in front_ends for name, address in front_end.addresses.items()
+        }
         manager: ServiceManager | None = None
         if membership is None:
             print(ready_line(addresses, config), flush=True)

@@ -206,8 +206,8 @@ class Gateway:
         async with running(config, log, tls, timers=self._clock) as parts:
             self._listeners = {
                 name: listener.port
-                for front in parts.fronts.values()
-                for name, listener in front.listeners.items()
+                for front_end in parts.front_ends.values()
+                for name, listener in front_end.listeners.items()
             }
             self._ready.set()
             await self._stopping.wait()

@@ -73,7 +73,7 @@ class EchoServer:
         self,
         limits: Limits | None = None,
         *,
-        front: str = "amqp",
+        front_end: str = "amqp",
         option: str = "listen",
         buffers: Buffers | None = None,
         **layers: Any,
@@ -90,7 +90,7 @@ class EchoServer:
             self.made.append(Echo(context))
             return self.made[-1]
 
-        listening = listening_socket(front, "127.0.0.1", 0, option=option)
+        listening = listening_socket(front_end, "127.0.0.1", 0, option=option)
         self.listener = Listener(listening, make, context, **layers)
 
     async def reason(self) -> str:

@@ -42,14 +42,14 @@ class _Application:
         state = fields_of(await request.json(), ("state",))["state"]
         if state not in ("stopped", "running"):
             raise HttpError(400, "bad_request", 'state is "stopped" or "running"')
-        fronts = list(api.registry.fronts.values())
+        front_ends = list(api.registry.front_ends.values())
         async with self._changing:
             if state == "stopped":
-                await asyncio.gather(*(front.suspend(_DRAIN_S, but=_STAY) for front in fronts))
+                await asyncio.gather(*(front_end.suspend(_DRAIN_S, but=_STAY) for front_end in front_ends))
             else:
                 try:
-                    for front in fronts:
-                        front.resume()
+                    for front_end in front_ends:
+                        front_end.resume()
                 except StartError as error:
                     raise HttpError(503, "unavailable", str(error)) from error
             if api.forwarder is not None and not request.part:

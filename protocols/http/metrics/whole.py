@@ -43,8 +43,8 @@ ByProtocol = Mapping[str, Totals]
 def totals(api: Management) -> ByProtocol:
     """Messages that clients moved, by protocol and version. It asks every connection: once for a page."""
     found = {name: Totals() for name in ("amqp091", "amqp10", *_MQTT, "native")}
-    for front in _CLIENTS:
-        for spoken, moved in api.registry.totals_by_version(front).items():
+    for front_end in _CLIENTS:
+        for spoken, moved in api.registry.totals_by_version(front_end).items():
             if spoken:
                 found[spoken].add(moved)
     found["http"] = Totals(published=api.messages.published, delivered=api.messages.delivered)

@@ -107,12 +107,12 @@ class Crew:
         if self.leader is not None:
             self.leader.start()
 
-    def serve(self, fronts: dict[str, FrontEnd]) -> None:
+    def serve(self, front_ends: dict[str, FrontEnd]) -> None:
         """The front ends are there: take over the clients that others hand over."""
 
         def take(record: dict[str, Any], data: bytes, given: socket.socket) -> None:
-            front, name = record["place"]
-            fronts[front].listeners[name].take_over(record, data, given)
+            front_end, name = record["place"]
+            front_ends[front_end].listeners[name].take_over(record, data, given)
 
         self.handover.take("client", take)
 

@@ -55,7 +55,7 @@ class Stack(EchoServer):
     """With WebSocket."""
 
     def __init__(self, limits: Limits | None, rules: WebSocketRules) -> None:
-        super().__init__(limits, front="mqtt", option="ws_listen", websocket=rules)
+        super().__init__(limits, front_end="mqtt", option="ws_listen", websocket=rules)
         self.clients: list[Client] = []
 
     async def client(self) -> Client:

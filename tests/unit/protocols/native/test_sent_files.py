@@ -52,9 +52,9 @@ class Server:
 class Stack:
     """A native front end over a log of small segments, hardly any of it in memory."""
 
-    def __init__(self, folder: Path, log: Log, broker: Broker, tick: Tick, port: int, front: Any) -> None:
+    def __init__(self, folder: Path, log: Log, broker: Broker, tick: Tick, port: int, front_end: Any) -> None:
         self.folder, self.log, self.broker, self.tick, self.port = folder, log, broker, tick, port
-        self.front = front
+        self.front_end = front_end
 
     async def fill(self) -> None:
         async with (
@@ -195,13 +195,13 @@ def run(
         tick.schedule()
         tls = "127.0.0.1:0" if shared is not None else ""
         native = NativeOptions(listen="127.0.0.1:0", tls_listen=tls)
-        front = await serve(broker, native, Server(), loop, shared)
-        stack = Stack(folder, log, broker, tick, front.listeners["native"].port, front)
+        front_end = await serve(broker, native, Server(), loop, shared)
+        stack = Stack(folder, log, broker, tick, front_end.listeners["native"].port, front_end)
         try:
             async with asyncio.timeout(LIMIT_S):
                 await scenario(stack)
         finally:
-            await front.drain(1)
+            await front_end.drain(1)
             tick.close()
             broker.close()
             await log.close()
@@ -298,7 +298,7 @@ def test_what_left_the_page_cache_while_it_waited_is_read_by_a_thread(
     async def scenario(stack: Stack) -> None:
         async with taker_of(stack.port, buffer=4096) as taker:
             await asyncio.to_thread(taker.begin)
-            (connection,) = stack.front.connections
+            (connection,) = stack.front_end.connections
             await stack.until(lambda: not connection.writable)
             loads.clear()
             if min(kept_pages(path) for path in stack.segments()) > 0.5:
@@ -316,7 +316,7 @@ def test_a_segment_that_is_deleted_while_it_is_sent(tmp_path: Path, monkeypatch:
         before = stack.opened()
         async with taker_of(stack.port, buffer=4096) as taker:
             await asyncio.to_thread(taker.begin)
-            (connection,) = stack.front.connections
+            (connection,) = stack.front_end.connections
             await stack.until(lambda: not connection.writable)
             assert stack.log.resident.sent
             for path in stack.segments()[:-1]:
@@ -344,10 +344,10 @@ def test_a_receiver_that_goes_in_the_middle(tmp_path: Path) -> None:
         before = stack.opened()
         async with taker_of(stack.port, buffer=4096) as taker:
             await asyncio.to_thread(taker.begin)
-            (connection,) = stack.front.connections
+            (connection,) = stack.front_end.connections
             await stack.until(lambda: not connection.writable)
             taker.socket.close()
-            await stack.until(lambda: not stack.front.connections)
+            await stack.until(lambda: not stack.front_end.connections)
             for _ in range(2):
                 stack.log.resident.forget()
             assert stack.opened() == before
@@ -364,7 +364,7 @@ def test_tls_gets_what_is_read(tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=str(authority.file))
 
     async def scenario(stack: Stack) -> None:
-        port = stack.front.listeners["natives"].port
+        port = stack.front_end.listeners["natives"].port
         async with taker_of(port, context=context) as taker:
             assert await asyncio.to_thread(taker.bodies) == BODIES
             assert stack.log.resident.sent == 0

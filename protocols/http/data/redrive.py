@@ -24,7 +24,7 @@ from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
-    from penstock.protocols.http.shared.taking import Taken
+    from penstock.protocols.http.shared.taking import Delivery
 
 __all__ = ["Redrive"]
 
@@ -38,13 +38,13 @@ _FIELDS: Final = ("max", "reason", "to", "dry_run")
 class _Letter:
     """A dead letter that moves."""
 
-    taken: Taken
+    delivery: Delivery
     to: str
     reason: str
     message: Outgoing
 
     def shown(self) -> dict[str, str]:
-        return {"id": f"0:{self.taken.record.lsn}", "to": self.to, "reason": self.reason}
+        return {"id": f"0:{self.delivery.record.lsn}", "to": self.to, "reason": self.reason}
 
 
 class Redrive:
@@ -68,10 +68,10 @@ class Redrive:
         if reason is not None and reason not in _REASONS:
             raise HttpError(400, "bad_field", f"reason: one of {', '.join(_REASONS)}")
         access.accepting(vhost, access.identity(request))
-        taken = await self._polls.take(request, queue, most, 0, bytes_max=_BYTES_MAX)
+        deliveries = await self._polls.take(request, queue, most, 0, bytes_max=_BYTES_MAX)
         letters: list[_Letter] = []
         try:
-            for one in taken:
+            for one in deliveries:
                 letter = self._letter(one, to, reason)
                 if letter is not None:
                     letters.append(letter)
@@ -84,23 +84,23 @@ class Redrive:
             run = Run(access.broker, messages)
             run.check()
         except BaseException:
-            give_back(taken)
+            give_back(deliveries)
             raise
-        gone = {id(one.taken) for one in moved}
+        gone = {id(one.delivery) for one in moved}
         with access.broker.log.unit():
             run.append()
             for letter in moved:
-                letter.taken.settle()
+                letter.delivery.settle()
             lsn = queue.promise() if moved else 0
-        give_back([one for one in taken if id(one) not in gone])
+        give_back([one for one in deliveries if id(one) not in gone])
         queue.credit_gained()
         await access.kept(lsn, "fsync")
         shown = [letter.shown() for letter in letters]
-        return json_response({"messages": shown, "left": len(taken) - len(moved)})
+        return json_response({"messages": shown, "left": len(deliveries) - len(moved)})
 
-    def _letter(self, taken: Taken, to: str | None, reason: str | None) -> _Letter | None:
+    def _letter(self, delivery: Delivery, to: str | None, reason: str | None) -> _Letter | None:
         """The destination of a message; None: it stays."""
-        shown = self._access.messages.show(taken.record)
+        shown = self._access.messages.show(delivery.record)
         properties = {**shown.properties}
         headers = dict(properties.pop("headers", None) or {})
         deaths = headers.get("x-death")
@@ -117,4 +117,4 @@ class Redrive:
         if kept:
             properties["headers"] = kept
         message = Outgoing(shown.body, None, properties)
-        return _Letter(taken, str(to or of), str(died or ""), message)
+        return _Letter(delivery, str(to or of), str(died or ""), message)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Taken", "each_taken", "take"]
+__all__ = ["Delivery", "each_delivery", "take"]
 
 
 @dataclass(slots=True)
-class Taken:
-    """A message that was taken from a queue."""
+class Delivery:
+    """A message taken from a queue and not settled yet."""
 
     queue: Queue
     seq: int
@@ -55,30 +55,30 @@ class Taken:
         self.cursor.reject(self.seq)
 
 
-def each_taken(queue: Queue, cursor: Cursor, first: int = 0, step: int = 1) -> Iterator[Taken]:
+def each_delivery(queue: Queue, cursor: Cursor, first: int = 0, step: int = 1) -> Iterator[Delivery]:
     """Items first, first + step ... of the last take of the queue's cursor, made as they are asked for."""
     records = cursor.records()
     for at in range(first, len(records), step):
         seq, _, _, count, redelivered = records[at]
         batch, index = cursor.record(at)
-        yield Taken(queue, seq, batch.record(index), redelivered, count)
+        yield Delivery(queue, seq, batch.record(index), redelivered, count)
 
 
-async def take(queue: Queue) -> Taken | None:
+async def take(queue: Queue) -> Delivery | None:
     """One message, or None when the queue is empty."""
-    found: asyncio.Future[Taken | None] = asyncio.get_running_loop().create_future()
+    found: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
 
     def got(cursor: Cursor | None) -> None:
         if cursor is None:
             if not found.done():
                 found.set_result(None)
             return
-        taken = next(each_taken(queue, cursor))
+        delivery = next(each_delivery(queue, cursor))
         if found.done():
-            taken.requeue()
+            delivery.requeue()
             return
-        taken.left = queue.ready_count
-        found.set_result(taken)
+        delivery.left = queue.ready_count
+        found.set_result(delivery)
 
     queue.get(got)
     queue.tick.schedule()

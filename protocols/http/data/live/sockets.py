@@ -45,7 +45,7 @@ from penstock.protocols.http.server.websocket import WsSession, accept
 from penstock.protocols.http.shared.fields import number_of, object_of
 from penstock.protocols.http.shared.keys import Keyed
 from penstock.protocols.http.shared.positions import offset_at
-from penstock.protocols.http.shared.taking import Taken, each_taken
+from penstock.protocols.http.shared.taking import Delivery, each_delivery
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.streams.stream import Stream
@@ -252,9 +252,9 @@ class _Talk:
         consumer, tags = self._consumer_of(fields), fields.get("tags")
         if not isinstance(tags, list) or not all(isinstance(tag, int) for tag in tags):
             raise HttpError(400, "bad_field", "tags is a list of numbers, as messages had them")
-        how = Taken.settle
+        how = Delivery.settle
         if fields["do"] == "nack":
-            how = Taken.reject if fields.get("dead_letter") is True else Taken.requeue
+            how = Delivery.reject if fields.get("dead_letter") is True else Delivery.requeue
         stale = consumer.settle(tags, how)
         if stale:
             raise HttpError(409, "stale_handle", f"tags that are not out (any more): {stale[:10]}")
@@ -295,12 +295,12 @@ class _Listener:
         tail, talk = self.tail, self._talk
         if tail is None:
             return  # it is just being made
-        while talk.session.room and (taken := tail.take()) is not None:
-            if isinstance(taken, tuple):
-                talk.send("event", id=self._id, about=taken[0], event=parsed(taken[1]))
+        while talk.session.is_writable and (delivery := tail.take()) is not None:
+            if isinstance(delivery, tuple):
+                talk.send("event", id=self._id, about=delivery[0], event=parsed(delivery[1]))
                 continue
             talk.sockets.access.messages.delivered += 1
-            talk.send("message", id=self._id, message=shown(talk.sockets.access, taken))
+            talk.send("message", id=self._id, message=shown(talk.sockets.access, delivery))
         if tail.skipped and not tail.pending:
             skipped, tail.skipped = tail.skipped, 0
             talk.send("lagging", id=self._id, skipped=skipped)
@@ -331,7 +331,7 @@ class _Consumer(Keyed):
         self._id = id
         self._queue = queue
         self._left = credit
-        self._out: dict[int, Taken] = {}
+        self._out: dict[int, Delivery] = {}
         self._next = 1
         self.check = check
 
@@ -343,13 +343,13 @@ class _Consumer(Keyed):
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         access = self._talk.sockets.access
         took = 0
-        items = each_taken(self._queue, cursor, first, step)
-        while self._left > 0 and (taken := next(items, None)) is not None:
+        items = each_delivery(self._queue, cursor, first, step)
+        while self._left > 0 and (delivery := next(items, None)) is not None:
             tag, self._next = self._next, self._next + 1
-            self._out[tag] = taken
+            self._out[tag] = delivery
             self._left -= 1
             took += 1
-            self._talk.send("message", id=self._id, tag=tag, message=shown(access, taken))
+            self._talk.send("message", id=self._id, tag=tag, message=shown(access, delivery))
         access.messages.delivered += took
         return took
 
@@ -374,22 +374,22 @@ class _Consumer(Keyed):
         self._left = min(self._left + messages, _CREDIT[2])
         self.flow()
 
-    def settle(self, tags: list[int], how: Callable[[Taken], None]) -> list[int]:
+    def settle(self, tags: list[int], how: Callable[[Delivery], None]) -> list[int]:
         """The fate of deliveries; those that are not out."""
         stale = []
         for tag in tags:
-            taken = self._out.pop(tag, None)
-            if taken is None or taken.is_void:
+            delivery = self._out.pop(tag, None)
+            if delivery is None or delivery.is_void:
                 stale.append(tag)
                 continue
-            how(taken)
+            how(delivery)
         self.flow()
         self._talk.sockets.access.broker.tick.schedule()
         return stale
 
     def close(self) -> None:
         """It is over: what it holds goes back."""
-        self.settle(list(self._out), Taken.requeue)
+        self.settle(list(self._out), Delivery.requeue)
         self._queue.detach(self)
 
 

@@ -33,7 +33,7 @@ from penstock.router.queues.start_position import parse_since
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.pulling.reader import StreamReader
-    from penstock.protocols.http.shared.taking import Taken
+    from penstock.protocols.http.shared.taking import Delivery
 
 __all__ = ["TailHandlers", "position_of"]
 
@@ -135,9 +135,9 @@ class TailHandlers:
             with self._access.watched(request, check):
                 yield b": penstock\n\n"
                 while not (tail.ended or request.gone or request.refusal):
-                    taken = tail.take()
-                    if taken is not None:
-                        yield self._event(taken)
+                    delivery = tail.take()
+                    if delivery is not None:
+                        yield self._event(delivery)
                         continue
                     if tail.skipped:
                         skipped, tail.skipped = tail.skipped, 0
@@ -154,11 +154,11 @@ class TailHandlers:
         finally:
             tail.close()
 
-    def _event(self, taken: Taken | tuple[str, bytes]) -> bytes:
-        if isinstance(taken, tuple):
-            return b"event: %b\ndata: %b\n\n" % (taken[0].encode(), taken[1])
+    def _event(self, delivery: Delivery | tuple[str, bytes]) -> bytes:
+        if isinstance(delivery, tuple):
+            return b"event: %b\ndata: %b\n\n" % (delivery[0].encode(), delivery[1])
         self._access.messages.delivered += 1
-        return b"id: 0:%d\ndata: %b\n\n" % (taken.record.lsn, dumps(shown(self._access, taken)))
+        return b"id: 0:%d\ndata: %b\n\n" % (delivery.record.lsn, dumps(shown(self._access, delivery)))
 
 
 def last_event(request: Request) -> int:

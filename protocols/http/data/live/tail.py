@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.server.messages import HttpError
-from penstock.protocols.http.shared.taking import Taken
+from penstock.protocols.http.shared.taking import Delivery
 from penstock.router.authorization.identity import BROKER, Actor, Identity
 from penstock.router.errors import AccessRefused, NotFound, TopicRefused
 from penstock.router.names import binding_key, text, wire
@@ -55,7 +55,7 @@ class Tail:
         self._close = close
         self._size = 0
         self._last_lsn = 0
-        self.pending: deque[Taken] = deque()
+        self.pending: deque[Delivery] = deque()
         self.skipped = 0
         self.ended = ""
         """Why nothing more comes."""
@@ -76,9 +76,9 @@ class Tail:
                 self.skipped += 1
             else:
                 batch, index = cursor.record(at)
-                taken = Taken(self._queue, seq, batch.record(index), redelivered, count)
-                self.pending.append(taken)
-                self._size += len(taken.record.body) + 256
+                delivery = Delivery(self._queue, seq, batch.record(index), redelivered, count)
+                self.pending.append(delivery)
+                self._size += len(delivery.record.body) + 256
             cursor.settle(seq)
             took += 1
         self._more()
@@ -88,16 +88,16 @@ class Tail:
         self.ended = self.ended or reason
         self._more()
 
-    def take(self) -> Taken | None:
+    def take(self) -> Delivery | None:
         """The next one."""
         if not self.pending:
             return None
-        taken = self.pending.popleft()
+        delivery = self.pending.popleft()
         waited = self._size > PENDING_MAX
-        self._size -= len(taken.record.body) + 256
+        self._size -= len(delivery.record.body) + 256
         if waited and self._size <= PENDING_MAX:
             self._queue.credit_gained()
-        return taken
+        return delivery
 
     def close(self) -> None:
         """The listener is gone."""

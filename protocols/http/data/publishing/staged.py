@@ -18,7 +18,7 @@ from penstock.protocols.http.server.messages import HttpError
 if TYPE_CHECKING:
     from penstock.protocols.http.data.publishing.destinations import Ready
     from penstock.protocols.http.data.pulling.leases import Lease, Leases
-    from penstock.protocols.http.shared.taking import Taken
+    from penstock.protocols.http.shared.taking import Delivery
     from penstock.subscriptions.queue.queue import Queue
     from penstock.subscriptions.tick.tick import Tick
 
@@ -41,7 +41,7 @@ class Settling:
 
     queue: Queue
     handle: str
-    how: Callable[[Taken], None]
+    how: Callable[[Delivery], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -112,9 +112,9 @@ class Staged:
         self._size += size + len(messages) * _MESSAGE_SIZE
         return first
 
-    def settle(self, one: Transaction, leases: Iterable[Lease], how: Callable[[Taken], None]) -> None:
+    def settle(self, one: Transaction, leases: Iterable[Lease], how: Callable[[Delivery], None]) -> None:
         """Stage what becomes of deliveries, which stay leased. Raises HttpError 413."""
-        staged = {lease.handle: Settling(lease.taken.queue, lease.handle, how) for lease in leases}
+        staged = {lease.handle: Settling(lease.delivery.queue, lease.handle, how) for lease in leases}
         self._check(one, len(staged.keys() - one.settling.keys()), 0)
         one.settling |= staged
         for lease in staged.values():

@@ -39,7 +39,7 @@ from penstock.protocols.http.shared.fields import destination, number_of, object
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.publishing.staged import Staged, Transaction
-    from penstock.protocols.http.shared.taking import Taken
+    from penstock.protocols.http.shared.taking import Delivery
     from penstock.router.authorization.identity import Identity
     from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.queue.queue import Queue
@@ -190,7 +190,7 @@ class Transactions:
     def _do(
         self,
         messages: Sequence[Ready],
-        ending: Sequence[tuple[Lease, Callable[[Taken], None]]],
+        ending: Sequence[tuple[Lease, Callable[[Delivery], None]]],
         once: Once | None,
     ) -> list[Kept]:
         """Do it, as one unit: the result of each message, and last the LSN of what queues keep of their
@@ -206,7 +206,7 @@ class Transactions:
             lsns = run.append()
             for lease, how in ending:
                 self._all_leases.end(lease, how)
-            queues = list(dict.fromkeys(lease.taken.queue for lease, _ in ending))
+            queues = list(dict.fromkeys(lease.delivery.queue for lease, _ in ending))
             results: list[Kept] = list(zip(lsns, run.routed, strict=True))
             results.append((max((queue.promise() for queue in queues), default=0), None))
             if once is not None:

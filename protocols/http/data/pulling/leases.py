@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.server.messages import HttpError
-from penstock.protocols.http.shared.taking import Taken
+from penstock.protocols.http.shared.taking import Delivery
 from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Lease:
     """A message that somebody works on."""
 
     handle: str
-    taken: Taken
+    delivery: Delivery
     ends_at: float
     member: Member | None
     window: Window | None = None
@@ -59,10 +59,12 @@ class Leases:
     def __len__(self) -> int:
         return len(self._leases)
 
-    def add(self, taken: Taken, lease_s: float, member: Member | None, window: Window | None = None) -> Lease:
+    def add(
+        self, delivery: Delivery, lease_s: float, member: Member | None, window: Window | None = None
+    ) -> Lease:
         """Begin one."""
         self._count += 1
-        lease = Lease(f"{self._prefix}{self._count:x}", taken, self._clock() + lease_s, member, window)
+        lease = Lease(f"{self._prefix}{self._count:x}", delivery, self._clock() + lease_s, member, window)
         self._leases[lease.handle] = lease
         heapq.heappush(self._ends, (lease.ends_at, lease.handle))
         return lease
@@ -70,9 +72,9 @@ class Leases:
     def get(self, queue: Queue, handle: object) -> Lease | None:
         """The lease of a handle; None: it is stale, or another queue's."""
         lease = self._leases.get(handle) if isinstance(handle, str) else None
-        if lease is None or lease.taken.queue is not queue:
+        if lease is None or lease.delivery.queue is not queue:
             return None
-        if lease.taken.is_void:
+        if lease.delivery.is_void:
             del self._leases[lease.handle]
             return None
         return lease
@@ -86,8 +88,10 @@ class Leases:
 
     def up_to(self, lease: Lease) -> list[Lease]:
         """It, and the leases of its consumer that come before it."""
-        last, member = lease.taken.record.lsn, lease.member
-        return [one for one in self._leases.values() if one.member is member and one.taken.record.lsn <= last]
+        last, member = lease.delivery.record.lsn, lease.member
+        return [
+            one for one in self._leases.values() if one.member is member and one.delivery.record.lsn <= last
+        ]
 
     def extend(self, lease: Lease, lease_s: float) -> None:
         """It takes longer."""
@@ -100,20 +104,20 @@ class Leases:
         lease = self._leases[handle]
         lease.ends_at = max(lease.ends_at, ends_at)
 
-    def end(self, lease: Lease, how: Callable[[Taken], None]) -> None:
+    def end(self, lease: Lease, how: Callable[[Delivery], None]) -> None:
         """It is over, `how` says what becomes of the message."""
         del self._leases[lease.handle]
-        how(lease.taken)
+        how(lease.delivery)
         if lease.window is not None:
-            lease.window.released(lease.taken)
+            lease.window.released(lease.delivery)
 
     def end_later(self, lease: Lease, delay_s: float) -> None:
         """It is over, and the message is given back after a while; after a restart at once."""
-        taken = lease.taken
-        self.end(lease, Taken.unhold)
-        self._tick.after(delay_s, lambda: requeue(taken))
+        delivery = lease.delivery
+        self.end(lease, Delivery.unhold)
+        self._tick.after(delay_s, lambda: requeue(delivery))
 
-    def end_all(self, member: Member, how: Callable[[Taken], None]) -> None:
+    def end_all(self, member: Member, how: Callable[[Delivery], None]) -> None:
         """All of a consumer are over."""
         for lease in [one for one in self._leases.values() if one.member is member]:
             self.end(lease, how)
@@ -129,15 +133,15 @@ class Leases:
             if lease.ends_at > now:  # extended meanwhile
                 heapq.heappush(self._ends, (lease.ends_at, handle))
                 continue
-            what = f"a message of {lease.taken.queue!r} could not be given back when its lease ended"
+            what = f"a message of {lease.delivery.queue!r} could not be given back when its lease ended"
             guarded(logger, what, self.end, lease, requeue)
 
 
-def settle(taken: Taken) -> None:
+def settle(delivery: Delivery) -> None:
     """The message is done."""
-    taken.settle()
+    delivery.settle()
 
 
-def requeue(taken: Taken) -> None:
+def requeue(delivery: Delivery) -> None:
     """The message goes back to its place."""
-    taken.requeue()
+    delivery.requeue()

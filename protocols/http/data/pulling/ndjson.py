@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.pulling.polls import give_back
 from penstock.protocols.http.server.messages import HttpError, Request, dumps
-from penstock.protocols.http.shared.taking import Taken, each_taken
+from penstock.protocols.http.shared.taking import Delivery, each_delivery
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.queue.emptiness import look
 
@@ -44,7 +44,7 @@ class Window:
         self._bytes_max = bytes_max
         self._pending_bytes = 0
         self._held = 0
-        self.pending: deque[Taken] = deque()
+        self.pending: deque[Delivery] = deque()
         self.more = asyncio.Event()
         """There is something to take, or it ended."""
         self.ended = ""
@@ -57,10 +57,10 @@ class Window:
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         took = 0
-        items = each_taken(self._queue, cursor, first, step)
-        while self.credit() > 0 and (taken := next(items, None)) is not None:
-            self.pending.append(taken)
-            self._pending_bytes += len(taken.record.body)
+        items = each_delivery(self._queue, cursor, first, step)
+        while self.credit() > 0 and (delivery := next(items, None)) is not None:
+            self.pending.append(delivery)
+            self._pending_bytes += len(delivery.record.body)
             self._held += 1
             took += 1
         self.more.set()
@@ -79,17 +79,17 @@ class Window:
         self.ended = self.ended or reason
         self.more.set()
 
-    def take(self) -> Taken | None:
+    def take(self) -> Delivery | None:
         """The next one, which is leased from now on."""
         if not self.pending:
             return None
-        taken = self.pending.popleft()
-        self._pending_bytes -= len(taken.record.body)
-        return taken
+        delivery = self.pending.popleft()
+        self._pending_bytes -= len(delivery.record.body)
+        return delivery
 
-    def released(self, taken: Taken) -> None:
+    def released(self, delivery: Delivery) -> None:
         """The lease of one is over."""
-        if taken.is_void:
+        if delivery.is_void:
             return  # it counts no more since `void`
         self._held -= 1
         if not self.ended and not self._queue.deleted:
@@ -114,7 +114,7 @@ async def lines(
     queue: Queue,
     window: Window,
     member: Member | None,
-    lease: Callable[[Taken], dict[str, Any]],
+    lease: Callable[[Delivery], dict[str, Any]],
     wait_s: float | None,
 ) -> AsyncGenerator[bytes, None]:
     """The lines of a window that is attached; `lease` begins the lease of a message and shows it."""
@@ -125,10 +125,10 @@ async def lines(
     try:
         queue.credit_gained(member or window)
         while not (request.gone or request.refusal or window.ended):
-            taken = window.take()
-            if taken is not None:
+            delivery = window.take()
+            if delivery is not None:
                 last_at = loop.time()
-                yield dumps(lease(taken)) + b"\n"
+                yield dumps(lease(delivery)) + b"\n"
                 continue
             window.more.clear()
             queue.credit_gained(member or window)  # taking made room

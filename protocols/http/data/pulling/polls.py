@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.server.messages import HttpError, Request
-from penstock.protocols.http.shared.taking import Taken, each_taken
+from penstock.protocols.http.shared.taking import Delivery, each_delivery
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
 from penstock.subscriptions.queue.emptiness import look
 
@@ -49,28 +49,28 @@ class Poll:
         """Told when there is something to look at; None while nobody waits."""
         self._bytes_max = bytes_max
         self._size = 0
-        self.taken: list[Taken] = []
+        self.deliveries: list[Delivery] = []
         self.gone = ""
         """Why the queue let go of it."""
 
     def satisfied(self) -> bool:
         """Whether it has the messages and bytes that it waits for, or may have no more."""
         messages, size = self._least
-        return bool(self.taken) and (
-            (len(self.taken) >= messages and self._size >= size) or self.credit() <= 0
+        return bool(self.deliveries) and (
+            (len(self.deliveries) >= messages and self._size >= size) or self.credit() <= 0
         )
 
     def credit(self) -> int:
         if self.gone or self._size >= self._bytes_max:
             return 0
-        return self._wanted - len(self.taken)
+        return self._wanted - len(self.deliveries)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         took = 0
-        items = each_taken(self._queue, cursor, first, step)
-        while self.credit() > 0 and (taken := next(items, None)) is not None:
-            self.taken.append(taken)
-            self._size += len(taken.record.body)
+        items = each_delivery(self._queue, cursor, first, step)
+        while self.credit() > 0 and (delivery := next(items, None)) is not None:
+            self.deliveries.append(delivery)
+            self._size += len(delivery.record.body)
             took += 1
         if self.satisfied():
             self.wake()
@@ -78,7 +78,7 @@ class Poll:
 
     def void(self) -> None:
         """Its deliveries are void: its subscription goes on elsewhere."""
-        self.taken.clear()
+        self.deliveries.clear()
         self._size = 0
 
     def cancelled(self, reason: str) -> None:
@@ -108,7 +108,7 @@ class Polls:
         bytes_max: int = BYTES_MAX,
         least: tuple[int, int] = (1, 0),
         member: Member | None = None,
-    ) -> list[Taken]:
+    ) -> list[Delivery]:
         """Up to `wanted` messages, as soon as there are some; none when there were none for `wait_s` seconds.
 
         Args:
@@ -134,7 +134,7 @@ class Polls:
         except QueueGone as error:
             raise HttpError(404, "not_found", error.message) from error
         except asyncio.CancelledError:
-            give_back(poll.taken)
+            give_back(poll.deliveries)
             raise
         finally:
             if member is None:
@@ -142,11 +142,11 @@ class Polls:
             else:
                 member.end(poll)
         if request.gone or request.refusal is not None:
-            give_back(poll.taken)
+            give_back(poll.deliveries)
             raise request.refusal or HttpError(400, "malformed", "the client broke off")
-        if poll.gone and not poll.taken:
+        if poll.gone and not poll.deliveries:
             raise HttpError(404, "not_found", poll.gone)
-        return poll.taken
+        return poll.deliveries
 
     async def _wait(self, request: Request, queue: Queue, poll: Poll, wait_s: float) -> None:
         """Until the poll has something, its time is up, or nobody waits for it any more."""
@@ -163,14 +163,14 @@ class Polls:
         try:
             await poll.done
             poll.done = loop.create_future()
-            look(queue, lambda: bool(poll.taken or poll.gone or request.gone), poll.wake)
+            look(queue, lambda: bool(poll.deliveries or poll.gone or request.gone), poll.wake)
             await poll.done
         finally:
             self._parked -= 1
             timer.cancel()
 
 
-def give_back(taken: list[Taken]) -> None:
+def give_back(deliveries: list[Delivery]) -> None:
     """Nobody gets them."""
-    for one in taken:
+    for one in deliveries:
         one.requeue()

@@ -28,7 +28,7 @@ from penstock.protocols.http.data.pulling.ndjson import Window, attach, lines
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX, Polls
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import check_fields, number_of, object_of, optional_object
-from penstock.protocols.http.shared.taking import Taken
+from penstock.protocols.http.shared.taking import Delivery
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.streams.subscription import Subscription
 
@@ -97,11 +97,13 @@ class Puller:
                 stream=self._lines(request, source, window, member, lease_ms / 1000, wait_s),
             )
         with access.watched(request):
-            taken = await self._polls.take(
+            deliveries = await self._polls.take(
                 request, source, wanted, wait_ms / 1000, bytes_max=bytes_max, least=least, member=member
             )
-        access.messages.delivered += len(taken)
-        answer: dict[str, Any] = {"messages": [self._lease(one, lease_ms / 1000, member) for one in taken]}
+        access.messages.delivered += len(deliveries)
+        answer: dict[str, Any] = {
+            "messages": [self._lease(one, lease_ms / 1000, member) for one in deliveries]
+        }
         if member is not None and source.kind is Kind.FAILOVER:
             answer["active"] = member.is_active
         return json_response(answer)
@@ -133,9 +135,9 @@ class Puller:
         lease_s: float,
         wait_s: float | None,
     ) -> AsyncGenerator[bytes, None]:
-        def lease(taken: Taken) -> dict[str, Any]:
+        def lease(delivery: Delivery) -> dict[str, Any]:
             self._access.messages.delivered += 1
-            return self._lease(taken, lease_s, member, window)
+            return self._lease(delivery, lease_s, member, window)
 
         self._windows += 1
         try:
@@ -147,10 +149,10 @@ class Puller:
             self._windows -= 1
 
     def _lease(
-        self, taken: Taken, lease_s: float, member: Member | None, window: Window | None = None
+        self, delivery: Delivery, lease_s: float, member: Member | None, window: Window | None = None
     ) -> dict[str, Any]:
-        lease = self._leases.add(taken, lease_s, member, window)
-        return {**shown(self._access, taken), "handle": lease.handle}
+        lease = self._leases.add(delivery, lease_s, member, window)
+        return {**shown(self._access, delivery), "handle": lease.handle}
 
     # Settling
 
@@ -176,7 +178,7 @@ class Puller:
     async def _settle(
         self,
         request: Request,
-        how_of: Callable[[dict[str, Any]], Callable[[Taken], None] | float],
+        how_of: Callable[[dict[str, Any]], Callable[[Delivery], None] | float],
         fields: tuple[str, ...],
     ) -> Response:
         """`how_of` reads from `fields` what becomes of messages, or after how many seconds they go back."""
@@ -261,7 +263,7 @@ class Puller:
         self._access.broker.tick.schedule()
 
 
-def _given_back(body: dict[str, Any]) -> Callable[[Taken], None] | float:
+def _given_back(body: dict[str, Any]) -> Callable[[Delivery], None] | float:
     delay_ms = number_of(body, "delay_ms", _DELAY_MS)
     dead_letter = body.get("dead_letter", False)
     if not isinstance(dead_letter, bool):
@@ -271,22 +273,22 @@ def _given_back(body: dict[str, Any]) -> Callable[[Taken], None] | float:
             400, "bad_field", "delay_ms: what is dead-lettered does not come back: set one of them"
         )
     if dead_letter:
-        return Taken.reject
+        return Delivery.reject
     return delay_ms / 1000 if delay_ms else requeue
 
 
-def shown(access: Access, taken: Taken) -> dict[str, Any]:
+def shown(access: Access, delivery: Delivery) -> dict[str, Any]:
     """A message as pull and tail show it."""
-    message = access.messages.show(taken.record)
+    message = access.messages.show(delivery.record)
     properties = message.properties
     headers = properties.pop("headers", {})
     item: dict[str, Any] = {
-        "id": f"0:{taken.record.lsn}",
+        "id": f"0:{delivery.record.lsn}",
         "exchange": message.exchange,
         "routing_key": message.routing_key,
-        "deliveries": taken.deliveries + 1,
-        "redelivered": taken.redelivered,
-        "published_at": taken.record.ts,
+        "deliveries": delivery.deliveries + 1,
+        "redelivered": delivery.redelivered,
+        "published_at": delivery.record.ts,
         "headers": headers,
         **properties,
     }

@@ -62,11 +62,11 @@ class StreamReader:
                 more={"earliest": stream.first_offset},
             )
         reader = stream.reader(offset)
-        taken = await self._polls.take(request, reader, wanted, wait_ms / 1000, bytes_max=bytes_max)
-        self._access.messages.delivered += len(taken)
+        deliveries = await self._polls.take(request, reader, wanted, wait_ms / 1000, bytes_max=bytes_max)
+        self._access.messages.delivered += len(deliveries)
         messages = []
         following = max(offset, stream.first_offset)
-        for one in taken:
+        for one in deliveries:
             at = stream.base + stream.feed.index_of(one.record.lsn)
             following = at + 1
             messages.append({"offset": at, **shown(self._access, one)})

@@ -56,10 +56,10 @@ class _Health:
         name = vhost.declare_queue("", actor, auto_delete=False).name
         try:
             api.messages.publish(vhost, actor.identity, "", name, {}, b"test_message")
-            taken = await take(vhost.queue(name, actor))
-            if taken is None or taken.record.body != b"test_message":
+            delivery = await take(vhost.queue(name, actor))
+            if delivery is None or delivery.record.body != b"test_message":
                 raise HttpError(503, "failed", "the test message did not come back")
-            taken.settle()
+            delivery.settle()
         finally:
             vhost.delete_queue(name, actor)
         return json_response({"status": "ok"})

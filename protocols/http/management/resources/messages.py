@@ -14,7 +14,7 @@ from penstock.protocols.http.management.context import (
 )
 from penstock.protocols.http.management.resources.exchanges import exchange_name
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.taking import Taken, take
+from penstock.protocols.http.shared.taking import Delivery, take
 from penstock.protocols.http.shared.traffic import check_accepting
 from penstock.router.errors import NotFound
 
@@ -80,27 +80,27 @@ class _Messages:
         if name not in vhost.queues:
             raise HttpError(404, "not_found", f"NOT_FOUND - no queue '{name}' in vhost '{vhost.name}'")
         queue = vhost.queue(name, api.actor(request))
-        taken: list[Taken] = []
+        deliveries: list[Delivery] = []
         size = 0
         try:
-            while len(taken) < count and size < _GET_BYTES_MAX and not request.gone:
+            while len(deliveries) < count and size < _GET_BYTES_MAX and not request.gone:
                 one = await take(queue)
                 if one is None:
                     break
                 size += len(one.record.body)
-                taken.append(one)
+                deliveries.append(one)
             limit = None if truncate is None else int(truncate)
-            shown = [self._shown(one, encoding, limit) for one in taken]
+            shown = [self._shown(one, encoding, limit) for one in deliveries]
         finally:
-            for one in taken:
+            for one in deliveries:
                 _finish(one, mode, gone=request.gone)
             queue.credit_gained()
             api.broker.tick.schedule()
-        api.messages.delivered += len(taken)
+        api.messages.delivered += len(deliveries)
         return json_response(shown)
 
-    def _shown(self, taken: Taken, encoding: str, truncate: int | None) -> dict[str, Any]:
-        message = self._api.messages.show(taken.record)
+    def _shown(self, delivery: Delivery, encoding: str, truncate: int | None) -> dict[str, Any]:
+        message = self._api.messages.show(delivery.record)
         body = message.body if truncate is None else message.body[:truncate]
         text = None
         if encoding == "auto":
@@ -110,10 +110,10 @@ class _Messages:
                 text = None
         return {
             "payload_bytes": len(message.body),
-            "redelivered": taken.redelivered,
+            "redelivered": delivery.redelivered,
             "exchange": message.exchange,
             "routing_key": message.routing_key,
-            "message_count": taken.left,
+            "message_count": delivery.left,
             "properties": message.properties or [],
             "payload": text if text is not None else base64.b64encode(body).decode("ascii"),
             "payload_encoding": "string" if text is not None else "base64",
@@ -131,10 +131,10 @@ def _payload(text: str, encoding: str) -> bytes:
         raise HttpError(400, "bad_request", "the payload is not base64") from error
 
 
-def _finish(taken: Taken, mode: str, *, gone: bool) -> None:
+def _finish(delivery: Delivery, mode: str, *, gone: bool) -> None:
     if gone or mode.endswith("requeue_true"):
-        taken.requeue()
+        delivery.requeue()
     elif mode.startswith("ack"):
-        taken.settle()
+        delivery.settle()
     else:
-        taken.reject()
+        delivery.reject()

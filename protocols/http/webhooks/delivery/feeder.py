@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.protocols.http.shared.keys import Keyed
-from penstock.protocols.http.shared.taking import Taken, each_taken
+from penstock.protocols.http.shared.taking import Delivery, each_delivery
 from penstock.protocols.http.shared.traffic import Messages
 from penstock.subscriptions.streams.replay import Replay
 from penstock.subscriptions.streams.stream import Reader
@@ -27,7 +27,7 @@ __all__ = ["Feeder", "Held"]
 class Held:
     """A message that a webhook holds."""
 
-    taken: Taken
+    delivery: Delivery
     feeder: Feeder
 
 
@@ -56,7 +56,7 @@ class Feeder(Keyed):
         self._room = room
         self._took = took
         self._lost = lost
-        self._out: dict[int, Taken] = {}
+        self._out: dict[int, Delivery] = {}
 
     @property
     def is_finished(self) -> bool:
@@ -72,14 +72,14 @@ class Feeder(Keyed):
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         held = []
         took = 0
-        for taken in each_taken(self.queue, cursor, first, step):
+        for delivery in each_delivery(self.queue, cursor, first, step):
             took += 1
-            if self._last_lsn and taken.record.lsn > self._last_lsn:
+            if self._last_lsn and delivery.record.lsn > self._last_lsn:
                 self.ended = True
-                taken.settle()
+                delivery.settle()
                 continue
-            self._out[taken.seq] = taken
-            held.append(Held(taken, self))
+            self._out[delivery.seq] = delivery
+            held.append(Held(delivery, self))
         if self._left is not None:
             self._left -= len(held)
             self.ended = self._left == 0
@@ -98,15 +98,15 @@ class Feeder(Keyed):
 
     def settle(self, held: Held) -> None:
         """It is done."""
-        if self._out.get(held.taken.seq) is held.taken:
-            del self._out[held.taken.seq]
-            held.taken.settle()
+        if self._out.get(held.delivery.seq) is held.delivery:
+            del self._out[held.delivery.seq]
+            held.delivery.settle()
 
     def stop(self) -> None:
         """Take nothing more, and give back what is out."""
         self.queue.detach(self)
         # A reader has nothing to give back: its place is kept, and it is read again from there.
         if not isinstance(self.queue, Reader | Replay):
-            for taken in self._out.values():
-                taken.requeue()
+            for delivery in self._out.values():
+                delivery.requeue()
         self._out.clear()

@@ -74,9 +74,9 @@ class Ledger:
         """A message, to be encoded."""
         held = item.name
         assert isinstance(held, Held)
-        record = held.taken.record
+        record = held.delivery.record
         message = self._context.messages.show(record)
-        return Outgoing(record.lsn, record.ts, held.taken.queue.name, self._vhost.name, message)
+        return Outgoing(record.lsn, record.ts, held.delivery.queue.name, self._vhost.name, message)
 
     def _apply(self, verdict: Verdict) -> None:
         store, key = self._context.store, self._webhook.key
@@ -84,28 +84,28 @@ class Ledger:
             held = item.name
             assert isinstance(held, Held)
             if item.attempts:
-                store.done(key, held.taken.record.lsn)
+                store.done(key, held.delivery.record.lsn)
             held.feeder.settle(held)
         for item in verdict.dead:
             held = item.name
             assert isinstance(held, Held)
-            store.done(key, held.taken.record.lsn)
+            store.done(key, held.delivery.record.lsn)
             self._bury(item, held)
             held.feeder.settle(held)
             # In the same unit as its letter: the two never disagree after a crash.
-            held.taken.queue.promise()
+            held.delivery.queue.promise()
         for item in verdict.again:
             held = item.name
             assert isinstance(held, Held)
-            if isinstance(held.taken.queue, Replay):
+            if isinstance(held.delivery.queue, Replay):
                 continue  # which ends with the process
-            store.keep(key, held.taken.record.lsn, Progress(item.attempts, item.first_s, item.due_s))
+            store.keep(key, held.delivery.record.lsn, Progress(item.attempts, item.first_s, item.due_s))
 
     def _bury(self, item: Item, held: Held) -> None:
         """Put a dead letter, which keeps the message's keys and its id."""
-        broker, record = self._context.broker, held.taken.record
+        broker, record = self._context.broker, held.delivery.record
         assert broker.rewrite is not None  # the gateway is opened with it
-        death = Death(held.taken.queue.name, "rejected", broker.log.now_ms() // 1000, None)
+        death = Death(held.delivery.queue.name, "rejected", broker.log.now_ms() // 1000, None)
         letter = broker.rewrite(record, death)
         outgoing = self.outgoing(item)
         props = self._context.messages.with_header(letter.props, ID_HEADER, id_of(outgoing))
@@ -128,7 +128,7 @@ class Ledger:
     ) -> None:
         """One entry of the delivery log."""
         name = attempts_queue(self._webhook.name)
-        positions = [item.name.taken.record.lsn for item in chosen if isinstance(item.name, Held)]
+        positions = [item.name.delivery.record.lsn for item in chosen if isinstance(item.name, Held)]
         entry = {
             "webhook": self._webhook.name,
             "ids": ids,

@@ -269,7 +269,7 @@ class Worker:
     def _took(self, held: list[Held]) -> None:
         now_s = self._now_s()
         for one in held:
-            record = one.taken.record
+            record = one.delivery.record
             if self._matcher is not None and not self._matcher.matches(self._context.messages.show(record)):
                 self.counts.filtered += 1
                 one.feeder.settle(one)
@@ -285,7 +285,7 @@ class Worker:
         settings = self.webhook.settings
         if settings.ordering != "key":
             return ""
-        message = self._context.messages.show(held.taken.record)
+        message = self._context.messages.show(held.delivery.record)
         if settings.ordering_key == "routing_key":
             return message.routing_key
         headers = message.properties.get("headers") or {}

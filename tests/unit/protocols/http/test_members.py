@@ -16,7 +16,7 @@ from penstock.protocols.http.data.pulling.members import IDLE_S, Member, Members
 from penstock.protocols.http.data.pulling.polls import Poll
 from penstock.protocols.http.server.app import ErrorTexts
 from penstock.protocols.http.server.messages import HttpError
-from penstock.protocols.http.shared.taking import Taken
+from penstock.protocols.http.shared.taking import Delivery
 from penstock.protocols.http.shared.traffic import Messages
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.router.authorization.identity import Identity
@@ -50,7 +50,7 @@ class Consumers:
     def subscription(self) -> Subscription:
         return self.world.broker.vhost("/").subscriptions.get("t", "s")
 
-    def pull(self, member: Member, wanted: int = 100) -> list[Taken]:
+    def pull(self, member: Member, wanted: int = 100) -> list[Delivery]:
         """The messages that a member gets at once."""
         done: Any = Future()
         poll = Poll(self.subscription, wanted, done)
@@ -58,7 +58,7 @@ class Consumers:
         self.subscription.credit_gained()
         self.world.settle()
         member.end(poll)
-        return poll.taken
+        return poll.deliveries
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_a_key_goes_to_nobody_else_while_one_has_messages_of_it(http: Consumers)
     sent = [(f"k{n % 8}", b"%d" % n) for n in range(64)]
     http.sender.send(keyed(1, 0, sent))
     leases = [http.leases.add(one, 3600, member) for one in http.pull(member)]
-    mine = {lease.taken.record.body for lease in leases}
+    mine = {lease.delivery.record.body for lease in leases}
     theirs = set(native.bodies())
     assert mine and theirs and not mine & theirs and len(mine | theirs) == 64
     key_of = {body: key for key, body in sent}
@@ -135,7 +135,7 @@ def test_a_key_goes_to_nobody_else_while_one_has_messages_of_it(http: Consumers)
     for lease in leases:
         http.leases.end(lease, settle)
     http.subscription.detach(member)
-    kept = key_of[held.taken.record.body]
+    kept = key_of[held.delivery.record.body]
     freed = next(key for key in sorted(keys) if key != kept)
     http.sender.send(keyed(1, 64, [(kept, b"waits"), (freed, b"goes")]))
     assert native.bodies() == [b"goes"]

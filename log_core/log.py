@@ -160,7 +160,7 @@ class Log(StoredLog):
 
         Args:
             data_dir: Made when it does not exist.
-            options: What to keep and when to sync.
+            options: Limits of retention, caches and syncs.
             clock: Seconds since the epoch.
             files: The operating system; a replica's, or a test's own to make it fail.
             committer: Makes that which syncs, from `files` and a function to tell (see `Committer`).

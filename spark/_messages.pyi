@@ -9,7 +9,7 @@ COLUMNS: tuple[str, ...]
 
 Column = tuple[int, Buffer | None, Buffer | None, Buffer | None]
 """(first row, bitmap of validity or None: none is null, int32 offsets of text and lists, values), as Arrow
-has them. Whoever gives them has checked that they are whole (`RecordBatch.validate`)."""
+has them. The caller has checked that they are whole (`RecordBatch.validate`)."""
 
 @final
 class Encoder:

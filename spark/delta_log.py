@@ -2,8 +2,8 @@
 
 A commit is a new file _delta_log/VERSION.json (20 digits); now and then VERSION.checkpoint.parquet has all so
 far, and _last_checkpoint names it (Delta's PROTOCOL.md, "Delta Log Entries", "Checkpoints"). A power cut may
-leave any of them missing or cut off, and the files that deltalake wrote when it compacted, too. What a job
-notes as done was made durable before, so nothing of it is lost when `mend` takes the rest back.
+leave any of them missing or cut off, and the files that deltalake wrote when it compacted, too. Work that
+a job notes as done was durable before, so none of it is lost when `mend` takes the rest back.
 
 How far back that goes. A job makes its commit durable, and those before it, before it makes the next one; so
 of two commits of one job (their `txn` names it) the older one is on the disk, and what a cut tore lies behind

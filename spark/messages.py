@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["SHARES", "Envelope", "Numbers", "Part", "encoder", "parts"]
 
 SHARES: Final = 32
-"""Producers of a run whose messages are numbered by key: as many tasks can publish them. What was sent under
-the names that come of it is known by them, so this stays as it is."""
+"""Producers of a run whose messages are numbered by key: as many tasks can publish them. The gateway knows
+messages by the names made of it, so this number stays as it is."""
 
 
 @dataclass(frozen=True)

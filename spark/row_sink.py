@@ -1,7 +1,7 @@
 """The rows of a stream into a table, each micro-batch once: for pipelines that make rows of their own.
 
 The sink `penstock-rows` is told in the table which micro-batches of which query it has, so one that comes
-again is skipped. What a query knows besides (its state, how far it read) is in its checkpoint alone: with
+again is skipped. The rest of a query (its state, how far it read) is in its checkpoint alone: with
 another checkpoint it is another query, and is refused on a table that has rows.
 """
 

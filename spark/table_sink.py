@@ -2,7 +2,7 @@
 
 The source `penstock-ranges` hands each task not rows but where its rows lie; the sink `penstock-table` reads
 them there and writes Parquet with pyarrow. So no payload goes through the JVM, which is several times cheaper
-than its Parquet writer. What a task wrote counts when the commit of its micro-batch lists it (`tables`).
+than its Parquet writer. The files of a task count when the commit of its micro-batch lists it (`tables`).
 
 A micro-batch that comes again (its commit was lost) finds the table's position at its end and is skipped.
 """

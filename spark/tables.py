@@ -42,8 +42,8 @@ class Table(Protocol):
     def create(self, schema: pa.Schema, moment: str = "append_time") -> None:
         """Make the table if there is none, partitioned by the day of the column `moment`.
 
-        Formats without such partitions have the column `event_date` besides. What a power cut left half
-        done is put right.
+        Formats without such partitions have the column `event_date` besides. Changes that a power cut left
+        half done are put right.
 
         Raises SparkError when it has other columns.
         """

@@ -3,7 +3,7 @@
 
 A block is a batch of kind BLOCK without records of its own. Its blob is one zstd frame, its CRC that of the
 frame, so that nothing is decoded that is not what was written; `raw` in its header says how many bytes come
-out, at most 4 MiB, and no more are taken. What comes out are whole batches of records, as they would lie in
+out, at most 4 MiB, and no more are taken. The result is whole batches of records, as they would lie in
 the file without it. A reader that wants one of them reads and decodes one block.
 
     | header 96: kind 5, codec 2, count 0, base_lsn = first LSN, base_pos = LSN behind the last record |

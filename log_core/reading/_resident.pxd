@@ -13,7 +13,7 @@ cdef struct Run:
 
 
 # Count a batch that is to be handed on whole, `small` of those before it being small: False when its records had
-# better be taken out of it, for too many are. What is stored one by one is not sent in batches.
+# better be taken out of it, for too many are. Records stored one by one are not sent in batches.
 cdef bint is_worth(const BatchHeader* head, int* small) noexcept
 
 

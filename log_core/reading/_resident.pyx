@@ -3,8 +3,8 @@
 
 Older batches mostly lie in the system's page cache still. A batch that is handed on as it is stored
 need not become an object of ours for that: it is read to where it is sent from, by a read that does not wait
-(RWF_NOWAIT), so the loop may do it. What is not in the page cache, or not a run of plain batches, is left to
-`Reader`, whose thread waits for the disk; so is what is damaged, for all that is read here is checked as always.
+(RWF_NOWAIT), so the loop may do it. Data not in the page cache, or not a run of plain batches, is left to
+`Reader`, whose thread waits for the disk; so is damaged data, for all that is read here is checked as always.
 
 A run is batches of records at consecutive positions which are, one and all, entries of one feed. That is seen by two
 entries of the feed: positions rise, so as many entries as records between the first and the last one are all there

@@ -1,8 +1,8 @@
 # cython: auto_pickle=False
 """The batches in memory: the newest ones exactly as written, and those read back from disk.
 
-The tail is a ring of the latest batches, bounded in bytes; consumers that keep up live on it. What cold
-reads bring in lies beside it as runs of about 1 MiB, least recently used out first, so that old reads
+The tail is a ring of the latest batches, bounded in bytes; consumers that keep up live on it. Results
+of cold reads lie beside it as runs of about 1 MiB, least recently used out first, so that old reads
 never push out the tail. A batch that somebody still holds stays alive after it left the cache.
 
 Knows nothing of files: a position that is not found here is read by Log.load.

@@ -5,8 +5,8 @@ Bytes in the page cache are read by a read that does not wait (RWF_NOWAIT), or g
 passing through our memory (`Stretch`, by sendfile). sendfile would wait for the disk, so the system is asked before
 what it has: `cachestat` counts the pages (Linux 6.5; a look at each large page, not at each 4 KiB), `mincore` shows
 them in a mapping that nothing else is done with. Both may be a moment ahead: pages that are just being read count,
-so the last one must be there to be read, too. What has left the page cache between the promise and the sending is
-read by a thread.
+so the last one must be there to be read, too. A thread reads pages that left the page cache between the promise and
+the sending.
 
 A file stays open as long as a stretch of it waits to be sent: who is not done with a segment finds it whole, for what
 is deleted is only shortened when nobody has it open (`releaser`).

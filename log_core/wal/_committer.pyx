@@ -6,8 +6,8 @@ follows at once when somebody waits for it. There is no artificial wait. A faile
 may have dropped the pages, so a second one would prove nothing.
 
 The thread does without the interpreter: each time it took the lock, the loop that moves messages would have to let
-go of it. It is woken by a semaphore, syncs, and rings an eventfd that the loop watches. Who watches none (tests,
-tools), and whoever must be told of a failure, is called by the thread.
+go of it. It is woken by a semaphore, syncs, and rings an eventfd that the loop watches. Callers without an
+eventfd (tests, tools), and those that must be told of a failure, are called by the thread.
 """
 
 from cpython.pythread cimport (

@@ -1,8 +1,8 @@
 # cython: auto_pickle=False
 """The end of a turn: what was appended goes into the file with one call, and who waits for that is told.
 
-Ordinarily nothing else is due, and then nothing here is Python. What is due now and then (a sync for bulk, the next
-file, a checkpoint, a full disk) is said to the log by the methods at the end, which `Log` overrides.
+Ordinarily nothing else is due, and then nothing here is Python. Rare work (a sync for bulk, the next file, a
+checkpoint, a full disk) is passed to the log by the methods at the end, which `Log` overrides.
 """
 
 from cpython.list cimport PyList_GET_SIZE

@@ -2,8 +2,8 @@
 
 Accepting survives a lack of file descriptors or memory: it is logged, accepting pauses for a second and goes
 on; connections that are open stay open. Connections above a limit are accepted and closed at once, so that
-the peer sees a refusal and not a queue. Whoever comes from a trusted proxy's network says first, in a PROXY
-header, for whom it speaks; from there on it is that one's address that counts.
+the peer sees a refusal and not a queue. A peer in a trusted proxy's network first names its client in a PROXY
+header; from then on the address of that client counts.
 
 Owns: the socket, the set of connections, one timer per second that calls each
 connection's `check`.

@@ -215,7 +215,7 @@ cdef class SocketTransport:
         return 0
 
     cdef int fail_to_send(self, object exc) except -1:
-        """The peer takes no more. What it said before it went, its last acknowledgements and its goodbye, counts.
+        """The peer takes no more. Its last input, acknowledgements and goodbye, still counts.
 
         It closed with something unread, as a rule: then what we send meets a reset, while its last words lie here.
         """

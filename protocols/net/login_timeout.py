@@ -48,7 +48,7 @@ class LoginTime:
         """The time is over: end the connection, or look again.
 
         Args:
-            what: What did not happen.
+            what: The event that did not happen.
             due: When it was due, by the loop's clock; infinite: the loop was late once already.
             left_s: How much longer its judging may take.
 

@@ -21,8 +21,8 @@ def do_not_pace(listening: socket.socket) -> None:
 
     Between processes of one machine there is no network that could be congested, and with BBR a timer for
     each piece costs a quarter of what sending does (a virtual machine, where timers cost most: reading, in
-    bench.compare_native). It is set here since a connection that was paced once stays so. What the system
-    does not allow stays as it is, and works.
+    bench.compare_native). It is set here since a connection that was paced once stays so. An option that
+    the system refuses stays as it is, and works.
     """
     if not is_loopback(str(listening.getsockname()[0])):
         return

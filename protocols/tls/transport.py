@@ -54,7 +54,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         """Wait for the peer's hello.
 
         Args:
-            above: Who gets the plaintext: the connection, or a layer below it.
+            above: The receiver of the plaintext: the connection, or a layer below it.
             connection: The one at the top.
             context: Of a server.
             loop: The running one.

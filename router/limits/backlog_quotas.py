@@ -4,9 +4,9 @@
     max-backlog-bytes-reject   above it what they publish is refused: the vhost is in `refusing`
     max-backlog-bytes-evict    above it the oldest of the backlog goes, until it is within nine tenths again
 
-A vhost that does not say it has those of the configuration. The backlog of a vhost is what of its messages
-lies in the log from the oldest one on that some queue, session or stream of it still needs. What lies
-between and is done counts as long as it is there: until traffic retention lets go of its segment. Bytes
+A vhost that does not say it has those of the configuration. The backlog of a vhost is its messages
+in the log, from the oldest one on that some queue, session or stream of it still needs. Settled messages
+in between count as long as they are there: until traffic retention lets go of its segment. Bytes
 are known by segment; within the oldest one they are taken to be spread evenly.
 
 A vhost is over a quota until it is below nine tenths of it. That publishers wait is the front ends'

@@ -65,7 +65,7 @@ class Resolver:
             first to ask; None when there is no such queue.
         lp: The log partition of the vhost.
         retentions: The exchanges and queues with a retention of their own; None: there are none.
-        gate: What refuses all messages of clients; None: nothing does.
+        gate: The reason to refuse all messages of clients; None: there is none.
         """
         self._vhost = vhost
         self._exchanges = exchanges

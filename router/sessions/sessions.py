@@ -230,7 +230,7 @@ class Sessions:
             client_id: The session's.
             topic_filter: Of the front end, checked.
             tag: Below 2^31.
-            identity: Who subscribes.
+            identity: The user who subscribes.
             options: Data of the front end, which it gets back with the subscription.
             kind: LISTED for what leads nowhere, NOTED, or both.
 

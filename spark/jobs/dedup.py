@@ -4,8 +4,8 @@
     spark-submit .../penstock/spark/jobs/dedup.py --data DIR --to delta:PATH --checkpoint DIR --by message_id
 
 Publishers repeat a message when they do not know whether it arrived (QoS 1, a lost confirm): these are
-messages of their own to a gateway that was not told a producer and a number. What is the same message is said
-by columns or headers; one that lacks any of them has no repetitions.
+messages of their own to a gateway that was not told a producer and a number. Columns or headers say which
+messages are the same; one that lacks any of them has no repetitions.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     2026-01-01T00:00:00.000Z INFO penstock.amqp connection opened peer=127.0.0.1:40312 user=guest
     {"time":"2026-01-01T00:00:00.000Z","level":"INFO","logger":"penstock.amqp","message":...}
 
-Each layer logs to its own logger: penstock.amqp, penstock.mqtt, penstock.log, penstock.server. What varies
-between two lines of the same event goes into fields, not into the message:
+Each layer logs to its own logger: penstock.amqp, penstock.mqtt, penstock.log, penstock.server. Values that
+vary between two lines of the same event go into fields, not into the message:
 
     logger.info("connection opened", extra=fields(peer=peer, user=user))
 

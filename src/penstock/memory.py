@@ -1,7 +1,7 @@
 """The memory alarm: publishers wait while this process uses more than its share of the memory there is.
 
 The memory that counts is the resident memory that is not backed by files (the kernel takes that back by
-itself), sampled on a timer. What there is, is the machine's memory or the limit of the control group,
+itself), sampled on a timer. The limit is the machine's memory or that of the control group,
 whichever is less.
 """
 

@@ -1,8 +1,8 @@
 """Tells the service manager how the gateway is, by the protocol of systemd's sd_notify(3).
 
 The manager gives the path of a datagram socket in NOTIFY_SOCKET, and in WATCHDOG_USEC the time within which
-it wants to hear that the gateway is alive. Without NOTIFY_SOCKET nothing is sent. Whoever serves as a worker
-sends nothing: its supervisor speaks for all.
+it wants to hear that the gateway is alive. Without NOTIFY_SOCKET nothing is sent. A worker process sends
+nothing: its supervisor speaks for all.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 Keys are hashed into 65,536 slots. Each slot has an owner, the consumer that is to get its messages, and while
 messages of it are unsettled a holder. After a join or a leave these may differ: then the slot is draining, and its
-messages wait until the holder has settled all it has. What is taken and cannot be given yet is parked: out in
+messages wait until the holder has settled all it has. Messages taken and not assignable yet are parked: out in
 the cursor, under its slot, in order; whatever comes later for that slot waits behind it.
 
     assign     free, or held by its owner, nothing parked before it, credit left    -> to the owner

@@ -15,8 +15,8 @@ record ranges of positions.
 Places that stay undone while thousands after them are done are set aside, so that one consumer that never
 acknowledges does not make the ring grow with the traffic. Everything between them is done.
 
-A window knows no feeds, records or consumers. What it owns is allocated when it is first needed: ring, heap
-and what is set aside.
+A window knows no feeds, records or consumers. Its parts are allocated when they are first needed: ring, heap
+and the places set aside.
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc

@@ -146,7 +146,7 @@ class Bounds:
     readable: int
     """Positions up to it can be read."""
     durable: int
-    """Positions up to it survive a power cut; at most `readable`. What a reader is told as a lasting position
+    """Positions up to it survive a power cut; at most `readable`. A lasting position that a reader is told
     (an offset of a stream) must be at most this."""
 
 

@@ -3,7 +3,7 @@
 
 The ordinary way - wake the queues at the feeds, take, encode, send - touches a dozen Python functions for each queue,
 which is most of what a broker does for a message that comes alone, or for each of a thousand queues that get one
-message in a turn. So here it is one piece of compiled code for the ordinary case. Whatever is not ordinary is woken,
+message in a turn. So here it is one piece of compiled code for the ordinary case. All other queues are woken,
 and served by the turn as always.
 """
 

@@ -10,9 +10,9 @@ together (`Gathering`; or behind a lone small read, see `begin_read`):
     3 pump                   ready queues, a bounded number of messages each, for about 5 ms
     4 connection.flush()     each dirty connection once
 
-A lone read's turn hands out and sends before it writes: at that rate latency is all that matters. What nobody
-waits for, it leaves to a turn some milliseconds later, which writes for several; so does a turn of reads that
-brought little.
+A lone read's turn hands out and sends before it writes: at that rate latency is all that matters. Writes that
+nobody waits for are left to a turn some milliseconds later, which writes for several; so does a turn of reads
+that brought little.
 
 A turn that leaves work (a queue with more to give) schedules the next one through the loop, so sockets
 are read in between. Knows no protocol, no queue's inside, no file.

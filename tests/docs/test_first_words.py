@@ -40,8 +40,14 @@ def test_texts_begin_with_their_subject() -> None:
 
 
 def test_a_text_that_begins_with_a_riddle_is_found() -> None:
-    assert riddles('"""What it is.\n\nWho asks.\n# What\nThe thing that...\n    # Whatever comes.\n"""') == [
-        1,
-        3,
-        6,
-    ]
+    text = '"""What it is.\n\nWho asks.\n# What\nThe thing that...\n    # Whatever comes.\n"""'
+    assert riddles(text) == [1, 3, 6]
+
+
+def test_a_riddle_later_in_a_line_is_found() -> None:
+    text = "A thing. {0} it is.\n    user: {0} asks.\nA thing. {0} is it?\n"
+    assert riddles(text.format("What")) == riddles(text.format("Who")) == [1, 2]
+
+
+def test_the_name_of_a_test_is_a_text() -> None:
+    assert riddles("def test_a_thing():\n    async def test_who_asks():\n") == [2]

@@ -8,7 +8,7 @@ Deliveries. A record born in AMQP is copied: its key block is already the two sh
 its properties block the content header from the flags on. Records of other protocols go through `protocols.properties.translate`.
 Arguments of basic.deliver: consumer tag s | delivery-tag u64 | redelivered u8 | key block.
 
-Delivery tags count from 1 per channel. What awaits an acknowledgement stands in a ring by tag, which begins at the
+Delivery tags count from 1 per channel. Unacknowledged deliveries stand in a ring by tag, which begins at the
 oldest unsettled tag; the entry owns its cursor, so that a deleted queue's deliveries can still be settled (into
 nothing). Deliveries without acknowledgement use up a tag and leave an empty entry only if the ring is not empty.
 
@@ -315,7 +315,7 @@ cdef class Channel(Confirms):
             self.grant()
 
     # The shared limit. Consumers of a channel take turns: the one that got nothing for longest gets a share first, and
-    # keeps it until the queues that were woken have been served. What they leave goes to those behind them. Without
+    # keeps it until the queues that were woken have been served. The rest goes to those behind them. Without
     # turns a queue that is always fed would take each credit that an acknowledgement frees.
 
     cdef Py_ssize_t free_for(self, Consumer consumer) except -1:

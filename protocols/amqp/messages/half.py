@@ -12,8 +12,8 @@ A confirm says that it is on the disk. A decision that cannot be made (any more)
 basic.nack; on a channel without confirms that closes the channel. A question is a message with the headers
 `x-penstock-check` (the name) and `x-penstock-checks` (how often was asked), and the body of the half message.
 
-Names are a user's in a vhost: any of its connections may decide. Whoever sends a name again that is undecided
-has it confirmed, and nothing new is kept.
+Names are a user's in a vhost: any of its connections may decide. A repeated message with an undecided
+name is confirmed, and nothing new is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One session of AMQP 1.0 on its channel: windows, links by handle, deliveries that are not settled.
 
-Deliveries have numbers, one series in each direction. What the client sends is settled when the log kept it,
-in ranges. What the client receives waits in `_out` for its disposition.
+Deliveries have numbers, one series in each direction. The client's messages are settled in ranges when the
+log has kept them. Messages to the client wait in `_out` for its disposition.
 
 Source: AMQP 1.0 part 2, sections 2.5 and 2.6.
 """

@@ -43,7 +43,7 @@ class Curve:
 def add_samples(request: Request, group: str, item: dict[str, Any], *curves: Curve) -> None:
     """Add samples to every `x_details` of `item` if the request asks for those of `group`.
 
-    Counters of several curves are summed up by name. What no curve has did not change since the start.
+    Counters of several curves are summed up by name. A counter without a curve is as at the start.
 
     Raises:
         HttpError: 400, the range is no range.

@@ -273,7 +273,7 @@ class Sampler:
             yield from extra()
 
     def _connection(self, connection: Connection) -> Walk:
-        """A connection and its channels. What moved no byte since the last pass is as it was then."""
+        """A connection and its channels. One that moved no byte since the last pass is unchanged."""
         known = self._samples.get(connection.id)
         if known is not None and known.values[-2:] == (connection.bytes_in, connection.bytes_out):
             for key in (connection.id, *known.channels):

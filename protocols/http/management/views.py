@@ -1,7 +1,7 @@
 """Things of the broker as RabbitMQ's management API shows them: the keys, the types, the quirks.
 
-A number that RabbitMQ leaves out while it is 0 is always there. What only Erlang has (reductions, garbage
-collection, process memory) and what is not counted here (bytes per queue, messages per exchange) is left out.
+A number that RabbitMQ leaves out while it is 0 is always there. Fields of Erlang only (reductions, garbage
+collection, process memory) and those not counted here (bytes per queue, messages per exchange) are left out.
 """
 
 from __future__ import annotations

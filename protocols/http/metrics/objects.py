@@ -257,8 +257,8 @@ _FAMILIES: Final = {
     "channel_queue_metrics": ("channel", _CHANNEL_QUEUE),
     "subscription_metrics": ("subscription", _SUBSCRIPTION),
 }
-"""By the names RabbitMQ has for them: what they are about, and their metrics. The last one is ours. What a
-channel moved is not divided by exchange or queue."""
+"""By the names RabbitMQ has for them: what they are about, and their metrics. The last one is ours. The
+messages of a channel are not divided by exchange or queue."""
 
 _WHOLE: Final[Mapping[str, Callable[[Management], Iterator[Metric]]]] = {
     "connection_churn_metrics": whole.churn,

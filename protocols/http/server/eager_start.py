@@ -1,8 +1,8 @@
 """A coroutine that is begun at once and becomes a task only when it has to wait.
 
 Most requests are answered without waiting for anything; a task, and the turns of the loop that it takes,
-would be a third of what they cost. What `begin` is given runs outside of any task until its first wait, so
-until there it must not use what belongs to a task (`asyncio.timeout`, `asyncio.current_task`).
+would be a third of what they cost. A coroutine given to `begin` runs outside of any task until its first
+wait, so until there it must not use functions of a task (`asyncio.timeout`, `asyncio.current_task`).
 
 Compare asyncio.eager_task_factory of Python 3.12.
 """

@@ -6,7 +6,7 @@ connection asks on behalf of its client, by HTTP/1.1 through a pair of sockets (
 what comes. A WebSocket is handed over with its connection instead.
 
 Worker 0 puts together what each worker knows a part of: lists (`management.joined`), sums, metrics
-(`sums`). A request for such a part has the header `penstock-part`, which says what part. Who asks stands in
+(`sums`). A request for such a part has the header `penstock-part`, which says what part. The user is in
 `penstock-user`, and in `penstock-token` what a token allows: a worker is trusted, and what clients send in
 these headers is dropped.
 """

@@ -5,15 +5,15 @@
     pattern [read|write|readwrite|deny] FILTER   of everybody; %u is the user name, %c the client id
     # ...                                        a comment, at the beginning of a line
 
-Without a word of access a line means readwrite. What no line allows is denied, so an empty file denies
+Without a word of access a line means readwrite. Access without a line is denied, so an empty file denies
 everything; `deny` goes before what other lines allow. A subscription is granted when the user may read some
 of what it matches. When it may not read all of it, each delivery is looked at, as in Mosquitto; a
 subscription that could bring nothing is refused (Mosquitto accepts it, and delivers nothing). Rights on the
 MQTT exchange and topic permissions hold besides.
 
 The lines hold for the topics, by whichever protocol they are reached: a routing key of `amq.topic` is the
-topic with `/` for `.`, and a binding key the filter. What reaches a queue that somebody
-bound is the queue's, so a binding needs a line that covers all that it matches, and none that denies a part.
+topic with `/` for `.`, and a binding key the filter. Messages in a queue that somebody bound
+belong to the queue, so a binding needs a line that covers all that it matches, and none that denies a part.
 
 %u and %c stand for the name as one literal level or part of one: a name with `+`, `#` or `/` in it matches no
 pattern that uses it. Clients without a user name are the default user, and have that user's lines as well.

@@ -3,18 +3,18 @@
 `mqtt.amqtt_config` is amqtt's own configuration file; its section `plugins` is what counts here. Each answers
 as in amqtt:
 
-    authentication plugins   at CONNECT: all that have an opinion must agree, and one must have one. Who is
-                             let in has the rights of the user `mqtt.amqtt_user`. Without such plugins
+    authentication plugins   at CONNECT: all that have an opinion must agree, and one must have one. Their
+                             clients have the rights of the user `mqtt.amqtt_user`. Without such plugins
                              clients log in as ever.
     topic plugins            all must allow. PUBLISH is asked per message (remembered for a minute per client,
                              action and topic); SUBSCRIBE about its filter, as `subscribe` and as `receive`:
                              deliveries are not asked about one by one.
 
 Plugins run in a thread with an event loop of its own; an MQTT client whose plugins think is not read
-meanwhile, and nobody else waits, whatever a plugin does. What the front end cannot put off (a publish or a
-binding by another protocol) stops the gateway for the answer: for `_WAIT_S` in each
-minute altogether, no more. What is not answered in that is denied, and asked about in the background, so that
-it may be allowed when it is tried again. An exception in a plugin denies, and is logged.
+meanwhile, and nobody else waits, whatever a plugin does. Operations that cannot wait (a publish or a
+binding by another protocol) stop the gateway for the answer: for `_WAIT_S` in each minute altogether, no
+more. Those without an answer by then are denied, and asked about in the background, so that they may be
+allowed when they are tried again. An exception in a plugin denies, and is logged.
 
 A client is a connection's place, vhost and client id, with what it logged in with: clients of two vhosts, or
 one behind the other, share no answers.

@@ -64,7 +64,7 @@ class Deliverer(PublishEncoder):
 
     def filter(self, guard: Callable[[bytes], bool] | None) -> None:
         """Ask `guard` about each topic before it is sent, once for 4,096 topics each; messages under a topic
-        that it denies are settled without being sent. What was begun before is completed. None: ask nobody.
+        that it denies are settled without being sent. Packets begun before are completed. None: ask nobody.
         """
 
     def may_send(self, topic: bytes) -> bool:

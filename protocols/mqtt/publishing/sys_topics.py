@@ -1,7 +1,7 @@
 """The `$SYS` tree: figures of the gateway under the names that Mosquitto gives them.
 
 Once in `mqtt.sys_interval_s` the counters that kernels and connections keep anyway are added up, and what
-changed is published to who subscribes, in every vhost. Who subscribes gets the last figures at once, like
+changed is published to who subscribes, in every vhost. A new subscriber gets the last figures at once, like
 retained messages; nothing of it is on the disk. Only positions and bytes are stored, which the log
 keeps.
 

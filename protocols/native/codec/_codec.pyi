@@ -65,7 +65,7 @@ class Codec:
     halted: bool
     """While it is set no frame is looked at."""
     stalled: bool
-    """With `halted`: a frame for a handle in `opening` is in front. Who opens handles takes both back."""
+    """With `halted`: a frame for a handle in `opening` is in front. The code that opens it resets both."""
     @property
     def opening(self) -> set[int]:
         """Handles of consumers that are being opened: their frames wait. See `opening.Opening`."""

@@ -10,7 +10,8 @@ Owns what happens per delivered message. All integers are big-endian.
     DELIVER_STORED   first tag u64 | first position u64 | count u32 | pull u32 = 0 | batches as they are stored
     PULLED     request u32 | messages u32
 
-Delivery tags count from 1 per consumer, in the order of delivery (`_held`). What is acknowledged twice, or was taken back meanwhile, is passed over.
+Delivery tags count from 1 per consumer, in the order of delivery (`_in_flight`). Acknowledgements of deliveries that
+were settled or taken back before are ignored.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -325,7 +326,7 @@ cdef class Consumer(BatchConsumer):
         return self.host.name()
 
     cpdef Py_ssize_t deliver_batch(self, Cursor cursor) except -1:
-        """The next batch, or a run of them, as it is stored. What can fail comes before it is taken."""
+        """The next batch, or a run of them, as it is stored. Calls that can fail come before it is taken."""
         cdef Next next
         cdef Batch batch
         # A batch that is small beside the credit may overdraw it: else each window would end with one taken apart.

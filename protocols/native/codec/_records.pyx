@@ -175,7 +175,7 @@ cdef class Chunk:
             self.p = spot.key + spot.key_size + spot.props_size + spot.body_size
 
     cdef Record next(self, type kind, object source, uint64_t* size):
-        """The next record; only while something is left. What it counts as credit is added to `size`."""
+        """The next record; only while something is left. Its bytes of credit are added to `size`."""
         cdef Spot spot
         cdef const uint8_t* p
         # As kind.__new__(kind), without looking that up and without a call of Python's.

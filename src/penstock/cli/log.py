@@ -78,8 +78,8 @@ def _add_log(log: Parser) -> None:
         "move",
         _move,
         "give a vhost to another worker, which has none yet",
-        "The gateway must be stopped. DIR is its data folder, with the folders of its workers in it. What is "
-        "in the vhost goes along; the files are shared by hard links.",
+        "The gateway must be stopped. DIR is its data folder, with the folders of its workers in it. All "
+        "data of the vhost move with it; the files are shared by hard links.",
     )
     moving.add_argument("--vhost", required=True, help="the vhost")
     moving.add_argument("--worker", type=int, required=True, metavar="N", help="the number of the worker")

@@ -1,9 +1,9 @@
 """`penstock log backup`: a consistent copy of a data folder while the gateway runs, mostly without copying.
 
-Closed segments, checkpoints and indexes never change again, so the copy shares them by hard links. What is
-still written to is copied up to its last whole batch, the newest file first: once a file has batches, the one
-before it is complete, so the copy is a beginning of the log without holes. That is what a kill -9 at that
-moment would have left, and a start on it does what a start after one does.
+Closed segments, checkpoints and indexes never change again, so the copy shares them by hard links. An open
+file is copied up to its last whole batch, the newest file first. Once a file has batches, the one before it
+is complete, so the copy is a beginning of the log without holes. A kill -9 at that moment would have left the
+same files, and a start on the copy does the same as a start after that kill.
 
     1  read MANIFEST; link the checkpoints it names
     2  link each segment that is complete (its sparse index says where it ends), with its indexes

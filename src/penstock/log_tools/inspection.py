@@ -220,8 +220,8 @@ def _described(folder: Folder) -> dict[str, Any]:
 def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
     """Check every file of a data folder against its CRCs and the others; the number of problems found.
 
-    Each problem is one line with file, byte, and the expected and found CRC where it is one. What a start
-    would cut off as never promised is noted and not counted.
+    Each problem is one line with file, byte, and the expected and found CRC where it is one. An end that
+    a start would cut off as never promised is noted and not counted.
     """
     told: list[dict[str, Any]] = []
     notes: list[str] = []

@@ -1,7 +1,7 @@
 """The queues of a data folder, as the tables say: which feeds each reads, and what of them it still needs.
 
 A queue needs the records of its memberships that are above its mark and in no finished run of its cursor
-(docs/reference/format.md, 8.1). What is not persistent it needs only from feeds that keep everything:
+(docs/reference/format.md, 8.1). It needs records that are not persistent only from feeds that keep all:
 after a restart other such records are gone.
 """
 

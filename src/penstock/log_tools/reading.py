@@ -149,8 +149,8 @@ def missing(folder: Folder, before: int, number: int) -> Iterator[Damage]:
 def batches(segment: SegmentFile, span: Span = EVERYTHING) -> Iterator[Found | Damage]:
     """The valid batches of a segment that may hold what is wanted, checksums checked; Damage between them.
 
-    An atomic unit comes whole or not at all. Batches in a block have its offset. What lies behind the last
-    valid batch, where no valid one follows, is Damage only when it is not zero.
+    An atomic unit comes whole or not at all. Batches in a block have its offset. Bytes after the last
+    valid batch are Damage only when they are not zero.
     """
     try:
         fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """Records as objects of JSON: what a person or a program reads of a log, in the words of its protocol.
 
-A record is shown with what it says (`exchange`, `routing_key`, `topic`, `properties`, `body`). What is no
-text comes as base64 in a member of its own: `body_base64` for `body`.
+A record is shown with what it says (`exchange`, `routing_key`, `topic`, `properties`, `body`). Bytes that
+are no text come as base64 in a member of their own: `body_base64` for `body`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Client(Connecting):
                 producer of that name fences it off.
             numbered: With a name: messages are sent with numbers of the program's own, which rise, and each
                 is kept once over restarts of the program, too; see `penstock.sdk.outbox`.
-            acks: What `send` waits for: "all" the disk, "written" the operating system, "none" nothing.
+            acks: `send` waits for this: "all" the disk, "written" the operating system, "none" nothing.
             linger_ms: How long a batch waits for more; at 0 it has what one turn of the loop brings.
             batch_bytes, batch_messages: The most that a batch holds.
             buffer_bytes: The most under way; above it `send` waits and `send_nowait` raises BufferFull.
@@ -151,7 +151,7 @@ class Client(Connecting):
             exclusive: Of a queue: let no other consumer in.
             prefetch, prefetch_bytes: The most that waits in this process, in bytes with 28 for each (and
                 a message of more than a fifth of it besides); 0 messages: only `pull` brings some.
-            max_unacked: What this consumer may have out, with what waits here; at most `native.max_unacked`.
+            max_unacked: Unacknowledged deliveries, with those that wait here; at most `native.max_unacked`.
             ack_timeout_s: A message that is not acknowledged in time comes again, to whoever is there.
             nack_backoff_s: How long what is given back waits; it doubles from the first to the second.
             create: Make topics that are not there: this one, and `dead_letter`.
@@ -342,7 +342,7 @@ class Client(Connecting):
 
         Args:
             topic: The topic it was sent to; None: to `exchange`, by `routing_key`.
-            id: What `Producer.send` gave for it; or its name (`delay_id`), by whatever protocol it was
+            id: The result of `Producer.send` for it; or its name (`delay_id`), by whatever protocol it was
                 published. A name is one of the exchange, and one of all topics and queues together.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Where a client lives: one event loop of one process. Whoever calls it from elsewhere is told so.
+"""Where a client lives: one event loop of one process. A call from elsewhere raises an error that says so.
 
 asyncio itself does nothing about that, or raises an error somewhere deep, or waits for ever; and a
 child that closes what it got by fork takes the parent's socket out of the parent's epoll.

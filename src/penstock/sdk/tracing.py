@@ -3,8 +3,9 @@
 client = penstock.connect(url, tracing=penstock.OpenTelemetry())
 
 `send`, `send_nowait` and a transaction's `send` put the context into the message's headers;
-`message.process()` and `workers` run the block in a span that is a child of the sender's. What `send_many`
-sends has none: it has no headers. The gateway passes contexts on unchanged, to AMQP, MQTT 5 and HTTP as well.
+`message.process()` and `workers` run the block in a span that is a child of the sender's. Messages of
+`send_many` have none: they have no headers. The gateway passes contexts on unchanged, to AMQP, MQTT 5 and
+HTTP as well.
 
 Names and attributes: OpenTelemetry's semantic conventions for messaging.
 """

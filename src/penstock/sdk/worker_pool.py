@@ -5,8 +5,8 @@ await billing.workers(8, handle, by="key")         # until the consumer is close
 
 `workers` gives each message to `handle`, an async function, or one that runs in a thread. Those of one key
 are handled one after the other in their order, those of different keys at the same time, `n` at most;
-messages without a key have no order among them. What `handle` returned from is acknowledged, what it raised
-from is given back, as after `process`.
+messages without a key have no order among them. A message is acknowledged when `handle` returns, and given
+back when it raises, as after `process`.
 """
 
 from __future__ import annotations

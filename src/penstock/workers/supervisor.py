@@ -93,7 +93,7 @@ def supervise(config: Config, work: Work, ready_line: ReadyLine, status: Status)
 
     Args:
         config: Of the whole.
-        work: What each worker does, with its own configuration; its exit code.
+        work: The work of each process, with its own configuration; returns its exit code.
         ready_line: The text that is printed when all serve, from the addresses by listener.
         status: The status that the service manager shows then.
 

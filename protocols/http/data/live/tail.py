@@ -2,7 +2,7 @@
 
 A tail of an exchange is a transient queue of its own, bound with a pattern, without acknowledgements; that of
 a stream is a reader. It slows nobody: of what a listener does not take, all above a mebibyte is dropped, and
-he is told how many. What he asked to have from the past, and what a stream keeps anyway, waits for him.
+he is told how many. Messages from the past that he asked for, and those that a stream keeps, wait for him.
 """
 
 from __future__ import annotations

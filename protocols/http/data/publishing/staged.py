@@ -1,6 +1,6 @@
 """Transactions that are open: what was published and settled in them, until they end.
 
-Nothing of it is in the log and nobody sees it, before a commit puts all of it there at once. What ends
+Nothing of it is in the log and nobody sees it, before a commit puts all of it there at once. One that ends
 without a commit (rolled back, its time up, the process ended) leaves no trace. Deliveries that are to be
 settled stay leased as long as the transaction at least.
 Bounds: `ITEMS_MAX` items and `BYTES_MAX` of bodies each, and of all together so many transactions and bytes.

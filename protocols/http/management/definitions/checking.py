@@ -1,8 +1,8 @@
 """Checks definitions before an import and finds all mistakes before anything changes.
 
 A thing is judged by itself and by what is there: whether its vhost and user are there or in the file, whether
-a queue, an exchange or a policy can be so, and whether one that is there is so already. What only shows when
-it is done (ends of bindings, what front ends keep) is not known here.
+a queue, an exchange or a policy can be so, and whether one that is there is so already. Faults that only
+show when it is done (ends of bindings, definitions of front ends) are not found here.
 """
 
 from __future__ import annotations

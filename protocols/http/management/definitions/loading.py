@@ -4,8 +4,8 @@ All that can be known beforehand is checked before anything changes (`checking`)
 order in which they need one another: vhosts, users, permissions, limits, policies, queues, exchanges,
 bindings. An equal object that is there already stays as it is; queues and exchanges that differ are a mistake
 of the file, as in RabbitMQ. A mistake that only shows when a thing is put ends the import where it stands.
-Predeclared exchanges (`amq.*`) are left out. What penstock has nothing for (parameters of plug-ins, unknown
-keys) is left out and logged.
+Predeclared exchanges (`amq.*`) are left out. Things that penstock does not have (parameters of plug-ins,
+unknown keys) are left out and logged.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class Import:
             broker: Where to.
             told: Words a refusal of the broker.
             body: The file.
-            user: Who imports, for the log.
+            user: The user who imports, for the log.
             vhost: Into this one only.
-            parts: What front ends keep; None: that is done later.
+            parts: The definitions of front ends; None: they are loaded later.
 
         """
         self._parts = parts or {}

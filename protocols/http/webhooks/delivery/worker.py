@@ -56,7 +56,7 @@ class Worker:
         """One webhook, which does nothing before `start`.
 
         Args:
-            context: What all webhooks share.
+            context: Shared by all webhooks.
             vhost: Where its source is.
             webhook: Its row.
             broken: Why it can send nothing, as another try has shown; it is there to be seen and changed.
@@ -390,7 +390,7 @@ class Worker:
     # By hand
 
     async def verify(self) -> Grant:
-        """Ask the receiver whether it agrees, now. Who agreed once and does not now is sent nothing more.
+        """Ask the receiver whether it agrees, now. If it agreed once and does not now, nothing more is sent.
 
         Raises:
             NoAnswer: it does not say.
